@@ -39,9 +39,9 @@ std::string program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-void add_run(CLI::App& app, lockstep::ClientContext context) {
-  const auto options = std::make_shared<lockstep::RunOptions>(
-      lockstep::RunOptions{.program_folder = context.environment.program_folder});
+void add_run(CLI::App& app, lockstep::cli::ClientContext context) {
+  const auto options = std::make_shared<lockstep::cli::RunOptions>(
+      lockstep::cli::RunOptions{.program_folder = context.environment.program_folder});
   const auto format = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
       "run", "Train a job on this machine without a cluster, with the same controller and agents");
@@ -59,12 +59,12 @@ void add_run(CLI::App& app, lockstep::ClientContext context) {
       "Ctrl-C ends the job within its grace period; a second Ctrl-C kills it immediately.");
   command->callback([options, format, context] {
     options->json = *format == "json";
-    context.exit_code = lockstep::run_job(*options, context.clock);
+    context.exit_code = lockstep::cli::run_job(*options, context.clock);
   });
 }
 
-void add_up(CLI::App& app, lockstep::ClientContext context) {
-  const auto options = std::make_shared<lockstep::UpOptions>(lockstep::UpOptions{
+void add_up(CLI::App& app, lockstep::cli::ClientContext context) {
+  const auto options = std::make_shared<lockstep::cli::UpOptions>(lockstep::cli::UpOptions{
       .program_folder = context.environment.program_folder, .home = context.environment.home});
   const auto history_seconds = std::make_shared<int64_t>(300);
   CLI::App* command = app.add_subcommand(
@@ -93,23 +93,23 @@ void add_up(CLI::App& app, lockstep::ClientContext context) {
       "not kept.");
   command->callback([options, history_seconds, context] {
     options->history_age = std::chrono::seconds(*history_seconds);
-    context.exit_code = lockstep::run_up(*options, context.clock);
+    context.exit_code = lockstep::cli::run_up(*options, context.clock);
   });
 }
 
-void add_validate(CLI::App& app, lockstep::ClientContext context) {
+void add_validate(CLI::App& app, lockstep::cli::ClientContext context) {
   const auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");
   command->add_option("FILE", *files, "TrainingJob files in YAML or JSON")->required();
   command->callback([files, context] {
-    context.exit_code = lockstep::validate_files(*files, context.environment.program_folder);
+    context.exit_code = lockstep::cli::validate_files(*files, context.environment.program_folder);
   });
 }
 
 // Replaces this process with another program in the same folder, because the user's tool links no
 // agent code. Returns the exit code if that program can't be started.
-int exec_program(const lockstep::ClientContext& context, const std::string& name,
+int exec_program(const lockstep::cli::ClientContext& context, const std::string& name,
                  std::vector<std::string> arguments) {
   std::string program = context.environment.program_folder + "/" + name;
   std::vector<char*> pointers{program.data()};
@@ -120,7 +120,7 @@ int exec_program(const lockstep::ClientContext& context, const std::string& name
   return 1;
 }
 
-void add_bench(CLI::App& app, lockstep::ClientContext context) {
+void add_bench(CLI::App& app, lockstep::cli::ClientContext context) {
   CLI::App* command = app.add_subcommand(
       "bench", "Measure collectives between processes on this machine, like nccl-tests");
   command->set_help_flag("");
@@ -130,7 +130,7 @@ void add_bench(CLI::App& app, lockstep::ClientContext context) {
   });
 }
 
-void add_export(CLI::App& app, lockstep::ClientContext context) {
+void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
   const auto from = std::make_shared<std::string>();
   const auto to = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
@@ -146,7 +146,7 @@ void add_export(CLI::App& app, lockstep::ClientContext context) {
   });
 }
 
-void add_plan(CLI::App& app, lockstep::ClientContext context) {
+void add_plan(CLI::App& app, lockstep::cli::ClientContext context) {
   const auto sizes = std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{80, 141});
   CLI::App* command = app.add_subcommand(
       "plan", "Compute each preset's GPU memory, and the largest micro-batch that fits");
@@ -174,7 +174,7 @@ namespace {
 int program(int argc, char** argv) {
   const std::string name = program_name(argc > 0 ? argv[0] : "");
   std::error_code no_folder;
-  const lockstep::ClientEnvironment environment{
+  const lockstep::cli::ClientEnvironment environment{
       .program = name,
       .program_folder = program_folder(),
       .kubeconfig = variable("KUBECONFIG"),
@@ -182,7 +182,7 @@ int program(int argc, char** argv) {
       .working_folder = std::filesystem::current_path(no_folder).string()};
   const lockstep::SystemClock clock;
   int exit_code = 0;
-  const lockstep::ClientContext context{
+  const lockstep::cli::ClientContext context{
       .environment = environment, .clock = clock, .exit_code = exit_code};
 
   CLI::App app("Trains models on Kubernetes, or on this machine without a cluster.", name);
@@ -194,23 +194,23 @@ int program(int argc, char** argv) {
   add_bench(app, context);
   add_export(app, context);
   add_plan(app, context);
-  lockstep::add_client_commands(app, context);
+  lockstep::cli::add_client_commands(app, context);
   add_version(app);
 
   signal(SIGPIPE, SIG_IGN);
   // Words to be completed are not a command line yet, so CLI11 must not parse them.
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     const int first = argc > 2 && std::string(argv[2]) == "--" ? 3 : 2;
-    lockstep::complete_words(app, context, {argv + std::min(first, argc), argv + argc});
-    lockstep::exit_with_http_threads(0);
+    lockstep::cli::complete_words(app, context, {argv + std::min(first, argc), argv + argc});
+    lockstep::kube::exit_with_http_threads(0);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : lockstep::kExitBadInput;
+    return app.exit(error) == 0 ? 0 : lockstep::cli::kExitBadInput;
   }
   std::cout.flush();
-  lockstep::exit_with_http_threads(exit_code);
+  lockstep::kube::exit_with_http_threads(exit_code);
 }
 
 }  // namespace

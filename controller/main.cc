@@ -22,7 +22,7 @@
 #include "controller/monitor/probes.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::controller {
 namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
@@ -45,22 +45,22 @@ struct Flags {
   double burst = 100;
   std::string listen;
   std::string job_image;
-  int64_t agent_silence = AgentWatchOptions{}.silence / std::chrono::seconds(1);
+  int64_t agent_silence = loop::AgentWatchOptions{}.silence / std::chrono::seconds(1);
   bool scrape_annotations = false;
   bool log_json = false;
   bool verbose = false;
 };
 
 // Returns where the API server is, and our identity to it.
-Result<KubeAccess> access_of(const Flags& flags) {
+Result<kube::KubeAccess> access_of(const Flags& flags) {
   if (flags.kubeconfig.empty()) {
-    return KubeAccess{.server = {.url = flags.server, .tls = {.ca_file = flags.ca_file}},
-                      .credentials = {.token_file = flags.token_file}};
+    return kube::KubeAccess{.server = {.url = flags.server, .tls = {.ca_file = flags.ca_file}},
+                            .credentials = {.token_file = flags.token_file}};
   }
-  TRY_ASSIGN(const Kubeconfig config,
-             load_kubeconfig({.explicit_file = flags.kubeconfig,
-                              .working_folder = std::filesystem::current_path().string()}));
-  return kube_access(config, {.context = flags.context});
+  TRY_ASSIGN(const kube::Kubeconfig config,
+             kube::load_kubeconfig({.explicit_file = flags.kubeconfig,
+                                    .working_folder = std::filesystem::current_path().string()}));
+  return kube::kube_access(config, {.context = flags.context});
 }
 
 // Without --server, the pod's own service account tells where the API server is.
@@ -81,7 +81,7 @@ Status use_service_account(Flags& flags) {
 }
 
 std::string lease_namespace(const Flags& flags) {
-  const Result<std::string> own = read_small_file(std::string(kServiceAccount) + "namespace");
+  const Result<std::string> own = kube::read_small_file(std::string(kServiceAccount) + "namespace");
   if (own.ok() && !own->empty()) return *own;
   return flags.namespace_.empty() ? "default" : flags.namespace_;
 }
@@ -107,8 +107,8 @@ uint64_t random_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-ControllerOptions controller_options(const Flags& flags, std::string key) {
-  ControllerOptions options;
+loop::ControllerOptions controller_options(const Flags& flags, std::string key) {
+  loop::ControllerOptions options;
   options.namespace_ = flags.namespace_;
   options.key = std::move(key);
   options.identity = identity();
@@ -131,14 +131,14 @@ ControllerOptions controller_options(const Flags& flags, std::string key) {
 
 // After a burst of jobs, free memory lies between blocks that are still in use. Returns what it can
 // to the system.
-void trim_memory_from_time_to_time(Timers& timers) {
+void trim_memory_from_time_to_time(loop::Timers& timers) {
   timers.after(kTrimInterval, [&timers] {
     malloc_trim(0);
     trim_memory_from_time_to_time(timers);
   });
 }
 
-Readiness readiness_of(const Controller& controller) {
+monitor::Readiness readiness_of(const loop::Controller& controller) {
   if (controller.synced()) return {.is_ready = true};
   std::string missing;
   if (!controller.jobs().synced()) missing += " trainingjobs";
@@ -147,45 +147,46 @@ Readiness readiness_of(const Controller& controller) {
 }
 
 // Returns nullptr without --listen.
-Result<std::unique_ptr<http::Server>> listen(const Flags& flags, Probes& probes) {
+Result<std::unique_ptr<http::Server>> listen(const Flags& flags, monitor::Probes& probes) {
   if (flags.listen.empty()) return std::unique_ptr<http::Server>();
-  TRY_ASSIGN(const ListenAddress address, listen_address(flags.listen));
-  TRY_ASSIGN(std::unique_ptr<http::Server> server, serve_probes(address, probes));
+  TRY_ASSIGN(const monitor::ListenAddress address, monitor::listen_address(flags.listen));
+  TRY_ASSIGN(std::unique_ptr<http::Server> server, monitor::serve_probes(address, probes));
   log_info("listening", {{"address", flags.listen}, {"port", server->port()}});
   return server;
 }
 
 // Runs everything that lives as long as the process, on one thread. Another thread waits for
 // SIGTERM and SIGINT, and only posts to the mailbox.
-int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::string key) {
+int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, std::string key) {
   raise_descriptor_limit();
-  start_http_threads(kHttpThreads);
+  kube::start_http_threads(kHttpThreads);
   SystemClock clock;
-  Timers timers(clock);
-  Mailbox mailbox;
+  loop::Timers timers(clock);
+  kube::Mailbox mailbox;
   Random random(random_seed());
   access.server.user_agent = std::string("lockstep-controller/") + kVersion;
-  KubeClient api({.server = access.server,
-                  .credentials = access.credentials,
-                  .rate = {.per_second = flags.qps, .burst = flags.burst},
-                  .open_max = static_cast<size_t>(
-                      std::clamp(flags.qps * kOpenForEachQps, kOpenMin, kOpenMax))},
-                 mailbox, timers, clock);
-  AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5}, mailbox,
-                         timers);
+  kube::KubeClient api({.server = access.server,
+                        .credentials = access.credentials,
+                        .rate = {.per_second = flags.qps, .burst = flags.burst},
+                        .open_max = static_cast<size_t>(
+                            std::clamp(flags.qps * kOpenForEachQps, kOpenMin, kOpenMax))},
+                       mailbox, timers, clock);
+  kube::AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5},
+                               mailbox, timers);
   std::optional<int> exit_code;
-  Controller controller(api, agents, timers, random, controller_options(flags, std::move(key)),
-                        [&exit_code] { exit_code = EXIT_FAILURE; });
-  Probes probes(
+  loop::Controller controller(api, agents, timers, random,
+                              controller_options(flags, std::move(key)),
+                              [&exit_code] { exit_code = EXIT_FAILURE; });
+  monitor::Probes probes(
       {.readiness = [&controller] { return readiness_of(controller); },
        .metrics =
            [&] {
-             return render_metrics({.controller = controller,
-                                    .requests = api.metrics(),
-                                    .requests_waiting = api.waiting(),
-                                    .api_host = host_of(access.server.url),
-                                    .version = kVersion,
-                                    .wall_now = clock.wall_now()});
+             return monitor::render_metrics({.controller = controller,
+                                             .requests = api.metrics(),
+                                             .requests_waiting = api.waiting(),
+                                             .api_host = host_of(access.server.url),
+                                             .version = kVersion,
+                                             .wall_now = clock.wall_now()});
            },
        .post = [&mailbox](std::function<void()> call) { mailbox.post(std::move(call)); }});
   const Result<std::unique_ptr<http::Server>> server = listen(flags, probes);
@@ -213,16 +214,17 @@ int run(const Flags& flags, const sigset_t& signals, KubeAccess access, std::str
     if (!exit_code) mailbox.wait(timers.next());
   }
   log_info("stopped", {{"exitCode", *exit_code}});
-  exit_with_http_threads(*exit_code);
+  kube::exit_with_http_threads(*exit_code);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::controller
 
 namespace {
 
 int program(int argc, char** argv) {
   using namespace lockstep;
+  using namespace lockstep::controller;
   Flags flags;
   CLI::App app("Runs the pods of TrainingJobs, recovers from failures and reports status.",
                "lockstep-controller");
@@ -290,13 +292,13 @@ int program(int argc, char** argv) {
       return 2;
     }
   }
-  Result<std::string> key = read_small_file(flags.key_file);
+  Result<std::string> key = kube::read_small_file(flags.key_file);
   if (!key.ok() || key->empty()) {
     log_error("could not read the key",
               {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
     return 2;
   }
-  Result<KubeAccess> access = access_of(flags);
+  Result<kube::KubeAccess> access = access_of(flags);
   if (!access.ok()) {
     log_error("could not use the kubeconfig", {{"error", access.error().message}});
     return 2;

@@ -2,6 +2,7 @@
 """Checks that dependencies point down: every include against the table of docs/design.md.
 
 Also checks that
+  - the namespace of a source follows its folder;
   - third parties are included only where they are adapted;
   - our own includes are quoted and root-relative;
   - a source includes its own header first;
@@ -37,6 +38,27 @@ MAY_INCLUDE = {
     "cli": ["common", "controller", "local"],
 }
 
+# folder -> its namespace, which may hold further ones. The longest matching folder counts.
+NAMESPACES = {
+    "common": "lockstep",  # the vocabulary of all layers: results, the API's types, layouts
+    "common/http": "lockstep::http",
+    "kernels": "lockstep::kernels",
+    "controller/plan": "lockstep::plan",
+    "controller/loop": "lockstep::loop",
+    "controller/kube": "lockstep::kube",
+    "controller/monitor": "lockstep::monitor",
+    "controller": "lockstep::controller",
+    "agent/comm": "lockstep::comm",
+    "agent/optim": "lockstep::optim",
+    "agent/model": "lockstep::model",
+    "agent/parallel": "lockstep::parallel",
+    "agent/train": "lockstep::train",
+    "agent/node": "lockstep::node",
+    "local": "lockstep::local",
+    "cli": "lockstep::cli",
+    "bench": "lockstep::bench",
+}
+
 # third party -> (what its includes look like, folders that may include it)
 THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube/http", "controller/kube/cpprest_workarounds"]),
@@ -57,11 +79,12 @@ WAIVERS: set[tuple[str, str]] = set()  # (file, included), each with its reason
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 ABSENT = re.compile(r"^\s*#\s*if(def|ndef)?\b.*\b(HAVE|WITH|USE)_", re.IGNORECASE)
+NAMESPACE = re.compile(r"^(?:inline )?namespace (lockstep[\w:]*)", re.MULTILINE)
 KERNEL = re.compile(r"__global__\s+void\s+(?!__launch_bounds__)(\w+)")
 
 
-def sources():
-    for top in ("common", "kernels", "agent", "controller", "local", "cli"):
+def sources(tops=("common", "kernels", "agent", "controller", "local", "cli")):
+    for top in tops:
         for suffix in ("*.h", "*.cc", "*.cu", "*.cuh"):
             yield from sorted((ROOT / top).rglob(suffix))
 
@@ -70,8 +93,8 @@ def within(path, prefix):
     return path == prefix or path.startswith((prefix + "/", prefix + "."))
 
 
-def folder_of(path):
-    matches = [folder for folder in MAY_INCLUDE if path.startswith(folder + "/")]
+def folder_of(path, table=MAY_INCLUDE):
+    matches = [folder for folder in table if path.startswith(folder + "/")]
     return max(matches, key=len, default=None)
 
 
@@ -92,6 +115,13 @@ def check_third_party(path, included, errors):
             errors.append(f"{path}: includes {included}; {name} stays in {', '.join(homes)}")
 
 
+def check_namespaces(path, text, errors):
+    expected = NAMESPACES[folder_of(path, NAMESPACES)]
+    for found in NAMESPACE.findall(text):
+        if found != expected and not found.startswith(expected + "::"):
+            errors.append(f"{path}: namespace {found}; the folder's is {expected}")
+
+
 def check_kernels(path, text, errors):
     for kernel in KERNEL.findall(text):
         errors.append(f"{path}: {kernel} has no __launch_bounds__")
@@ -106,6 +136,7 @@ def check_file(file, errors):
     first = None
     text = file.read_text()
     check_kernels(path, text, errors)
+    check_namespaces(path, text, errors)
     for line in text.splitlines():
         if ABSENT.match(line):
             errors.append(f"{path}: absence is a twin file, not `{line.strip()}`")
@@ -129,13 +160,15 @@ def check_file(file, errors):
 
 
 def self_test():
-    """The checks find an upward include, a stray third party and a kernel without bounds."""
+    """Finds an upward include, a stray third party, a kernel without bounds, a stray namespace."""
     errors = []
     check_ours("kernels/ops/x.cc", "tests/layers_test.py", errors)
     check_third_party("agent/train/x.cc", "cpprest/http_client.h", errors)
     check_kernels("kernels/ops/x.cu", "__global__ void __launch_bounds__(32) a()", errors)
     check_kernels("kernels/ops/x.cu", "template <class T>\n__global__ void\n b(T x) {", errors)
-    assert len(errors) == 3, errors
+    check_namespaces("agent/comm/x.cc", "namespace lockstep::comm::ring {", errors)
+    check_namespaces("agent/comm/x.cc", "namespace lockstep {", errors)
+    assert len(errors) == 4, errors
 
 
 def main():
@@ -144,6 +177,8 @@ def main():
     for file in sources():
         files += 1
         includes += check_file(file, errors)
+    for file in sources(("bench",)):
+        check_namespaces(file.relative_to(ROOT).as_posix(), file.read_text(), errors)
     for error in errors:
         print(error, file=sys.stderr)
     print(f"{files} files, {includes} includes, {len(errors)} against the table")

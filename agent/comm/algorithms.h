@@ -8,7 +8,7 @@
 #include "agent/comm/host_map.h"
 #include "agent/comm/move_plan.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The plans in the table of collectives.h, one function per algorithm, for two or more ranks. Each
 // appends the moves of task.rank.
@@ -104,4 +104,4 @@ using OnPiece = std::function<void(const Span&, int move)>;
 void sum_among(const Task& task, MovePlan& plan, const Members& members, const OnPiece& on_piece);
 std::vector<Span> halving_pieces(const Task& task, const Members& members);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

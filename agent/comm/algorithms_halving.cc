@@ -3,7 +3,7 @@
 
 #include "agent/comm/algorithms.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = Move::Kind;
@@ -186,4 +186,4 @@ void halving_all_reduce(const Task& task, MovePlan& plan) {
   sum_among(task, plan, all, {});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

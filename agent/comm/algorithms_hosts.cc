@@ -3,7 +3,7 @@
 // lane exchange data between hosts.
 #include "agent/comm/algorithms.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = Move::Kind;
@@ -357,4 +357,4 @@ void hosts_reduce(const Task& task, MovePlan& plan) {
             .after = last});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

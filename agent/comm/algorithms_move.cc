@@ -1,6 +1,6 @@
 #include "agent/comm/algorithms.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = Move::Kind;
@@ -231,4 +231,4 @@ void dissemination_barrier(const Task& task, MovePlan& plan) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

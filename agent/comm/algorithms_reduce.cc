@@ -2,7 +2,7 @@
 
 #include "agent/comm/algorithms.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = Move::Kind;
@@ -285,4 +285,4 @@ void halving_reduce_scatter(const Task& task, MovePlan& plan) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

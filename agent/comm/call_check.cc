@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // With this limit, n blocks of the widest type can be counted in bytes.
@@ -170,4 +170,4 @@ Result<CallMemory> check_call(const Call& call, int rank, int size) {
   return memory;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -5,7 +5,7 @@
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The memory of a call, by the table in communicator.h: where this rank reads its input and writes
 // its output.
@@ -21,4 +21,4 @@ struct CallMemory {
 // not exist, or for counts or memory that do not fit. Pure.
 Result<CallMemory> check_call(const Call& call, int rank, int size);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -1,6 +1,6 @@
 #include "agent/comm/collective.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 const char* name_of(Algorithm algorithm) {
   switch (algorithm) {
@@ -45,4 +45,4 @@ const CollectiveTraits& traits(Collective kind) {
   return kTraits[number <= kCollectives ? number : 0];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

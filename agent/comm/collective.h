@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Algorithms for an operation. collectives.h lists their steps and bytes, and which operation has
 // which. kAuto chooses by operation, size, number of ranks and their hosts alone.
@@ -52,4 +52,4 @@ inline const char* name_of(Collective kind) {
   return traits(kind).name;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "common/base/check.h"
 #include "common/layout/collective_cost.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // The table of collectives.h as data: an algorithm of an operation.
@@ -226,4 +226,4 @@ void make_plan(const Task& task, MovePlan& plan) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include "agent/comm/move_plan.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // clang-format off
 // The algorithms, for n ranks and a block of S bytes (`count` elements): the most bytes that a rank
@@ -151,4 +151,4 @@ Result<Algorithm> choose_algorithm(const Task& task);
 // Makes the plan of this rank. task.algorithm comes from choose_algorithm(). Pure.
 void make_plan(const Task& task, MovePlan& plan);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

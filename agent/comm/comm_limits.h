@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A range of move lengths in bytes, both ends included; empty if min > max.
 struct LoanRange {
@@ -69,4 +69,4 @@ constexpr bool are_valid(const CommLimits& limits) {
          limits.loan_cost_max >= 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -16,7 +16,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The memory that an operation works on, aligned to its type. It belongs to the caller, who must
 // not touch it until the operation's wait() has returned. If `input` is null, the operation is
@@ -40,7 +40,7 @@ struct CommBuffer {
   void* data = nullptr;
   int64_t count = 0;
   DataType type = DataType::kF32;
-  Device device;
+  kernels::Device device;
   const void* input = nullptr;
   void* stream = nullptr;  // of `device`: Stream::handle(); ignored for the CPU
 };
@@ -326,4 +326,4 @@ class Communicator {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

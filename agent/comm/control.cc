@@ -11,7 +11,7 @@
 #include "agent/comm/message_text.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Type = ControlMessage::Type;
@@ -208,4 +208,4 @@ void Control::handle(Peer& peer, const ControlMessage& message) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The connections to every other rank that carry no payload. They report immediately when a rank
 // ends (the kernel closes them), aborts or leaves cleanly. They also carry its heartbeats, and ring
@@ -81,4 +81,4 @@ class Control {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

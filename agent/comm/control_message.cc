@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Type = ControlMessage::Type;
@@ -67,4 +67,4 @@ Result<std::optional<ControlMessage>> ControlReader::received(size_t bytes) {
   return std::optional(std::move(message));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

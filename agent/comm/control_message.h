@@ -10,7 +10,7 @@
 #include "common/api/collective_board.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A message between ranks on their control connections (control.h): 56 bytes, followed by the
 // reason if it is an abort. Host byte order: a host of the other order fails the check of a magic.
@@ -54,4 +54,4 @@ class ControlReader {
   size_t held_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace lockstep {
+namespace lockstep::comm {
 
 #if defined(__x86_64__)
 
@@ -42,4 +42,4 @@ void copy_past_cache(std::byte* into, const std::byte* from, size_t bytes) {
 
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

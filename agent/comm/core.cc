@@ -8,7 +8,7 @@
 #include "agent/comm/message_text.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Never returns 0, which is the world's id.
@@ -390,4 +390,4 @@ bool Core::buffer_blocking_frames() {
   return any;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -21,7 +21,7 @@
 #include "agent/comm/waiter.h"
 #include "common/api/collective_board.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // State that the communicators of one world in one process share: the links, the control
 // connections, the fault, and the operations under way. One thread at a time, the driver, carries
@@ -164,4 +164,4 @@ class Core {
   std::unique_ptr<Control> control_;  // last: its thread uses the rest
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -4,7 +4,7 @@
 #include "agent/comm/core.h"
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // How long an operation with a broken connection waits for the control connections to report who
@@ -100,4 +100,4 @@ void Core::blame(const Operation& operation, const Error& error) {
   fail(fault);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

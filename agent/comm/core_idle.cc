@@ -6,7 +6,7 @@
 #include "agent/comm/core.h"
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Time from one check for silent ranks to the next. If it was far longer, this process itself was
@@ -120,4 +120,4 @@ bool Core::waits_for_departed_rank(int* rank) const {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

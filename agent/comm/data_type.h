@@ -5,7 +5,7 @@
 
 #include "kernels/device/dtype.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 enum class DataType : uint8_t { kF32, kBf16, kF64, kI32, kI64, kU8, kF16 };
 constexpr int kDataTypes = 7;
@@ -26,8 +26,8 @@ constexpr size_t data_type_bytes(DataType type) {
   }
   return 0;
 }
-constexpr DataType data_type(DType dtype) {
-  return dtype == DType::kF32 ? DataType::kF32 : DataType::kBf16;
+constexpr DataType data_type(kernels::DType dtype) {
+  return dtype == kernels::DType::kF32 ? DataType::kF32 : DataType::kBf16;
 }
 // "f32"
 const char* name_of(DataType type);
@@ -48,4 +48,4 @@ constexpr int kReduceOps = 6;
 // "SUM"
 const char* name_of(ReduceOp op);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -2,7 +2,7 @@
 
 #include "common/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 bool FaultBox::raise(const Fault& fault) {
   {
@@ -26,4 +26,4 @@ bool FaultBox::wait_for(Duration timeout) const {
   return changed_.wait_for(lock, timeout, [this] { return raised(); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

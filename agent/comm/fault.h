@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Longest reason, in bytes; a longer one is cut between two characters.
 constexpr size_t kFaultReasonMax = 455;
@@ -41,4 +41,4 @@ class FaultBox {
   Fault fault_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

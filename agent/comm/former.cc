@@ -12,7 +12,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr Duration kRetryMin = std::chrono::milliseconds(2);
@@ -311,4 +311,4 @@ Result<Connections> form_connections(FormOptions options) {
   return Former(std::move(options)).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

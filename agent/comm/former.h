@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The connections between this rank and every other. The higher rank connects to the lower one.
 struct Connections {
@@ -35,4 +35,4 @@ struct FormOptions {
 // connection is evicted. For errors see make_communicator.h.
 Result<Connections> form_connections(FormOptions options);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

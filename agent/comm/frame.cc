@@ -2,7 +2,7 @@
 
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 bool same_call(const FrameHeader& a, const FrameHeader& b) {
@@ -70,4 +70,4 @@ Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& g
   return conflict("in " + describe(expected) + ", " + rank_name(sender) + " in " + describe(got));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

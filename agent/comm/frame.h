@@ -8,7 +8,7 @@
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Precedes every payload between two ranks, on every transport. A frame is this header, the
 // payload, and zeros up to a multiple of 64 bytes, so that elements stay aligned in any aligned
@@ -78,4 +78,4 @@ Status check_round(const FrameHeader& got, uint64_t round, int sender);
 enum class FrameMatch { kMatches, kOtherOperation };
 Result<FrameMatch> match_frame(const FrameHeader& expected, const FrameHeader& got, int sender);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

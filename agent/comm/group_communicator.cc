@@ -5,7 +5,7 @@
 #include "agent/comm/call_check.h"
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 namespace {
 
@@ -59,7 +59,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int colour, int key) {
 }
 
 Result<Operation::Start> GroupCommunicator::prepare(const Call& call) const {
-  if (call.buffer.device.type != DeviceType::kCpu) {
+  if (call.buffer.device.type != kernels::DeviceType::kCpu) {
     return invalid(std::string("[comm] ") + name_of(call.kind) +
                    ": buffer is on a GPU, but shared memory and TCP support only CPU memory");
   }
@@ -183,4 +183,4 @@ std::string GroupCommunicator::describe() const {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -7,7 +7,7 @@
 #include "agent/comm/communicator.h"
 #include "agent/comm/core.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The communicator of the world or of a sub-group: checks calls, and passes operations to the core.
 class GroupCommunicator final : public Communicator {
@@ -45,4 +45,4 @@ class GroupCommunicator final : public Communicator {
   std::shared_ptr<Group> group_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

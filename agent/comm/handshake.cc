@@ -5,7 +5,7 @@
 
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr uint32_t kMagic = 0x5448434c;  // "LCHT"
@@ -264,4 +264,4 @@ Status Handshake::take_welcome(std::span<const std::byte> bytes) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The purpose of a connection between two ranks.
 enum class Channel : uint8_t { kControl = 1, kData = 2 };
@@ -91,4 +91,4 @@ class Handshake {
   Status verdict_;  // the server's; sent to the client, and acted upon after its Proof
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 HostMap make_host_map(std::span<const int> node_of_rank) {
   HostMap map;
@@ -20,4 +20,4 @@ HostMap make_host_map(std::span<const int> node_of_rank) {
   return map;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The ranks of a group by host. A pure function of the layout, so that every rank of the group has
 // the same map.
@@ -27,4 +27,4 @@ struct HostMap {
 // `node_of_rank`: a number for each rank of the group, equal for the ranks of one host.
 HostMap make_host_map(std::span<const int> node_of_rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

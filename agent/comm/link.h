@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 class Loans;
 using Bytes = std::span<const std::byte>;
@@ -56,4 +56,4 @@ class Link {
   int peer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "agent/comm/peer_memory.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr size_t kTrialBytes = size_t{512} << 10;
@@ -48,4 +48,4 @@ double measure_loan_cost() {
   return to_seconds(between) / to_seconds(within);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

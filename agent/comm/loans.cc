@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 enum class State : uint64_t { kOut = 1, kReturned = 2, kRevoked = 3 };
@@ -71,4 +71,4 @@ Status Loans::give_back(uint64_t loan, size_t taken) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

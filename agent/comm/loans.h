@@ -12,7 +12,7 @@
 #include "agent/comm/peer_memory.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Where a loan is published, in memory that both sides share. All zeros: no loan yet.
 struct LoanPlace {
@@ -77,4 +77,4 @@ class Loans {
   std::array<Out, kLoanPlaces> out_{};  // by place
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

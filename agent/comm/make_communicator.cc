@@ -15,7 +15,7 @@
 #include "agent/comm/tcp_link.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr size_t kRanksMax = 65536;
@@ -257,4 +257,4 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(int size,
   return world;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The address on which a rank listens. Hosts are IP addresses, v4 or v6; names are not resolved.
 struct PeerAddress {
@@ -83,4 +83,4 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_thread_world(
     int size, Duration operation_limit = std::chrono::seconds(60),
     const std::vector<int>& nodes = {}, const CommLimits& limits = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 std::string rank_name(int64_t rank) {
   return "rank " + std::to_string(rank);
@@ -27,4 +27,4 @@ std::string seconds_text(Duration duration) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 void MovePlan::clear(int ranks) {
   moves_.clear();
@@ -63,4 +63,4 @@ void MovePlan::finish(Lane& lane) {
   --unfinished_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

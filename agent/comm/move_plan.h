@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Where bytes are: in the caller's input or output, or in the operation's own memory.
 enum class Area : uint8_t { kInput, kOutput, kScratch };
@@ -92,4 +92,4 @@ class MovePlan {
   size_t finished_prefix_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 std::string numeric(const sockaddr* address) {
@@ -109,4 +109,4 @@ std::string rdma_devices(const std::string& root) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

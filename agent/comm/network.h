@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Describes the path of a connected socket: "tcp 10.0.1.4 to 10.0.2.7 (eth0, 25000 Mb/s)", as far
 // as the system reports it. Never fails: leaves out what is unknown.
@@ -23,4 +23,4 @@ std::string rdma_device_text(const RdmaDevice& device);
 // empty if there are none. None of our transports uses them; NCCL finds them without our help.
 std::string rdma_devices(const std::string& root = "/sys/class/infiniband");
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 Scratch::Scratch(size_t bytes)
     : lines_(std::make_unique_for_overwrite<Line[]>(bytes / kFrameAlign + 1)), bytes_(bytes) {}
@@ -167,4 +167,4 @@ Status Work::wait(Duration timeout) {
   return first;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 class Operation;
 class OperationPool;
@@ -141,4 +141,4 @@ class OperationPool : public std::enable_shared_from_this<OperationPool> {
   size_t kept_bytes_ = 0;                   // of scratch_
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

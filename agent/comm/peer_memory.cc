@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 Result<PeerMemory> PeerMemory::find(pid_t pid, Mark mark) {
   const PeerMemory memory(pid, mark);
@@ -34,4 +34,4 @@ Result<size_t> PeerMemory::read(uint64_t address, std::span<std::byte> into) con
   return static_cast<size_t>(got) - sizeof mark;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The memory of another process of this machine, or of this one, as far as the kernel lets this
 // process read it. Uses process_vm_readv(2), which needs the same permission as ptrace(2); this
@@ -38,4 +38,4 @@ class PeerMemory {
   Mark mark_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include "agent/comm/message_text.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr std::array<std::byte, kFrameAlign> kZeros{};
@@ -313,4 +313,4 @@ Result<bool> Port::buffer_frame() {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include "agent/comm/loans.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The frames of one link. A frame begins when its whole payload is ready and goes out without a
 // break, so that it waits for nothing but the other side. Several senders take turns, a frame each.
@@ -145,4 +145,4 @@ class Port {
   std::vector<FrameHeader> credits_;  // received and not asked for yet; one per operation
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

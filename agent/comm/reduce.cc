@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // How elements are stored, and the type for arithmetic.
@@ -197,4 +197,4 @@ void divide_by_ranks(DataType type, void* data, size_t count, int ranks) {
   with_format(type, [&]<class Format>(Format) { divide<Format>(data, count, ranks); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -4,7 +4,7 @@
 
 #include "agent/comm/data_type.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Computes into[i] = a[i] (op) b[i] for `count` elements. kAvg only adds; divide_by_ranks() divides
 // at the end. `into` may be `a` or `b`, and overlaps them in no other way. The order of the
@@ -20,4 +20,4 @@ void reduce(DataType type, ReduceOp op, const ReduceArgs& args);
 // Computes data[i] /= ranks.
 void divide_by_ranks(DataType type, void* data, size_t count, int ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 #include "agent/comm/reduce.h"
 #include "common/layout/collective_cost.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = Move::Kind;
@@ -356,4 +356,4 @@ Status Runner::take(Turn& turn, Port& port, Lane& lane, size_t limit) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "agent/comm/waiter.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Carries out plans on ports. Operations with frames for the same rank take turns, a frame each. No
 // lane runs further ahead of its receiver than its window; the receiver sends a credit for each
@@ -70,4 +70,4 @@ class Runner {
   std::atomic<uint64_t> lent_{0};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -18,7 +18,7 @@
 #include "agent/comm/make_communicator.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -287,4 +287,4 @@ Result<size_t> ShmLink::read(std::span<std::byte> into) {
   return taken;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

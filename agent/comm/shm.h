@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // How a rank waits; its neighbours read this.
 enum class Sleep : uint32_t {
@@ -109,4 +109,4 @@ class ShmLink final : public Link {
   Loans loans_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

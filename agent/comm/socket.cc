@@ -20,7 +20,7 @@
 
 #include "agent/comm/make_communicator.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 struct Resolved {
@@ -248,4 +248,4 @@ Result<int> port_of(int listen_fd) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

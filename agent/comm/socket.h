@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Owns a file descriptor.
 class UniqueFd {
@@ -65,4 +65,4 @@ Result<UniqueFd> make_event_fd();
 void signal_event(int fd);
 void drain_event(int fd);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

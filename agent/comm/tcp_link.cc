@@ -12,7 +12,7 @@
 #include "agent/comm/network.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // From this size on, a system call per piece costs less than the second copy through the buffer.
@@ -115,4 +115,4 @@ void TcpLink::expect(size_t bytes) {
   low_water_ = low_water;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

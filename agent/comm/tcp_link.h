@@ -7,7 +7,7 @@
 #include "agent/comm/link.h"
 #include "agent/comm/socket.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A stream over a connected, non-blocking socket, which it closes; call finish_sending() of
 // socket.h first if written data has to arrive. Reads large payloads directly into their place.
@@ -39,4 +39,4 @@ class TcpLink final : public Link {
   int low_water_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 #include "agent/comm/message_text.h"
 #include "agent/comm/network.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Text = std::array<char, 128>;
@@ -138,4 +138,4 @@ Result<std::string> topology_table(Communicator& group) {
   return pairs(paths) + hosts_text(hosts, devices, within) + between;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

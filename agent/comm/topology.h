@@ -5,7 +5,7 @@
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Describes the group in one sentence, as this rank sees it: "4 ranks on 2 hosts: shared memory
 // within, tcp 127.0.0.2 to 127.0.0.3 (lo) between; RDMA devices here: none". Sends nothing.
@@ -21,4 +21,4 @@ std::string topology_summary(const Communicator& group);
 constexpr int kTopologyRanksMax = 64;
 Result<std::string> topology_table(Communicator& group);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

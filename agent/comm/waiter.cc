@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // A wake-up costs several microseconds. Spinning for longer than a few of those wastes a core that
@@ -113,4 +113,4 @@ void Waiter::wake() {
   if (region_ != nullptr) static_cast<void>(region_->wake(local_rank_));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

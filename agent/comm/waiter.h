@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // An operation's reason to wait on one link.
 struct WaitReason {
@@ -69,4 +69,4 @@ class Waiter {
   uint32_t bell_seen_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

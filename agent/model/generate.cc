@@ -9,7 +9,7 @@
 #include "common/base/random.h"
 #include "kernels/device/arena.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 constexpr int64_t kShortestWindow = 16;
@@ -43,13 +43,16 @@ struct Draw {
 
 // Device memory for a text of up to `capacity` tokens.
 enum Part : size_t { kActivations, kWindow, kDraw, kWorkspace };
-ArenaPlan plan_of(const GptOptions& options, int64_t capacity, DeviceType device) {
+kernels::ArenaPlan plan_of(const GptOptions& options, int64_t capacity,
+                           kernels::DeviceType device) {
   const ActivationShape shape{1, capacity, PassMode::kEvaluate};
-  const Result<ArenaPlan> plan = plan_arena(
-      {{ArenaUse::kActivations, "of a text", gpt_memory(options, {}, shape, device).activations},
-       {ArenaUse::kWorkspace, "tokens", static_cast<size_t>(capacity) * sizeof(int32_t)},
-       {ArenaUse::kWorkspace, "a draw", sizeof(Draw)},
-       {ArenaUse::kWorkspace, "logits", sample_workspace(options.config.vocabulary)}});
+  const Result<kernels::ArenaPlan> plan = kernels::plan_arena(
+      {{kernels::ArenaUse::kActivations, "of a text",
+        gpt_memory(options, {}, shape, device).activations},
+       {kernels::ArenaUse::kWorkspace, "tokens", static_cast<size_t>(capacity) * sizeof(int32_t)},
+       {kernels::ArenaUse::kWorkspace, "a draw", sizeof(Draw)},
+       {kernels::ArenaUse::kWorkspace, "logits",
+        kernels::sample_workspace(options.config.vocabulary)}});
   CHECK(plan.ok());
   return *plan;
 }
@@ -58,16 +61,16 @@ ArenaPlan plan_of(const GptOptions& options, int64_t capacity, DeviceType device
 class Generator {
  public:
   static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
-    const Device device = model.stream().device();
-    const ArenaPlan plan = plan_of(model.options(), capacity, device.type);
-    Buffer owned;
+    const kernels::Device device = model.stream().device();
+    const kernels::ArenaPlan plan = plan_of(model.options(), capacity, device.type);
+    kernels::Buffer owned;
     auto* memory = static_cast<std::byte*>(options.memory.data);
     if (options.memory.bytes < plan.bytes) {
-      TRY_ASSIGN(owned, Buffer::allocate(device, plan.bytes, "a text"));
+      TRY_ASSIGN(owned, kernels::Buffer::allocate(device, plan.bytes, "a text"));
       memory = static_cast<std::byte*>(owned.data());
     }
     const auto part = [&](Part index) {
-      return Workspace{memory + plan.parts[index].offset, plan.parts[index].bytes};
+      return kernels::Workspace{memory + plan.parts[index].offset, plan.parts[index].bytes};
     };
     TRY_ASSIGN(MicroBatch batch,
                model.make_micro_batch({1, capacity, PassMode::kEvaluate}, part(kActivations)));
@@ -76,13 +79,13 @@ class Generator {
     generator.draw_ = static_cast<Draw*>(part(kDraw).data);
     generator.workspace_ = part(kWorkspace);
     generator.owned_ = std::move(owned);
-    TRY_ASSIGN(generator.host_,
-               PinnedBuffer::allocate(device, part(kWindow).bytes + sizeof(Draw), "a draw"));
+    TRY_ASSIGN(generator.host_, kernels::PinnedBuffer::allocate(
+                                    device, part(kWindow).bytes + sizeof(Draw), "a draw"));
     return generator;
   }
 
   Result<int32_t> next(ParamStore& store, const std::vector<int32_t>& text) {
-    Stream& stream = model_->stream();
+    kernels::Stream& stream = model_->stream();
     const ModelConfig& config = model_->config();
     const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
     const int64_t window = window_of(seen, config.context);
@@ -105,15 +108,15 @@ class Generator {
     auto* tokens = reinterpret_cast<int32_t*>(static_cast<Draw*>(host_.data()) + 1);
     std::ranges::copy(text, tokens);
     std::fill(tokens + text.size(), tokens + window, 0);
-    return copy_bytes(
+    return kernels::copy_bytes(
         model_->stream(),
         {.to = window_, .from = tokens, .bytes = static_cast<size_t>(window) * sizeof(int32_t)});
   }
 
-  Result<int32_t> draw(Stream& stream, const ModelConfig& config) {
+  Result<int32_t> draw(kernels::Stream& stream, const ModelConfig& config) {
     auto* host = static_cast<Draw*>(host_.data());
     *host = {.uniform = random_.uniform()};
-    TRY(copy_bytes(stream, {.to = draw_, .from = host, .bytes = sizeof(Draw)}));
+    TRY(kernels::copy_bytes(stream, {.to = draw_, .from = host, .bytes = sizeof(Draw)}));
     model_->ops().sample(stream, {.logits = batch_.logits(),
                                   .uniforms = &draw_->uniform,
                                   .tokens = &draw_->token,
@@ -123,7 +126,7 @@ class Generator {
                                   .temperature = options_.temperature,
                                   .top_k = options_.top_k,
                                   .workspace = workspace_});
-    TRY(copy_bytes(stream, {.to = host, .from = draw_, .bytes = sizeof(Draw)}));
+    TRY(kernels::copy_bytes(stream, {.to = host, .from = draw_, .bytes = sizeof(Draw)}));
     TRY(stream.synchronize());
     return host->token;
   }
@@ -134,14 +137,14 @@ class Generator {
   MicroBatch batch_;
   int32_t* window_ = nullptr;  // from here on: on the device
   Draw* draw_ = nullptr;
-  Workspace workspace_;
-  Buffer owned_;       // if the memory is not caller-owned
-  PinnedBuffer host_;  // a Draw, followed by the tokens
+  kernels::Workspace workspace_;
+  kernels::Buffer owned_;       // if the memory is not caller-owned
+  kernels::PinnedBuffer host_;  // a Draw, followed by the tokens
 };
 
 }  // namespace
 
-size_t generate_bytes(const GptOptions& options, DeviceType device) {
+size_t generate_bytes(const GptOptions& options, kernels::DeviceType device) {
   return plan_of(options, options.config.context, device).bytes;
 }
 
@@ -161,4 +164,4 @@ Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
   return std::vector<int32_t>(prompt_end, text.end());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

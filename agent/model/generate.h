@@ -8,7 +8,7 @@
 #include "agent/model/param_store.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 struct GenerateOptions {
   std::vector<int32_t> prompt;  // at least one token
@@ -19,7 +19,7 @@ struct GenerateOptions {
   // Caller-owned memory on the model's device, used instead of allocating if it has
   // generate_bytes(). It must outlive the call, and no pass of another micro-batch may use it
   // meanwhile.
-  Workspace memory = {};
+  kernels::Workspace memory = {};
 };
 
 // Continues the prompt. Each token is drawn given the last `context` tokens. The result depends
@@ -30,6 +30,6 @@ Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
                                       const GenerateOptions& options);
 
 // Returns the most that generate() needs in addition to the model's scratch and workspace.
-size_t generate_bytes(const GptOptions& options, DeviceType device);
+size_t generate_bytes(const GptOptions& options, kernels::DeviceType device);
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -4,22 +4,23 @@
 
 #include "agent/model/gpt_impl.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
-DType activation_dtype(DeviceType device, Precision precision) {
-  const bool is_half = device == DeviceType::kCuda && precision == Precision::kBf16;
-  return is_half ? DType::kBf16 : DType::kF32;
+kernels::DType activation_dtype(kernels::DeviceType device, kernels::Precision precision) {
+  const bool is_half =
+      device == kernels::DeviceType::kCuda && precision == kernels::Precision::kBf16;
+  return is_half ? kernels::DType::kBf16 : kernels::DType::kF32;
 }
 
-ActivationOptions activation_options(const GptOptions& options, DeviceType device) {
-  const DType dtype = activation_dtype(device, options.precision);
-  return {.value_bytes = static_cast<int64_t>(dtype_bytes(dtype)),
+ActivationOptions activation_options(const GptOptions& options, kernels::DeviceType device) {
+  const kernels::DType dtype = activation_dtype(device, options.precision);
+  return {.value_bytes = static_cast<int64_t>(kernels::dtype_bytes(dtype)),
           .recompute = options.recompute,
           .head_logits_max = options.head_logits_max};
 }
 
-Gpt::Impl::Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
-                TpRegion& tp_region)
+Gpt::Impl::Impl(const GptOptions& model_options, const kernels::OpTable& op_table,
+                kernels::Stream& op_stream, TpRegion& tp_region)
     : options(model_options),
       ops(op_table),
       stream(op_stream),
@@ -29,8 +30,8 @@ Gpt::Impl::Impl(const GptOptions& model_options, const OpTable& op_table, Stream
       activations(activation_options(model_options, op_stream.device().type)),
       parameters(parameter_arena(model_options.config, model_options.stage, shard)) {}
 
-Result<Gpt> Gpt::create(const GptOptions& options, const OpTable& ops, Stream& stream,
-                        TpRegion& region) {
+Result<Gpt> Gpt::create(const GptOptions& options, const kernels::OpTable& ops,
+                        kernels::Stream& stream, TpRegion& region) {
   TRY(validate(options.config, region.shard().size));
   const Stage& stage = options.stage;
   if (stage.begin < 0 || stage.end > block_count(options.config) ||
@@ -61,10 +62,10 @@ const TensorShard& Gpt::shard() const {
 const ParameterArena& Gpt::parameters() const {
   return impl_->parameters;
 }
-Stream& Gpt::stream() const {
+kernels::Stream& Gpt::stream() const {
   return impl_->stream;
 }
-const OpTable& Gpt::ops() const {
+const kernels::OpTable& Gpt::ops() const {
   return impl_->ops;
 }
 
@@ -79,14 +80,15 @@ void Gpt::use_memory(const CallerMemory& memory) {
 }
 
 Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape) {
-  TRY_ASSIGN(Buffer owned, Buffer::allocate(stream().device(), memory_for(shape).activations,
-                                            "the activations of a micro-batch"));
+  TRY_ASSIGN(kernels::Buffer owned,
+             kernels::Buffer::allocate(stream().device(), memory_for(shape).activations,
+                                       "the activations of a micro-batch"));
   TRY_ASSIGN(MicroBatch batch, make_micro_batch(shape, owned.workspace()));
   batch.owned_ = std::move(owned);
   return batch;
 }
 
-Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape, Workspace memory) {
+Result<MicroBatch> Gpt::make_micro_batch(const ActivationShape& shape, kernels::Workspace memory) {
   CHECK(shape.batch > 0 && shape.sequence > 0);
   TRY(impl_->reserve(shape));
   MicroBatch batch(shape, impl_->dtype,
@@ -116,7 +118,7 @@ Status Gpt::backward(int64_t block, std::span<const ParamView> parameters, Micro
   return impl_->backward(block, parameters, batch, sink);
 }
 
-View Gpt::stage_gradient() {
+kernels::View Gpt::stage_gradient() {
   return impl_->scratch_tensor(impl_->scratch_layout.residual_gradient);
 }
 
@@ -153,9 +155,9 @@ Status Gpt::Impl::reserve(const ActivationShape& shape) {
 Status Gpt::Impl::grow(const Growth& growth, size_t bytes) {
   if (growth.memory.bytes >= bytes) return {};
   TRY(stream.synchronize());  // finish pending work before freeing memory it may use
-  TRY_ASSIGN(growth.owned, Buffer::allocate(stream.device(), bytes, growth.by));
+  TRY_ASSIGN(growth.owned, kernels::Buffer::allocate(stream.device(), bytes, growth.by));
   growth.memory = growth.owned.workspace();
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

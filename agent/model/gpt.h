@@ -17,7 +17,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // The input of one micro-batch. Legend: B sequences, T tokens each, R = B*T, C width, V the shard's
 // part of the padded vocabulary.
@@ -50,58 +50,58 @@ class MicroBatch {
   bool trains() const { return capacity_.mode == PassMode::kTrain; }
 
   // On stages without the embedding: [R,C]; fill it before forward.
-  View stage_input() const { return at(arena_.layers.front().input); }
+  kernels::View stage_input() const { return at(arena_.layers.front().input); }
   // On stages without the head: [R,C]; valid after forward.
-  View stage_output() const { return at(arena_.output); }
+  kernels::View stage_output() const { return at(arena_.output); }
   // On stages with the head: [R], each token's loss in nats. Valid after forward when evaluating,
   // and after the head's backward when training.
   float* losses() const { return f32(arena_.losses); }
   // [logits_rows,V]; valid after an evaluating forward without targets.
-  View logits() const { return at(arena_.logits); }
+  kernels::View logits() const { return at(arena_.logits); }
 
   // Returns a tensor of the arena: at() one in activation_dtype(), f32() one in fp32. Null if it is
   // not kept.
-  View at(int64_t place) const { return {memory(place), dtype_}; }
+  kernels::View at(int64_t place) const { return {memory(place), dtype_}; }
   float* f32(int64_t place) const { return static_cast<float*>(memory(place)); }
 
  private:
   friend class Gpt;
-  MicroBatch(const ActivationShape& capacity, DType dtype, ActivationArena arena)
+  MicroBatch(const ActivationShape& capacity, kernels::DType dtype, ActivationArena arena)
       : capacity_(capacity), dtype_(dtype), arena_(std::move(arena)) {}
   void* memory(int64_t place) const { return place < 0 ? nullptr : memory_ + place; }
 
   ActivationShape capacity_;
-  DType dtype_;
+  kernels::DType dtype_;
   ActivationArena arena_;
-  Buffer owned_;  // empty if the memory is caller-owned
+  kernels::Buffer owned_;  // empty if the memory is caller-owned
   std::byte* memory_ = nullptr;
   MicroBatchInput input_;
 };
 
 // The attention kernels for passes of one shape; passes of other shapes use our own.
 struct AttentionChoice {
-  AttentionBy by = AttentionBy::kOwn;
-  AttentionShape shape = {};
+  kernels::AttentionBy by = kernels::AttentionBy::kOwn;
+  kernels::AttentionShape shape = {};
   size_t workspace_bytes = 0;  // dnn::prepare_attention() for the shape; 0 with kOwn
 };
 
 struct GptOptions {
   ModelConfig config;
   Stage stage;  // whole_model(config), or a pipeline stage
-  Precision precision = Precision::kF32;
+  kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
 };
 // Returns the shape of passes of a model that is not sharded.
-AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence);
+kernels::AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence);
 
 // Returns the type of activations and their gradients: bf16 on CUDA with Precision::kBf16, else
 // fp32. Losses, the statistics of norms and attention, parameters and their gradients are always
 // fp32.
-DType activation_dtype(DeviceType device, Precision precision);
+kernels::DType activation_dtype(kernels::DeviceType device, kernels::Precision precision);
 // Returns how a model on that device stores activations.
-ActivationOptions activation_options(const GptOptions& options, DeviceType device);
+ActivationOptions activation_options(const GptOptions& options, kernels::DeviceType device);
 
 // The exact bytes that passes of a shape need. A model given this memory (use_memory()) allocates
 // nothing.
@@ -114,7 +114,7 @@ struct GptMemory {
 // Computes the memory for a device type, which need not exist here. Pure, except that the CPU's
 // result depends on set_threads(). The options' model must pass validate().
 GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
-                     const ActivationShape& shape, DeviceType device);
+                     const ActivationShape& shape, kernels::DeviceType device);
 
 // A GPT-2 or Llama model, or consecutive blocks of one, as pure computation: it holds no parameters
 // and no micro-batch state, and knows no ranks. Callers run the blocks one by one, forward in
@@ -124,8 +124,8 @@ class Gpt {
  public:
   // Call after set_threads(), which workspaces depend on. The stream, the ops and the region must
   // outlive the model. kInvalid for a config that validate() refuses, or a stage without a layer.
-  static Result<Gpt> create(const GptOptions& options, const OpTable& ops, Stream& stream,
-                            TpRegion& region);
+  static Result<Gpt> create(const GptOptions& options, const kernels::OpTable& ops,
+                            kernels::Stream& stream, TpRegion& region);
   Gpt(Gpt&&) noexcept;
   Gpt& operator=(Gpt&&) = delete;
   ~Gpt();
@@ -136,16 +136,16 @@ class Gpt {
   const TensorShard& shard() const;
   // Returns the layout of the rank's parameters and gradients.
   const ParameterArena& parameters() const;
-  Stream& stream() const;
-  const OpTable& ops() const;
+  kernels::Stream& stream() const;
+  const kernels::OpTable& ops() const;
 
   GptMemory memory_for(const ActivationShape& shape) const;
   // Uses caller-owned memory, which must outlive the model, as long as it is large enough. Call
   // before the first make_micro_batch().
   struct CallerMemory {
-    Workspace scratch;
-    Workspace workspace;
-    Workspace angles;
+    kernels::Workspace scratch;
+    kernels::Workspace workspace;
+    kernels::Workspace angles;
   };
   void use_memory(const CallerMemory& memory);
 
@@ -153,7 +153,7 @@ class Gpt {
   Result<MicroBatch> make_micro_batch(const ActivationShape& shape);
   // Uses caller-owned memory of memory_for(shape).activations bytes that outlives the micro-batch.
   // Micro-batches may share it if their passes do not overlap.
-  Result<MicroBatch> make_micro_batch(const ActivationShape& shape, Workspace memory);
+  Result<MicroBatch> make_micro_batch(const ActivationShape& shape, kernels::Workspace memory);
   // Starts a new pass through `batch`. The input's pointers are caller-owned and must stay valid
   // until the pass is over; tokens and targets are on the stream's device.
   Status begin(MicroBatch& batch, const MicroBatchInput& input);
@@ -170,7 +170,7 @@ class Gpt {
   // stages without the embedding: the gradient of stage_input(), valid after backward. All
   // micro-batches share it. The pointer is valid until make_micro_batch() or begin() with a new
   // shape.
-  View stage_gradient();
+  kernels::View stage_gradient();
 
  private:
   class Impl;
@@ -178,4 +178,4 @@ class Gpt {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

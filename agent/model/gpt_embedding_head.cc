@@ -2,15 +2,15 @@
 
 #include "agent/model/gpt_impl.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 // Indices in block_parameters() of the embedding and the head.
 enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // a Llama has no positions
 
 // Returns rows [begin, ...) of a [rows, columns] matrix.
-View from_row(const View& view, int64_t begin, int64_t columns) {
-  const auto offset = static_cast<size_t>(begin * columns) * dtype_bytes(view.dtype);
+kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns) {
+  const auto offset = static_cast<size_t>(begin * columns) * kernels::dtype_bytes(view.dtype);
   return {static_cast<std::byte*>(view.data) + offset, view.dtype};
 }
 
@@ -19,12 +19,13 @@ View from_row(const View& view, int64_t begin, int64_t columns) {
 Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& batch) {
   CHECK(p.size() == (is_llama() ? 1 : 2));
   const MicroBatchInput& input = batch.input();
-  const View out = batch.stage_input();
+  const kernels::View out = batch.stage_input();
   const bool adds_positions = !is_llama() && shard.index == 0;
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
-               .position_table = adds_positions ? ConstView(p[kPositions].value) : ConstView(),
+               .position_table =
+                   adds_positions ? kernels::ConstView(p[kPositions].value) : kernels::ConstView(),
                .out = out,
                .batch = input.batch,
                .sequence = input.sequence,
@@ -40,7 +41,8 @@ Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
       stream, {.tokens = input.tokens,
                .dout = scratch_tensor(scratch_layout.residual_gradient),
                .dtoken_table = sink.buffer(kTokenEmbedding),
-               .dposition_table = is_llama() ? View() : View(sink.buffer(kPositionEmbedding)),
+               .dposition_table =
+                   is_llama() ? kernels::View() : kernels::View(sink.buffer(kPositionEmbedding)),
                .batch = input.batch,
                .sequence = input.sequence,
                .width = options.config.width,
@@ -111,7 +113,7 @@ Status Gpt::Impl::head_losses(std::span<const ParamView> p, const Chunk& chunk, 
   return {};
 }
 
-ClassifierShape Gpt::Impl::classifier_shape(const Chunk& chunk) const {
+kernels::ClassifierShape Gpt::Impl::classifier_shape(const Chunk& chunk) const {
   return {.rows = chunk.rows,
           .columns = local_vocabulary(),
           .vocabulary = options.config.vocabulary,
@@ -129,7 +131,7 @@ void Gpt::Impl::classify(const Chunk& chunk, MicroBatch& batch) {
 
 Status Gpt::Impl::classify_sharded(const Chunk& chunk, MicroBatch& batch) {
   const ActivationArena& arena = batch.arena();
-  const ClassifierShape shape = classifier_shape(chunk);
+  const kernels::ClassifierShape shape = classifier_shape(chunk);
   const int32_t* targets = batch.input().targets + chunk.begin;
   float* maxima = batch.f32(arena.maxima);
   float* sums = batch.f32(arena.sums);
@@ -158,7 +160,7 @@ Status Gpt::Impl::classify_sharded(const Chunk& chunk, MicroBatch& batch) {
 Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch, GradSink& sink) {
   CHECK(batch.input().targets != nullptr);
   const int64_t width = options.config.width;
-  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
   PassObserver* observer = batch.input().observer;
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
@@ -174,4 +176,4 @@ Status Gpt::Impl::head_backward(std::span<const ParamView> p, MicroBatch& batch,
   return backward_norm(head_norm(p, batch), false, batch, sink);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

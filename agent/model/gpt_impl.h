@@ -9,11 +9,11 @@
 
 #include "agent/model/gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // Returns the shape of attention over one shard's heads.
-AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard, int64_t batch,
-                               int64_t sequence);
+kernels::AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard,
+                                        int64_t batch, int64_t sequence);
 // Bytes of a Llama's table of angles; 0 for a GPT-2.
 size_t angle_bytes(const ModelConfig& config, int64_t positions);
 
@@ -23,30 +23,30 @@ size_t angle_bytes(const ModelConfig& config, int64_t positions);
 // Every tensor is row-major.
 class Gpt::Impl {
  public:
-  Impl(const GptOptions& model_options, const OpTable& op_table, Stream& op_stream,
-       TpRegion& tp_region);
+  Impl(const GptOptions& model_options, const kernels::OpTable& op_table,
+       kernels::Stream& op_stream, TpRegion& tp_region);
 
   Status forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   Status backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                   GradSink& sink);
   // Provides scratch and workspace for passes of that shape. Allocates only for a new shape.
   Status reserve(const ActivationShape& shape);
-  View scratch_tensor(int64_t place) const {
+  kernels::View scratch_tensor(int64_t place) const {
     return {static_cast<std::byte*>(scratch.data) + place, dtype};
   }
 
   GptOptions options;
-  const OpTable& ops;
-  Stream& stream;
+  const kernels::OpTable& ops;
+  kernels::Stream& stream;
   TpRegion& region;
   TensorShard shard;
-  DType dtype;  // of activations
+  kernels::DType dtype;  // of activations
   ActivationOptions activations;
   ParameterArena parameters;
   BackwardScratch scratch_layout;  // for the largest shape reserved
-  Workspace scratch;
-  Workspace workspace;
-  Workspace angles;  // the table for apply_rotary()
+  kernels::Workspace scratch;
+  kernels::Workspace workspace;
+  kernels::Workspace angles;  // the table for apply_rotary()
 
  private:
   // The parameters of a product or norm: a weight and, in a GPT-2, the bias that follows it in the
@@ -73,19 +73,19 @@ class Gpt::Impl {
     int64_t m = 0;
     int64_t n = 0;
     int64_t k = 0;
-    ConstView x;
+    kernels::ConstView x;
     Weights weights;
   };
   struct ProductOutput {
-    View y;
-    View pre_activation = {};
-    Activation activation = Activation::kNone;
+    kernels::View y;
+    kernels::View pre_activation = {};
+    kernels::Activation activation = kernels::Activation::kNone;
   };
   struct ProductGradient {
-    ConstView dy;
+    kernels::ConstView dy;
     // If set, x = GELU(x_pre_activation), and dx is the gradient of x_pre_activation.
-    ConstView x_pre_activation = {};
-    View dx;
+    kernels::ConstView x_pre_activation = {};
+    kernels::View dx;
   };
   void forward_product(const Product& product, const ProductOutput& output);
   void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
@@ -93,13 +93,14 @@ class Gpt::Impl {
   // A norm of the residual stream h, which is in the micro-batch's arena: a layer norm in a GPT-2,
   // an RMS norm in a Llama.
   struct Norm {
-    View h;
+    kernels::View h;
     Weights weights;
     float* mean = nullptr;  // null: not kept; an RMS norm has none
     float* rstd = nullptr;
   };
   // h += residual (null: nothing); y = norm(h).
-  void forward_norm(const Norm& norm, ConstView residual, View y, const MicroBatch& batch);
+  void forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
+                    const MicroBatch& batch);
   // residual_gradient <- (continues ? residual_gradient : 0) + gradient of the norm for
   // branch_gradient.
   // Reports the norm's weights as ready.
@@ -107,15 +108,15 @@ class Gpt::Impl {
 
   // Applies a Llama's rotary embedding to q and k of `qkv`; with `inverse`, rotates their gradients
   // back.
-  void apply_rotary(View qkv, bool inverse, const MicroBatch& batch);
+  void apply_rotary(kernels::View qkv, bool inverse, const MicroBatch& batch);
 
   Status embedding_forward(std::span<const ParamView> views, MicroBatch& batch);
   Status embedding_backward(MicroBatch& batch, GradSink& sink);
   Status layer_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   // Runs attention, from the layer's input to its `post_attention_stream`. `residual` is the stream
   // that the first norm adds to the input; null if it has already been added.
-  Status attention_forward(int64_t block, std::span<const ParamView> views, ConstView residual,
-                           MicroBatch& batch);
+  Status attention_forward(int64_t block, std::span<const ParamView> views,
+                           kernels::ConstView residual, MicroBatch& batch);
   // The MLP in two halves: up to the hidden values, and from them to the next layer's input.
   void hidden_forward(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   void swiglu_forward(int64_t block, MicroBatch& batch);
@@ -125,7 +126,8 @@ class Gpt::Impl {
   // Recomputes what backward reads and forward has not kept.
   Status recompute(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
   void recompute_ops(int64_t block, std::span<const ParamView> views, MicroBatch& batch);
-  View hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch, GradSink& sink);
+  kernels::View hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
+                                GradSink& sink);
   Status mlp_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
                       GradSink& sink);
   Status attention_backward(int64_t block, std::span<const ParamView> views, MicroBatch& batch,
@@ -152,18 +154,18 @@ class Gpt::Impl {
   Norm first_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
   Norm second_norm(int64_t block, std::span<const ParamView> views, const MicroBatch& batch) const;
   // Returns where the block's MLP writes its output: the next layer's input.
-  View layer_output(int64_t block, const MicroBatch& batch) const;
+  kernels::View layer_output(int64_t block, const MicroBatch& batch) const;
   // Returns the stream that the block's first norm adds to its input; null in the stage's first
   // block.
-  ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
-  AttentionShape attention_shape(const MicroBatch& batch) const {
+  kernels::ConstView layer_residual(int64_t block, const MicroBatch& batch) const;
+  kernels::AttentionShape attention_shape(const MicroBatch& batch) const {
     return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
   }
-  ClassifierShape classifier_shape(const Chunk& chunk) const;
+  kernels::ClassifierShape classifier_shape(const Chunk& chunk) const;
   Status reserve_angles(int64_t positions);
-  AttentionBy attention_by(const MicroBatch& batch) const {
+  kernels::AttentionBy attention_by(const MicroBatch& batch) const {
     const AttentionChoice& choice = options.attention;
-    return attention_shape(batch) == choice.shape ? choice.by : AttentionBy::kOwn;
+    return attention_shape(batch) == choice.shape ? choice.by : kernels::AttentionBy::kOwn;
   }
 
   bool is_llama() const { return options.config.family == Family::kLlama; }
@@ -177,24 +179,25 @@ class Gpt::Impl {
     return padded_vocabulary(options.config, shard.size) / shard.size;
   }
   // Returns the bias in the output's dtype, as matrix products expect it.
-  ConstView bias_of(const Weights& weights) const {
+  kernels::ConstView bias_of(const Weights& weights) const {
     if (weights.bias == nullptr) return {};
-    return dtype == DType::kF32 ? ConstView(weights.bias->value) : weights.bias->product;
+    return dtype == kernels::DType::kF32 ? kernels::ConstView(weights.bias->value)
+                                         : weights.bias->product;
   }
 
   // Ensures that `memory` has at least `bytes`, allocating into `owned` if it has less.
   struct Growth {
-    Workspace& memory;
-    Buffer& owned;
+    kernels::Workspace& memory;
+    kernels::Buffer& owned;
     const char* by;
   };
   Status grow(const Growth& growth, size_t bytes);
 
-  Buffer owned_scratch_;
-  Buffer owned_workspace_;
-  Buffer owned_angles_;
+  kernels::Buffer owned_scratch_;
+  kernels::Buffer owned_workspace_;
+  kernels::Buffer owned_angles_;
   int64_t angle_positions_ = 0;  // positions in the table
   std::vector<ActivationShape> reserved_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -1,18 +1,18 @@
 #include "agent/model/gpt_impl.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 const LayerActivations& Gpt::Impl::layer_at(int64_t block, const MicroBatch& batch) const {
   return batch.arena().layers[static_cast<size_t>(block - first_layer_block())];
 }
 
-View Gpt::Impl::layer_output(int64_t block, const MicroBatch& batch) const {
+kernels::View Gpt::Impl::layer_output(int64_t block, const MicroBatch& batch) const {
   const auto next = static_cast<size_t>(block + 1 - first_layer_block());
   const ActivationArena& arena = batch.arena();
   return batch.at(next < arena.layers.size() ? arena.layers[next].input : arena.output);
 }
 
-ConstView Gpt::Impl::layer_residual(int64_t block, const MicroBatch& batch) const {
+kernels::ConstView Gpt::Impl::layer_residual(int64_t block, const MicroBatch& batch) const {
   if (block == first_layer_block()) return {};
   return batch.at(layer_at(block - 1, batch).post_attention_stream);
 }
@@ -44,8 +44,8 @@ Status Gpt::Impl::layer_forward(int64_t block, std::span<const ParamView> p, Mic
 }
 
 // Writes attention's output to the layer's `post_attention_stream`.
-Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p, ConstView residual,
-                                    MicroBatch& batch) {
+Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
+                                    kernels::ConstView residual, MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   const int64_t width = options.config.width;
   const int64_t split = local_width();
@@ -88,7 +88,7 @@ void Gpt::Impl::hidden_forward(int64_t block, std::span<const ParamView> p, Micr
   }
   forward_product(product, {.y = batch.at(at.hidden),
                             .pre_activation = batch.at(at.hidden_in),
-                            .activation = Activation::kGelu});
+                            .activation = kernels::Activation::kGelu});
 }
 
 void Gpt::Impl::swiglu_forward(int64_t block, MicroBatch& batch) {
@@ -103,7 +103,7 @@ Status Gpt::Impl::mlp_output_forward(int64_t block, std::span<const ParamView> p
                                      MicroBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   const int64_t stream_count = batch.rows() * options.config.width;
-  const View output = layer_output(block, batch);
+  const kernels::View output = layer_output(block, batch);
   forward_product({.m = batch.rows(),
                    .n = options.config.width,
                    .k = local_hidden(),
@@ -150,18 +150,18 @@ void Gpt::Impl::recompute_ops(int64_t block, std::span<const ParamView> p, Micro
 
 // Returns the gradient of the first MLP product's output. A GPT-2 computes it in the scratch,
 // together with the second product's backward; a Llama overwrites the values in place.
-View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
-                                GradSink& sink) {
+kernels::View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
+                                         GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
-  const View hidden_in = batch.at(at.hidden_in);
-  const View dhidden = scratch_tensor(scratch_layout.wide_gradient);
+  const kernels::View hidden_in = batch.at(at.hidden_in);
+  const kernels::View dhidden = scratch_tensor(scratch_layout.wide_gradient);
   backward_product({.m = batch.rows(),
                     .n = options.config.width,
                     .k = local_hidden(),
                     .x = batch.at(at.hidden),
                     .weights = weights},
                    {.dy = scratch_tensor(scratch_layout.residual_gradient),
-                    .x_pre_activation = is_llama() ? View() : hidden_in,
+                    .x_pre_activation = is_llama() ? kernels::View() : hidden_in,
                     .dx = dhidden},
                    sink);
   if (!is_llama()) return dhidden;
@@ -178,9 +178,9 @@ Status Gpt::Impl::mlp_backward(int64_t block, std::span<const ParamView> p, Micr
   const int64_t width = options.config.width;
   const Weights hidden = layer_weights(block, kHidden, p);
   const Weights output = layer_weights(block, kMlpOut, p);
-  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
-  const View dhidden_in = hidden_backward(block, output, batch, sink);
+  const kernels::View dhidden_in = hidden_backward(block, output, batch, sink);
   TRY(ready(output, sink));
   backward_product({.m = batch.rows(),
                     .n = local_hidden_in(),
@@ -201,9 +201,9 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
   const Weights qkv = layer_weights(block, kQkv, p);
   const Weights output = layer_weights(block, kAttentionOut, p);
   // Shares its memory with dnorm, which is written after the last read of dattention.
-  const View dattention = scratch_tensor(scratch_layout.branch_gradient);
-  const View dqkv = scratch_tensor(scratch_layout.wide_gradient);
-  const View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+  const kernels::View dattention = scratch_tensor(scratch_layout.branch_gradient);
+  const kernels::View dqkv = scratch_tensor(scratch_layout.wide_gradient);
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
   backward_product(
       {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
@@ -233,4 +233,4 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
   return backward_norm(first_norm(block, p, batch), true, batch, sink);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

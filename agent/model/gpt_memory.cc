@@ -3,7 +3,7 @@
 
 #include "agent/model/gpt_impl.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 // The operations of one shape, on one shard.
@@ -11,19 +11,19 @@ struct Operations {
   const GptOptions& options;
   const TensorShard& shard;
   const ActivationShape& shape;
-  DeviceType device;
+  kernels::DeviceType device;
 
   bool is_llama() const { return options.config.family == Family::kLlama; }
   int64_t vocabulary() const { return padded_vocabulary(options.config, shard.size) / shard.size; }
 
-  std::vector<MatmulShape> products() const {
+  std::vector<kernels::MatmulShape> products() const {
     const ModelConfig& config = options.config;
     const int64_t rows = shape.rows();
     const int64_t width = config.width;
-    std::vector<MatmulShape> shapes{{rows, config.qkv_width() / shard.size, width},
-                                    {rows, width, width / shard.size},
-                                    {rows, config.hidden_in_width() / shard.size, width},
-                                    {rows, width, config.hidden_width() / shard.size}};
+    std::vector<kernels::MatmulShape> shapes{{rows, config.qkv_width() / shard.size, width},
+                                             {rows, width, width / shard.size},
+                                             {rows, config.hidden_in_width() / shard.size, width},
+                                             {rows, width, config.hidden_width() / shard.size}};
     if (has_head(options.stage, config)) {
       const int64_t chunk = head_rows(config, shard, rows, activation_options(options, device));
       shapes.push_back({chunk, vocabulary(), width});
@@ -34,29 +34,31 @@ struct Operations {
   size_t workspace() const {
     const bool train = shape.mode == PassMode::kTrain;
     const int64_t width = options.config.width;
-    const AttentionShape heads =
+    const kernels::AttentionShape heads =
         shard_attention(options.config, shard, shape.batch, shape.sequence);
-    size_t bytes = attention_workspace(heads, device);
+    size_t bytes = kernels::attention_workspace(heads, device);
     if (heads == options.attention.shape) {
       bytes = std::max(bytes, options.attention.workspace_bytes);
     }
-    for (const MatmulShape& product : products()) {
-      bytes = std::max(bytes, matmul_forward_workspace(product, options.precision, device));
+    for (const kernels::MatmulShape& product : products()) {
+      bytes =
+          std::max(bytes, kernels::matmul_forward_workspace(product, options.precision, device));
       if (!train) continue;
-      bytes = std::max(bytes, matmul_backward_workspace(product, options.precision, device));
+      bytes =
+          std::max(bytes, kernels::matmul_backward_workspace(product, options.precision, device));
     }
     if (!train) return bytes;
-    bytes =
-        std::max(bytes, embedding_backward_workspace({shape.rows(), vocabulary()}, width, device));
-    return std::max(bytes, is_llama() ? rmsnorm_backward_workspace(width, device)
-                                      : layernorm_backward_workspace(width, device));
+    bytes = std::max(
+        bytes, kernels::embedding_backward_workspace({shape.rows(), vocabulary()}, width, device));
+    return std::max(bytes, is_llama() ? kernels::rmsnorm_backward_workspace(width, device)
+                                      : kernels::layernorm_backward_workspace(width, device));
   }
 };
 
 }  // namespace
 
-AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard, int64_t batch,
-                               int64_t sequence) {
+kernels::AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard,
+                                        int64_t batch, int64_t sequence) {
   return {.batch = batch,
           .sequence = sequence,
           .heads = config.heads / shard.size,
@@ -64,7 +66,8 @@ AttentionShape shard_attention(const ModelConfig& config, const TensorShard& sha
           .kv_heads = config.kv_head_count() / shard.size};
 }
 
-AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence) {
+kernels::AttentionShape attention_shape(const ModelConfig& config, int64_t batch,
+                                        int64_t sequence) {
   return shard_attention(config, {}, batch, sequence);
 }
 
@@ -74,7 +77,7 @@ size_t angle_bytes(const ModelConfig& config, int64_t positions) {
 }
 
 GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
-                     const ActivationShape& shape, DeviceType device) {
+                     const ActivationShape& shape, kernels::DeviceType device) {
   const ModelConfig& config = options.config;
   const ActivationOptions how = activation_options(options, device);
   const int64_t activations = activation_arena(config, options.stage, shard, shape, how).bytes;
@@ -85,4 +88,4 @@ GptMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
           .angles = angle_bytes(config, shape.sequence)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

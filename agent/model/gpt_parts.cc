@@ -1,6 +1,6 @@
 #include "agent/model/gpt_impl.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 Gpt::Impl::Weights Gpt::Impl::weights_at(int64_t place, int64_t id,
                                          std::span<const ParamView> views) const {
@@ -54,9 +54,9 @@ void Gpt::Impl::backward_product(const Product& product, const ProductGradient& 
                        .workspace = workspace});
 }
 
-void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
+void Gpt::Impl::forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
                              const MicroBatch& batch) {
-  const View residual_out = residual ? norm.h : View();
+  const kernels::View residual_out = residual ? norm.h : kernels::View();
   if (is_llama()) {
     ops.rmsnorm_forward(stream, {.x = norm.h,
                                  .residual = residual,
@@ -84,8 +84,8 @@ void Gpt::Impl::forward_norm(const Norm& norm, ConstView residual, View y,
 Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBatch& batch,
                                 GradSink& sink) {
   const Weights& weights = norm.weights;
-  const View gradient = scratch_tensor(scratch_layout.residual_gradient);
-  const View dresidual = continues ? gradient : View();
+  const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  const kernels::View dresidual = continues ? gradient : kernels::View();
   if (is_llama()) {
     ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
                                   .h = norm.h,
@@ -114,7 +114,7 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBat
   return ready(weights, sink);
 }
 
-void Gpt::Impl::apply_rotary(View qkv, bool inverse, const MicroBatch& batch) {
+void Gpt::Impl::apply_rotary(kernels::View qkv, bool inverse, const MicroBatch& batch) {
   ops.rotary(stream, {.qkv = qkv,
                       .table = static_cast<const float*>(angles.data),
                       .shape = attention_shape(batch),
@@ -126,19 +126,19 @@ Status Gpt::Impl::reserve_angles(int64_t positions) {
   const ModelConfig& config = options.config;
   const RotaryScaling& scaling = config.rotary_scaling;
   std::vector<float> table(static_cast<size_t>(positions * config.head_dim()));
-  rotary_table({.head_dim = config.head_dim(),
-                .base = config.rotary_base,
-                .factor = scaling.factor,
-                .low_turns = scaling.low_turns,
-                .high_turns = scaling.high_turns,
-                .original_context = scaling.original_context},
-               positions, table.data());
+  kernels::rotary_table({.head_dim = config.head_dim(),
+                         .base = config.rotary_base,
+                         .factor = scaling.factor,
+                         .low_turns = scaling.low_turns,
+                         .high_turns = scaling.high_turns,
+                         .original_context = scaling.original_context},
+                        positions, table.data());
   const size_t bytes = angle_bytes(config, positions);
   TRY(grow({angles, owned_angles_, "the rotary embedding's angles"}, bytes));
-  TRY(copy_bytes(stream, {.to = angles.data, .from = table.data(), .bytes = bytes}));
+  TRY(kernels::copy_bytes(stream, {.to = angles.data, .from = table.data(), .bytes = bytes}));
   TRY(stream.synchronize());  // the copy must finish before the table is freed
   angle_positions_ = positions;
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

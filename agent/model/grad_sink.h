@@ -4,7 +4,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // Receives gradients: into an arena, into buckets that are reduced while backward continues, or to
 // servers. The sink provides the memory that kernels add to, so that nothing is copied. Used by one
@@ -30,4 +30,4 @@ class GradSink {
   virtual Status end_micro_batch() = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

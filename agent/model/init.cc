@@ -5,7 +5,7 @@
 
 #include "kernels/ops/normal.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 constexpr float kDeviation = 0.02f;
@@ -32,12 +32,12 @@ void initialise(const InitialValues& values, int64_t first, std::span<float> out
     const int64_t end = std::min(last, run.local + run.count);
     if (begin >= end) continue;
     fill_zeros_to(begin);
-    fill_normal({.out = out.data() + (begin - first),
-                 .count = end - begin,
-                 .seed = values.seed,
-                 .stream = static_cast<uint64_t>(parameter.id),
-                 .first = static_cast<uint64_t>(run.global + begin - run.local),
-                 .deviation = deviation});
+    kernels::fill_normal({.out = out.data() + (begin - first),
+                          .count = end - begin,
+                          .seed = values.seed,
+                          .stream = static_cast<uint64_t>(parameter.id),
+                          .first = static_cast<uint64_t>(run.global + begin - run.local),
+                          .deviation = deviation});
     filled = end;
   }
   fill_zeros_to(last);
@@ -57,4 +57,4 @@ void initialise_arena(const ModelConfig& config, const ParameterArena& arena,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

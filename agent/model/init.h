@@ -5,7 +5,7 @@
 
 #include "common/layout/parameters.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // Describes the initial values of one parameter's local part.
 struct InitialValues {
@@ -25,4 +25,4 @@ void initialise(const InitialValues& values, int64_t first, std::span<float> out
 void initialise_arena(const ModelConfig& config, const ParameterArena& arena,
                       const TensorShard& shard, uint64_t seed, float* out);
 
-}  // namespace lockstep
+}  // namespace lockstep::model

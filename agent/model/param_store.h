@@ -6,7 +6,7 @@
 #include "common/base/result.h"
 #include "kernels/device/dtype.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // The newest version of the parameters. Other versions are numbered by optimizer step (PipeDream's
 // weight stashing).
@@ -16,7 +16,7 @@ inline constexpr int64_t kLatestVersion = -1;
 // device.
 struct ParamView {
   const float* value = nullptr;  // fp32
-  ConstView product;             // for matrix products: a bf16 copy, or the same as value
+  kernels::ConstView product;    // for matrix products: a bf16 copy, or the same as value
 };
 
 // Provides a block's parameters: replicated, gathered from shards, offloaded or stashed. The
@@ -34,4 +34,4 @@ class ParamStore {
   virtual void release(int64_t block, int64_t version) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

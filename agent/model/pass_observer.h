@@ -1,6 +1,6 @@
 #pragma once
 
-namespace lockstep {
+namespace lockstep::model {
 
 // Follows the head's backward, which alternates between work of the forward pass and gradients, one
 // chunk of rows after the other. A call says which of the two everything is that has been issued to
@@ -17,4 +17,4 @@ class PassObserver {
   virtual void head_backward_issued() = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 // Holds a block's parameters while it computes.
@@ -58,4 +58,4 @@ Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink&
   return sink.end_micro_batch();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -5,7 +5,7 @@
 #include "agent/model/param_store.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // Runs the blocks of the model's stage in order, each between the store's get and release, and
 // prefetches the next one meanwhile.
@@ -14,4 +14,4 @@ Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch);
 // Runs backward through the blocks; ends with the sink's end_micro_batch().
 Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
 
-}  // namespace lockstep
+}  // namespace lockstep::model

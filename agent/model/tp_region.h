@@ -6,7 +6,7 @@
 #include "common/layout/model_config.h"
 #include "kernels/device/dtype.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 // The communication of a tensor-parallel region: a column-parallel product, the operations between,
 // a row-parallel product. All ranks of the tensor group call in the same order. Buffers are dense,
@@ -19,9 +19,9 @@ class TpRegion {
   virtual TensorShard shard() const = 0;
   // Called in backward where forward entered the region: sums the partial gradients of the region's
   // input. (Forward needs no communication: every rank has the input.)
-  virtual Status enter(View gradient, int64_t count) = 0;
+  virtual Status enter(kernels::View gradient, int64_t count) = 0;
   // Called in forward where the region ends: sums the partial outputs. (Backward needs nothing.)
-  virtual Status leave(View output, int64_t count) = 0;
+  virtual Status leave(kernels::View output, int64_t count) = 0;
   // For a loss over a sharded vocabulary: the maximum, then the sum, over the shards.
   virtual Status max(float* values, int64_t count) = 0;
   virtual Status sum(float* values, int64_t count) = 0;
@@ -31,10 +31,10 @@ class TpRegion {
 class WholeTensor final : public TpRegion {
  public:
   TensorShard shard() const override { return {}; }
-  Status enter(View, int64_t) override { return {}; }
-  Status leave(View, int64_t) override { return {}; }
+  Status enter(kernels::View, int64_t) override { return {}; }
+  Status leave(kernels::View, int64_t) override { return {}; }
   Status max(float*, int64_t) override { return {}; }
   Status sum(float*, int64_t) override { return {}; }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::model

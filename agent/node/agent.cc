@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 using std::chrono::milliseconds;
@@ -189,4 +189,4 @@ std::string Agent::metrics() {
   return render_metrics(input);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

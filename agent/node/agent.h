@@ -9,7 +9,7 @@
 #include "agent/node/workers.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 struct AgentSettings {
   NodeIdentity identity;
@@ -70,4 +70,4 @@ class Agent {
   bool quit_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

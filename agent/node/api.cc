@@ -12,7 +12,7 @@
 #include "common/base/sha256.h"
 #include "common/metrics/exposition.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 constexpr int64_t kTimeoutSecondsMax = 30;
@@ -165,4 +165,4 @@ void AgentApi::get_state(const std::string& target, Respond respond) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

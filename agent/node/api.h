@@ -5,7 +5,7 @@
 #include "agent/node/agent.h"
 #include "common/http/server.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // The agent's HTTP endpoints (common/api/agent_messages.h). Checks method, path, token and message
 // on the server's thread, then hands the request to the agent's thread. Errors are {"error":
@@ -28,4 +28,4 @@ class AgentApi final : public http::Handler {
   std::string token_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

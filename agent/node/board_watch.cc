@@ -6,7 +6,7 @@
 
 #include "common/api/hang_limit.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 // Longest gap between two polls that counts against the rank.
@@ -41,4 +41,4 @@ BoardWatch::RankHealth BoardWatch::poll(const CollectiveBoard& board, TimePoint 
   return health;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -7,7 +7,7 @@
 #include "common/api/collective_board.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Summarises a rank's board for the agent's state. Reports a wait only after it has lasted
 // kWaitReportDelay, so that normal communication does not change the agent's state.
@@ -31,4 +31,4 @@ class BoardWatch {
   TimePoint polled_at_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

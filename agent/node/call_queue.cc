@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 CallQueue::CallQueue() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   CHECK(fd_ >= 0);
@@ -38,4 +38,4 @@ void CallQueue::run_all() {
   for (const auto& call : calls) call();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::node {
 
 // A queue of calls for one thread: post() from any thread, run_all() on the receiving thread. fd()
 // polls readable while calls are queued.
@@ -25,4 +25,4 @@ class CallQueue {
   std::vector<std::function<void()>> calls_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

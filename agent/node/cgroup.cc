@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 // Returns the group's path: after "0::" in version 2 (empty controller), else the controller's own.
@@ -95,4 +95,4 @@ int64_t usable_cpus(const Cgroup& cgroup) {
   return quota > 0 ? std::min(cpus, quota) : cpus;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

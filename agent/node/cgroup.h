@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::node {
 
 // The limits that the kernel sets for this pod, read from its control group (version 2 or 1).
 class Cgroup {
@@ -31,4 +31,4 @@ class Cgroup {
 // least 1.
 int64_t usable_cpus(const Cgroup& cgroup);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 Status write_all(const std::string& path, int flags, std::string_view text) {
@@ -70,4 +70,4 @@ Status overwrite_file(const std::string& path, std::string_view text, bool creat
   return write_all(path, create ? O_CREAT : 0, text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Reads a whole file of at most bytes_max bytes and strips trailing white space. kNotFound,
 // kUnavailable.
@@ -22,4 +22,4 @@ Status make_folders(const std::string& path);
 // is a mount of its own and cannot be replaced by rename.
 Status overwrite_file(const std::string& path, std::string_view text, bool create);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

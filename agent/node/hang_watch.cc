@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 // Longest gap between two polls that counts against the rank.
@@ -26,4 +26,4 @@ bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
   return now - *since_ >= limit_.of_next_step();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -7,7 +7,7 @@
 #include "common/api/progress_page.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Detects from a rank's progress page that it makes no progress in a step, for max(floor, 5 x the
 // median of the last steps). Ranks that wait for each other detect this earlier; the watch is for a
@@ -28,4 +28,4 @@ class HangWatch {
   TimePoint polled_at_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

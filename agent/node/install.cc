@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-namespace lockstep {
+namespace lockstep::node {
 
 Status install_bundle(const std::string& binary, const std::string& target) {
   namespace fs = std::filesystem;
@@ -24,4 +24,4 @@ Status install_bundle(const std::string& binary, const std::string& target) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -4,7 +4,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Copies the bundle that contains the agent `binary` (FOLDER/bin/lockstep-agent, with FOLDER/lib)
 // to the existing folder `target`, replacing the result of an earlier attempt. A container that
@@ -13,4 +13,4 @@ namespace lockstep {
 // file that cannot be copied.
 Status install_bundle(const std::string& binary, const std::string& target);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

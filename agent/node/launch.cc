@@ -6,7 +6,7 @@
 
 #include "agent/node/rank_environment.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 std::vector<std::string> with_variables(std::vector<std::string> env,
@@ -69,4 +69,4 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   return launch;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

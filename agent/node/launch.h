@@ -7,7 +7,7 @@
 #include "common/api/agent_messages.h"
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Settings shared by all workers of this agent.
 struct LaunchContext {
@@ -36,4 +36,4 @@ struct Launch {
 // many ranks as GPUs, local rank i has GPU i. 0 <= local_rank < processes_per_node.
 Launch make_launch(const Assignment& assignment, int64_t local_rank, const LaunchContext& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -19,7 +19,7 @@
 
 // The agent of one pod: reads its identity, listens, and supervises until it is told to end.
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 constexpr int kExitUsage = 2;
@@ -116,12 +116,12 @@ int main_with(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node
 
 namespace {
 
 int program(int argc, char** argv) {
-  return lockstep::main_with(std::vector<std::string>(argv + 1, argv + argc));
+  return lockstep::node::main_with(std::vector<std::string>(argv + 1, argv + argc));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "common/metrics/exposition.h"
 #include "common/metrics/process.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 using Type = Exposition::Type;
@@ -271,4 +271,4 @@ std::string render_metrics(const MetricsInput& input) {
   return out.text();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -11,7 +11,7 @@
 #include "agent/node/program_progress.h"
 #include "common/api/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Counts what this node's processes have trained on. The counters never decrease while the agent
 // lives, although the job's own counts return to those of the checkpoint when a round begins.
@@ -83,4 +83,4 @@ struct MetricsInput {
 // Renders the Prometheus text format, version 0.0.4. Unknown values have no series.
 std::string render_metrics(const MetricsInput& input);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

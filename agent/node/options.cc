@@ -6,7 +6,7 @@
 
 #include "common/api/agent_messages.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 using Environment = std::map<std::string, std::string>;
@@ -166,4 +166,4 @@ std::string agent_usage() {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // The agent's configuration. It comes from the pod's environment, which the controller writes, or
 // from flags (for tests and manual use).
@@ -39,4 +39,4 @@ Result<AgentOptions> read_agent_options(const std::vector<std::string>& argument
 // Returns the text for --help.
 std::string agent_usage();
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 template <class T>
@@ -124,4 +124,4 @@ std::map<pid_t, TreeUsage> usage_of_trees(const std::set<pid_t>& roots) {
   return usage;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

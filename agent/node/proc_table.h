@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Linux processes, read from /proc.
 
@@ -39,4 +39,4 @@ struct TreeUsage {
 // that were reparented. Reads /proc once.
 std::map<pid_t, TreeUsage> usage_of_trees(const std::set<pid_t>& roots);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -17,7 +17,7 @@
 
 #include "agent/node/proc_table.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 sigset_t supervised_signals() {
@@ -195,4 +195,4 @@ void kill_descendants() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Process management for a supervisor that is process 1 of a container. Call everything from one
 // thread, which must outlive the processes: PR_SET_PDEATHSIG follows the thread that forked.
@@ -50,4 +50,4 @@ bool has_children();
 // children of this process, so call it again until has_children() is false.
 void kill_descendants();
 
-}  // namespace lockstep
+}  // namespace lockstep::node

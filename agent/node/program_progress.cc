@@ -11,7 +11,7 @@
 #include "agent/node/files.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 constexpr size_t kReadBytes = 64 * 1024;
@@ -198,4 +198,4 @@ ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime
   return status;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // The progress that a user's program reports. It writes JSON objects, one per line, to the file
 // named by LOCKSTEP_PROGRESS_FILE, with any of these members:
@@ -101,4 +101,4 @@ struct RankProgress {
 // lowest rank that reported any; samples, tokens and rates are summed.
 ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime wall);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

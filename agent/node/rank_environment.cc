@@ -5,7 +5,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 class Variables {
@@ -159,4 +159,4 @@ std::string progress_path(const std::string& work_folder, int64_t rank) {
   return work_folder + "/progress/rank-" + std::to_string(rank) + ".jsonl";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -5,7 +5,7 @@
 
 #include "agent/node/launch.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Environment variables for the ranks of a user's command, compatible with torchrun, JAX,
 // TensorFlow and MPI. Pure functions of the assignment. docs/trainingjob.md lists the variables for
@@ -31,4 +31,4 @@ std::vector<std::string> default_variables(const Assignment& assignment, int64_t
 // Returns the path of the file to which the rank's program writes its progress.
 std::string progress_path(const std::string& work_folder, int64_t rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

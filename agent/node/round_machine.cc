@@ -8,7 +8,7 @@
 
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 constexpr int kStartErrorCode = 127;  // as a shell returns for a program that it can't start
@@ -371,4 +371,4 @@ WorkerState* RoundMachine::find(int64_t local_rank) {
   return local_rank >= 0 && index < live_.workers.size() ? &live_.workers[index] : nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

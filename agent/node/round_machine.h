@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // The identity of this agent. Assignments for another one are refused.
 struct NodeIdentity {
@@ -133,4 +133,4 @@ class RoundMachine {
   TimePoint published_at_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

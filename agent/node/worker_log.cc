@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 void OutputQueue::push(std::string_view line) {
   if (at_ == queue_.size()) {
@@ -138,4 +138,4 @@ void WorkerLog::write_file(std::string_view line) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 struct OutputLimits {
   size_t bytes_max = 8u << 20;                    // beyond this, lines are dropped
@@ -82,4 +82,4 @@ class WorkerLog {
   size_t file_bytes_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

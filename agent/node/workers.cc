@@ -16,7 +16,7 @@
 #include "agent/node/rank_environment.h"
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 // The most that is read from one worker before the others get their turn.
@@ -346,4 +346,4 @@ void WorkerSet::describe(MetricsInput& input) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

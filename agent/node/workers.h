@@ -17,7 +17,7 @@
 #include "agent/node/worker_log.h"
 #include "common/api/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Resource usage and counters of a rank's processes, over the agent's lifetime.
 struct RankTotals {
@@ -83,4 +83,4 @@ class WorkerSet {
   int64_t oom_kills_ = -1;  // at the start of the round, plus those already attributed to a worker
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -1,20 +1,21 @@
 #include "agent/optim/adamw_optimizer.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 Result<AdamWOptimizer> AdamWOptimizer::create(const ModelConfig& config,
                                               const ParameterArena& arena,
                                               const OptimizerArenas& arenas,
-                                              const AdamWOptions& options, Device device,
-                                              const OpTable& ops) {
+                                              const AdamWOptions& options, kernels::Device device,
+                                              const kernels::OpTable& ops) {
   AdamWOptimizer optimizer;
   optimizer.ops_ = &ops;
   optimizer.options_ = options;
   optimizer.arenas_ = arenas;
   if (arenas.first_moments == nullptr) {
     const size_t bytes = static_cast<size_t>(arena.count) * sizeof(float);
-    TRY_ASSIGN(optimizer.first_, Buffer::allocate(device, bytes, "AdamW's first moments"));
-    TRY_ASSIGN(optimizer.second_, Buffer::allocate(device, bytes, "AdamW's second moments"));
+    TRY_ASSIGN(optimizer.first_, kernels::Buffer::allocate(device, bytes, "AdamW's first moments"));
+    TRY_ASSIGN(optimizer.second_,
+               kernels::Buffer::allocate(device, bytes, "AdamW's second moments"));
     optimizer.arenas_.first_moments = optimizer.first_.f32();
     optimizer.arenas_.second_moments = optimizer.second_.f32();
   }
@@ -26,7 +27,8 @@ Result<AdamWOptimizer> AdamWOptimizer::create(const ModelConfig& config,
         .gradient = arenas.gradients + entry.offset,
         .m = optimizer.first_moments() + entry.offset,
         .v = optimizer.second_moments() + entry.offset,
-        .copy = arenas.copies == nullptr ? View() : View(arenas.copies + entry.offset),
+        .copy = arenas.copies == nullptr ? kernels::View()
+                                         : kernels::View(arenas.copies + entry.offset),
         .count = entry.count,
         .weight_decay = decays ? static_cast<float>(options.weight_decay) : 0.0f,
     });
@@ -34,7 +36,7 @@ Result<AdamWOptimizer> AdamWOptimizer::create(const ModelConfig& config,
   return optimizer;
 }
 
-void AdamWOptimizer::step(Stream& stream, const AdamWStep& step) {
+void AdamWOptimizer::step(kernels::Stream& stream, const AdamWStep& step) {
   ops_->adamw(stream, {.tensors = tensors_,
                        .learning_rate = static_cast<float>(step.learning_rate),
                        .beta1 = static_cast<float>(options_.beta1),
@@ -46,9 +48,9 @@ void AdamWOptimizer::step(Stream& stream, const AdamWStep& step) {
                        .rounding_seed = options_.rounding_seed});
 }
 
-void AdamWOptimizer::refresh_copies(Stream& stream, int64_t step) {
+void AdamWOptimizer::refresh_copies(kernels::Stream& stream, int64_t step) {
   int64_t first = 0;
-  for (const AdamWTensor& tensor : tensors_) {
+  for (const kernels::AdamWTensor& tensor : tensors_) {
     if (tensor.copy) {
       ops_->cast(stream, {.x = tensor.parameter,
                           .out = tensor.copy,
@@ -61,4 +63,4 @@ void AdamWOptimizer::refresh_copies(Stream& stream, int64_t step) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

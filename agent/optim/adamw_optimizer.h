@@ -8,7 +8,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 struct AdamWOptions {
   double beta1 = 0.9;
@@ -23,8 +23,8 @@ struct AdamWOptions {
 struct OptimizerArenas {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  Bf16* copies = nullptr;          // bf16 copies of the new parameters for products; null: none
-  float* first_moments = nullptr;  // initially zero; null: allocated by the optimizer
+  kernels::Bf16* copies = nullptr;  // bf16 copies of the new parameters for products; null: none
+  float* first_moments = nullptr;   // initially zero; null: allocated by the optimizer
   float* second_moments = nullptr;
 };
 
@@ -42,13 +42,13 @@ class AdamWOptimizer {
   // kUnavailable if memory is short. Moments start as zero.
   static Result<AdamWOptimizer> create(const ModelConfig& config, const ParameterArena& arena,
                                        const OptimizerArenas& arenas, const AdamWOptions& options,
-                                       Device device, const OpTable& ops);
+                                       kernels::Device device, const kernels::OpTable& ops);
 
   // Updates every parameter; allocates nothing.
-  void step(Stream& stream, const AdamWStep& step);
+  void step(kernels::Stream& stream, const AdamWStep& step);
   // Rebuilds the copies after parameters were loaded or received. The result has the same bits as
   // after optimizer step `step`; step 0 means before the first step, rounded to nearest.
-  void refresh_copies(Stream& stream, int64_t step);
+  void refresh_copies(kernels::Stream& stream, int64_t step);
 
   // Returns the moments on the device, in the arena's layout, for checkpoints.
   float* first_moments() { return arenas_.first_moments; }
@@ -57,12 +57,12 @@ class AdamWOptimizer {
  private:
   AdamWOptimizer() = default;
 
-  const OpTable* ops_ = nullptr;
+  const kernels::OpTable* ops_ = nullptr;
   AdamWOptions options_;
   OptimizerArenas arenas_;
-  Buffer first_;  // if the moments are not caller-owned
-  Buffer second_;
-  std::vector<AdamWTensor> tensors_;
+  kernels::Buffer first_;  // if the moments are not caller-owned
+  kernels::Buffer second_;
+  std::vector<kernels::AdamWTensor> tensors_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -1,10 +1,11 @@
 #include "agent/optim/clip.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 Result<GradientNorm> GradientNorm::create(const ModelConfig& config, const ParameterArena& arena,
-                                          const float* gradients, Device device, const OpTable& ops,
-                                          Workspace workspace) {
+                                          const float* gradients, kernels::Device device,
+                                          const kernels::OpTable& ops,
+                                          kernels::Workspace workspace) {
   GradientNorm norm;
   norm.ops_ = &ops;
   norm.workspace_ = workspace;
@@ -15,15 +16,16 @@ Result<GradientNorm> GradientNorm::create(const ModelConfig& config, const Param
     (split ? norm.sharded_ : norm.whole_).push_back({gradients + entry.offset, entry.count});
   }
   if (workspace.data == nullptr) {
-    TRY_ASSIGN(norm.owned_, Buffer::allocate(device, kSquaredNormWorkspace, "a norm"));
+    TRY_ASSIGN(norm.owned_,
+               kernels::Buffer::allocate(device, kernels::kSquaredNormWorkspace, "a norm"));
     norm.workspace_ = norm.owned_.workspace();
   }
   return norm;
 }
 
-void GradientNorm::squared(Stream& stream, double* squares) {
+void GradientNorm::squared(kernels::Stream& stream, double* squares) {
   ops_->squared_norm(stream, {.tensors = sharded_, .sum = squares, .workspace = workspace_});
   ops_->squared_norm(stream, {.tensors = whole_, .sum = squares + 1, .workspace = workspace_});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

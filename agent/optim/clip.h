@@ -8,7 +8,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 // Sums the squares over a gradient arena, in an order that depends only on the arena. A tied
 // embedding counts once, on the stage that counts it (ArenaEntry::counts_in_norm).
@@ -22,21 +22,22 @@ class GradientNorm {
   // `gradients`, the ops and the workspace (kSquaredNormWorkspace bytes on the device) must outlive
   // it. Without a workspace, allocates one here. Nothing is allocated later.
   static Result<GradientNorm> create(const ModelConfig& config, const ParameterArena& arena,
-                                     const float* gradients, Device device, const OpTable& ops,
-                                     Workspace workspace = {});
+                                     const float* gradients, kernels::Device device,
+                                     const kernels::OpTable& ops,
+                                     kernels::Workspace workspace = {});
 
   // Enqueues work that writes the sum for sharded parameters to squares[0] and for whole ones to
   // squares[1], both in device memory. Does not wait.
-  void squared(Stream& stream, double* squares);
+  void squared(kernels::Stream& stream, double* squares);
 
  private:
   GradientNorm() = default;
 
-  const OpTable* ops_ = nullptr;
-  std::vector<FlatTensor> sharded_;
-  std::vector<FlatTensor> whole_;
-  Workspace workspace_;
-  Buffer owned_;  // if the workspace is not caller-owned
+  const kernels::OpTable* ops_ = nullptr;
+  std::vector<kernels::FlatTensor> sharded_;
+  std::vector<kernels::FlatTensor> whole_;
+  kernels::Workspace workspace_;
+  kernels::Buffer owned_;  // if the workspace is not caller-owned
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::optim {
 
 Result<ScheduleKind> parse_schedule(std::string_view name) {
   if (name == "constant") return ScheduleKind::kConstant;
@@ -28,4 +28,4 @@ double learning_rate(const LearningRateSchedule& schedule, int64_t step) {
   return schedule.minimum + (schedule.peak - schedule.minimum) * left;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

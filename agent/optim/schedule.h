@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 
 enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine };
 
@@ -25,4 +25,4 @@ struct LearningRateSchedule {
 // half a cosine wave (Loshchilov and Hutter, "SGDR", 2017) and stays there.
 double learning_rate(const LearningRateSchedule& schedule, int64_t step);
 
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -1,8 +1,9 @@
 #include "agent/parallel/bucketed_sink.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
-BucketedSink::BucketedSink(const Options& options, Communicator& group, const Streams& streams)
+BucketedSink::BucketedSink(const Options& options, comm::Communicator& group,
+                           const Streams& streams)
     : group_(&group),
       streams_(streams),
       arena_(options.arena),
@@ -11,19 +12,19 @@ BucketedSink::BucketedSink(const Options& options, Communicator& group, const St
   works_.reserve(buckets_.size());
 }
 
-Result<BucketedSink> BucketedSink::create(const Options& options, Communicator& group,
+Result<BucketedSink> BucketedSink::create(const Options& options, comm::Communicator& group,
                                           const Streams& streams) {
   BucketedSink sink(options, group, streams);
-  TRY_ASSIGN(sink.complete_, Event::create(streams.compute->device()));
-  TRY_ASSIGN(sink.reduced_, Event::create(streams.compute->device()));
+  TRY_ASSIGN(sink.complete_, kernels::Event::create(streams.compute->device()));
+  TRY_ASSIGN(sink.reduced_, kernels::Event::create(streams.compute->device()));
   return sink;
 }
 
-void BucketedSink::begin_step(const OpTable& ops) {
+void BucketedSink::begin_step(const kernels::OpTable& ops) {
   CHECK(works_.empty());
   sending_ = false;
   next_bucket_ = 0;
-  ops.fill(*streams_.compute, {.out = View(gradients()), .count = arena_.count});
+  ops.fill(*streams_.compute, {.out = kernels::View(gradients()), .count = arena_.count});
 }
 
 void BucketedSink::enable_reduction() {
@@ -48,10 +49,10 @@ Status BucketedSink::ready(int64_t id) {
   TRY(complete_.make_stream_wait(streams_.communication->handle()));
   works_.push_back(group_->start_all_reduce({.data = gradients() + bucket.offset,
                                              .count = bucket.count,
-                                             .type = DataType::kF32,
+                                             .type = comm::DataType::kF32,
                                              .device = streams_.communication->device(),
                                              .stream = streams_.communication->handle()},
-                                            ReduceOp::kSum));
+                                            comm::ReduceOp::kSum));
   return {};
 }
 
@@ -69,7 +70,7 @@ Status BucketedSink::finish() {
 
 Status BucketedSink::wait() {
   Status first;
-  for (Work& work : works_) {
+  for (comm::Work& work : works_) {
     Status status = work.wait();
     if (first.ok() && !status.ok()) first = std::move(status);
   }
@@ -77,4 +78,4 @@ Status BucketedSink::wait() {
   return first;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

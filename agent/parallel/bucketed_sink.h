@@ -11,7 +11,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // Gradients of data parallelism: a flat fp32 arena in the layout of the parameters, summed over the
 // ranks of a group in buckets. A bucket's all-reduce starts as soon as backward has completed the
@@ -26,7 +26,7 @@ namespace lockstep {
 // - issue work that reads the gradients
 // - wait()
 // Then the arena holds the sums over micro-batches and ranks, the same bits on every rank.
-class BucketedSink final : public GradSink {
+class BucketedSink final : public model::GradSink {
  public:
   struct Options {
     ParameterArena arena;
@@ -35,16 +35,16 @@ class BucketedSink final : public GradSink {
   };
   // Both on one device. On the CPU, where work is complete when a call returns, they order nothing.
   struct Streams {
-    Stream* compute = nullptr;        // gradients are made and read on it
-    Stream* communication = nullptr;  // nobody else's
+    kernels::Stream* compute = nullptr;        // gradients are made and read on it
+    kernels::Stream* communication = nullptr;  // nobody else's
   };
   // Gradients, group and streams outlive the sink. The group serves memory of the streams' device.
   // kUnavailable where the device is not.
-  static Result<BucketedSink> create(const Options& options, Communicator& group,
+  static Result<BucketedSink> create(const Options& options, comm::Communicator& group,
                                      const Streams& streams);
 
   // Zeroes all gradients.
-  void begin_step(const OpTable& ops);
+  void begin_step(const kernels::OpTable& ops);
   // Gradients that become ready after this call are final for the step.
   void enable_reduction();
   // Orders later work on the compute stream after every reduction. If the group's operations are
@@ -65,18 +65,18 @@ class BucketedSink final : public GradSink {
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  BucketedSink(const Options& options, Communicator& group, const Streams& streams);
+  BucketedSink(const Options& options, comm::Communicator& group, const Streams& streams);
 
-  Communicator* group_;
+  comm::Communicator* group_;
   Streams streams_;
-  Event complete_;  // the bucket, on the computing stream
-  Event reduced_;   // all buckets, on the other
+  kernels::Event complete_;  // the bucket, on the computing stream
+  kernels::Event reduced_;   // all buckets, on the other
   ParameterArena arena_;
   std::vector<Bucket> buckets_;
   float* gradients_;
   bool sending_ = false;
   size_t next_bucket_ = 0;  // that waits for its gradients
-  std::vector<Work> works_;
+  std::vector<comm::Work> works_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

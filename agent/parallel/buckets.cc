@@ -1,6 +1,6 @@
 #include "agent/parallel/buckets.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 std::vector<Bucket> make_buckets(const ParameterArena& arena, int64_t bucket_bytes) {
   std::vector<Bucket> buckets;
@@ -18,4 +18,4 @@ std::vector<Bucket> make_buckets(const ParameterArena& arena, int64_t bucket_byt
   return buckets;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 
 #include "common/layout/parameters.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // A run of neighbouring parameters whose gradients are reduced together.
 struct Bucket {
@@ -22,4 +22,4 @@ struct Bucket {
 // the layout, so that every rank and every run cuts alike.
 std::vector<Bucket> make_buckets(const ParameterArena& arena, int64_t bucket_bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

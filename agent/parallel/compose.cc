@@ -10,7 +10,7 @@
 #include "agent/model/init.h"
 #include "kernels/ops/dnn/dnn.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 // The arena's parts, in the order of the requests.
@@ -30,7 +30,8 @@ enum Part : size_t {
 };
 
 // A rank has the whole model.
-GptOptions model_options(const ComposeOptions& options, const AttentionChoice& attention) {
+model::GptOptions model_options(const ComposeOptions& options,
+                                const model::AttentionChoice& attention) {
   return {.config = options.config,
           .stage = whole_model(options.config),
           .precision = options.precision,
@@ -44,14 +45,16 @@ ActivationShape shape_of(const ComposeOptions& options, PassMode mode) {
 
 // A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
 // memory.
-GptMemory model_memory(const ComposeOptions& options, const AttentionChoice& attention) {
-  const GptOptions model = model_options(options, attention);
-  const DeviceType device = options.device.type;
-  GptMemory memory = gpt_memory(model, {}, shape_of(options, PassMode::kTrain), device);
-  const GptMemory evaluating =
-      gpt_memory(model, {}, shape_of(options, PassMode::kEvaluate), device);
+model::GptMemory model_memory(const ComposeOptions& options,
+                              const model::AttentionChoice& attention) {
+  const model::GptOptions model = model_options(options, attention);
+  const kernels::DeviceType device = options.device.type;
+  model::GptMemory memory =
+      model::gpt_memory(model, {}, shape_of(options, PassMode::kTrain), device);
+  const model::GptMemory evaluating =
+      model::gpt_memory(model, {}, shape_of(options, PassMode::kEvaluate), device);
   memory.activations =
-      std::max({memory.activations, evaluating.activations, generate_bytes(model, device)});
+      std::max({memory.activations, evaluating.activations, model::generate_bytes(model, device)});
   memory.workspace = std::max(memory.workspace, evaluating.workspace);
   return memory;
 }
@@ -65,7 +68,7 @@ constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
 }  // namespace
 
 Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& options,
-                                                         Communicator& world) {
+                                                         comm::Communicator& world) {
   const Mesh& mesh = options.mesh;
   if (mesh.size() != world.size()) {
     return invalid("[compose] the mesh needs " + std::to_string(mesh.size()) +
@@ -79,31 +82,34 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
   return composition;
 }
 
-Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoice& attention) {
+Result<kernels::ArenaPlan> plan_memory(const ComposeOptions& options,
+                                       const model::AttentionChoice& attention) {
   const auto count =
       static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
   const uint64_t floats = count * sizeof(float);
-  const uint64_t copies = options.precision == Precision::kBf16 ? count * sizeof(Bf16) : 0;
-  const GptMemory model = model_memory(options, attention);
-  const bool on_cpu = options.device.type == DeviceType::kCpu;  // where tokens are read in place
+  const uint64_t copies =
+      options.precision == kernels::Precision::kBf16 ? count * sizeof(kernels::Bf16) : 0;
+  const model::GptMemory model = model_memory(options, attention);
+  const bool on_cpu =
+      options.device.type == kernels::DeviceType::kCpu;  // where tokens are read in place
   const auto tokens = static_cast<uint64_t>(shape_of(options, PassMode::kTrain).rows());
-  std::vector<ArenaRequest> requests{
-      {ArenaUse::kParameters, "fp32", floats},
-      {ArenaUse::kParameters, "bf16 for products", copies},
-      {ArenaUse::kGradients, "fp32", floats},
-      {ArenaUse::kOptimizer, "first moments", floats},
-      {ArenaUse::kOptimizer, "second moments", floats},
-      {ArenaUse::kActivations, "of a micro-batch", model.activations},
-      {ArenaUse::kActivations, "their gradients", model.scratch},
-      {ArenaUse::kWorkspace, "operations", model.workspace},
-      {ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
-      {ArenaUse::kWorkspace, "norm of the gradients", kSquaredNormWorkspace},
-      {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
+  std::vector<kernels::ArenaRequest> requests{
+      {kernels::ArenaUse::kParameters, "fp32", floats},
+      {kernels::ArenaUse::kParameters, "bf16 for products", copies},
+      {kernels::ArenaUse::kGradients, "fp32", floats},
+      {kernels::ArenaUse::kOptimizer, "first moments", floats},
+      {kernels::ArenaUse::kOptimizer, "second moments", floats},
+      {kernels::ArenaUse::kActivations, "of a micro-batch", model.activations},
+      {kernels::ArenaUse::kActivations, "their gradients", model.scratch},
+      {kernels::ArenaUse::kWorkspace, "operations", model.workspace},
+      {kernels::ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
+      {kernels::ArenaUse::kWorkspace, "norm of the gradients", kernels::kSquaredNormWorkspace},
+      {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
   for (size_t slot = 0; slot < kTokenSlots; ++slot) {
-    requests.push_back(
-        {ArenaUse::kWorkspace, "tokens and targets", on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
+    requests.push_back({kernels::ArenaUse::kWorkspace, "tokens and targets",
+                        on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
   }
-  TRY_ASSIGN(ArenaPlan plan, plan_arena(requests));
+  TRY_ASSIGN(kernels::ArenaPlan plan, kernels::plan_arena(requests));
   plan.reserve = on_cpu ? 0 : kCudaReserveBytes;
   return plan;
 }
@@ -115,9 +121,9 @@ Composition::~Composition() {
 }
 
 Status Composition::build() {
-  TRY_ASSIGN(ops_, device_ops(options_.device.type));
-  TRY_ASSIGN(stream_, Stream::create(options_.device));
-  TRY_ASSIGN(reductions_, Stream::create(options_.device));
+  TRY_ASSIGN(ops_, kernels::device_ops(options_.device.type));
+  TRY_ASSIGN(stream_, kernels::Stream::create(options_.device));
+  TRY_ASSIGN(reductions_, kernels::Stream::create(options_.device));
   place_ = coordinates(options_.mesh, world_.rank());
   if (options_.groups.empty()) options_.groups = mesh_groups(options_.mesh);
   TRY_ASSIGN(groups_, RankGroups::create(world_, options_.groups));
@@ -127,28 +133,30 @@ Status Composition::build() {
   return build_parts();
 }
 
-Result<AttentionChoice> Composition::prepare_attention() const {
-  if (options_.attention == AttentionBy::kOwn) return AttentionChoice();
-  AttentionChoice choice{
+Result<model::AttentionChoice> Composition::prepare_attention() const {
+  if (options_.attention == kernels::AttentionBy::kOwn) return model::AttentionChoice();
+  model::AttentionChoice choice{
       .by = options_.attention,
-      .shape = attention_shape(options_.config, options_.micro_batch, options_.sequence)};
-  TRY_ASSIGN(choice.workspace_bytes, dnn::prepare_attention(options_.device, choice.shape));
+      .shape = model::attention_shape(options_.config, options_.micro_batch, options_.sequence)};
+  TRY_ASSIGN(choice.workspace_bytes,
+             kernels::dnn::prepare_attention(options_.device, choice.shape));
   return choice;
 }
 
 Status Composition::build_model() {
   TRY_ASSIGN(attention_, prepare_attention());
-  TRY_ASSIGN(Gpt model, Gpt::create(model_options(options_, attention_), *ops_, stream_, region_));
+  TRY_ASSIGN(model::Gpt model,
+             model::Gpt::create(model_options(options_, attention_), *ops_, stream_, region_));
   model_.emplace(std::move(model));
   return {};
 }
 
 Status Composition::allocate() {
-  TRY_ASSIGN(ArenaPlan plan, plan_memory(options_, attention_));
-  if (options_.device.type == DeviceType::kCuda) {
+  TRY_ASSIGN(kernels::ArenaPlan plan, plan_memory(options_, attention_));
+  if (options_.device.type == kernels::DeviceType::kCuda) {
     plan.reserve += data_group_->device_traits().memory_bytes;
   }
-  TRY_ASSIGN(arena_, Arena::allocate(options_.device, std::move(plan)));
+  TRY_ASSIGN(arena_, kernels::Arena::allocate(options_.device, std::move(plan)));
   model_->use_memory({.scratch = arena_->workspace(kScratch),
                       .workspace = arena_->workspace(kOperations),
                       .angles = arena_->workspace(kAngles)});
@@ -158,7 +166,7 @@ Status Composition::allocate() {
 Status Composition::build_parts() {
   const ModelConfig& config = options_.config;
   const auto floats = [this](Part part) { return static_cast<float*>(arena_->at(part)); };
-  auto* copies = static_cast<Bf16*>(arena_->at(kCopies));
+  auto* copies = static_cast<kernels::Bf16*>(arena_->at(kCopies));
   store_.emplace(ReplicatedStoreOptions{.config = config,
                                         .stage = model_->stage(),
                                         .shard = region_.shard(),
@@ -169,29 +177,29 @@ Status Composition::build_parts() {
                                           .gradients = floats(kGradients)},
                                          *data_group_,
                                          {.compute = &stream_, .communication = &reductions_}));
-  TRY_ASSIGN(optimizer_, AdamWOptimizer::create(config, store_->arena(),
-                                                {.parameters = store_->parameters(),
-                                                 .gradients = sink_->gradients(),
-                                                 .copies = copies,
-                                                 .first_moments = floats(kFirstMoments),
-                                                 .second_moments = floats(kSecondMoments)},
-                                                options_.optimizer, options_.device, *ops_));
-  TRY_ASSIGN(norm_, GradientNorm::create(config, store_->arena(), sink_->gradients(),
-                                         options_.device, *ops_, arena_->workspace(kNorm)));
+  TRY_ASSIGN(optimizer_, optim::AdamWOptimizer::create(config, store_->arena(),
+                                                       {.parameters = store_->parameters(),
+                                                        .gradients = sink_->gradients(),
+                                                        .copies = copies,
+                                                        .first_moments = floats(kFirstMoments),
+                                                        .second_moments = floats(kSecondMoments)},
+                                                       options_.optimizer, options_.device, *ops_));
+  TRY_ASSIGN(norm_, optim::GradientNorm::create(config, store_->arena(), sink_->gradients(),
+                                                options_.device, *ops_, arena_->workspace(kNorm)));
   TRY_ASSIGN(scalars_, StepScalars::create(options_.device, arena_->at(kScalars)));
   transfer_.emplace(stream_);
   return {};
 }
 
-Result<MicroBatch> Composition::make_micro_batch(PassMode mode) {
+Result<model::MicroBatch> Composition::make_micro_batch(PassMode mode) {
   return model_->make_micro_batch(shape_of(options_, mode), micro_batch_memory());
 }
 
-Workspace Composition::micro_batch_memory() const {
+kernels::Workspace Composition::micro_batch_memory() const {
   return arena_->workspace(kActivations);
 }
 
-Workspace Composition::token_memory(size_t slot) const {
+kernels::Workspace Composition::token_memory(size_t slot) const {
   CHECK(slot < kTokenSlots);
   return arena_->workspace(kTokens + slot);
 }
@@ -226,12 +234,12 @@ Status Composition::initialise(uint64_t seed) {
   const std::vector<Parameter> table = parameter_table(options_.config);
   TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
     const ArenaEntry& entry = entries[run];
-    lockstep::initialise({.parameter = table[static_cast<size_t>(entry.id)],
-                          .entry = entry,
-                          .shard = region_.shard(),
-                          .layers = options_.config.layers,
-                          .seed = seed},
-                         first, to);
+    lockstep::model::initialise({.parameter = table[static_cast<size_t>(entry.id)],
+                                 .entry = entry,
+                                 .shard = region_.shard(),
+                                 .layers = options_.config.layers,
+                                 .seed = seed},
+                                first, to);
     return Status();
   }));
   optimizer_->refresh_copies(stream_, 0);
@@ -257,4 +265,4 @@ void Composition::update(const UpdateOptions& options) {
                              .step = options.step});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -22,7 +22,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 struct ComposeOptions {
   ModelConfig config;
@@ -33,13 +33,13 @@ struct ComposeOptions {
   int64_t micro_batch = 1;   // sequences
   int64_t sequence = 0;      // tokens
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
-  AdamWOptions optimizer;
-  Precision precision = Precision::kF32;
+  optim::AdamWOptions optimizer;
+  kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   // For micro-batches of that size; passes of other sizes use our own kernels. kCudnn needs a GPU
   // that supports it.
-  AttentionBy attention = AttentionBy::kOwn;
-  Device device;
+  kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  kernels::Device device;
 };
 
 // The state of a rank that a checkpoint stores: device memory, each part in the layout of the
@@ -59,7 +59,8 @@ inline constexpr size_t kTokenSlots = 3;
 // on top). Pure, except that the CPU's plan depends on set_threads(). The options' model must pass
 // validate(). Returns plan_arena()'s errors. `attention`: as prepared on a device; by default, our
 // own kernels.
-Result<ArenaPlan> plan_memory(const ComposeOptions& options, const AttentionChoice& attention = {});
+Result<kernels::ArenaPlan> plan_memory(const ComposeOptions& options,
+                                       const model::AttentionChoice& attention = {});
 
 struct UpdateOptions {
   double learning_rate = 0;
@@ -86,28 +87,28 @@ class Composition {
   // kUnavailable where the device or its memory is not: how much was asked for, by what, and what
   // would fit.
   static Result<std::unique_ptr<Composition>> create(const ComposeOptions& options,
-                                                     Communicator& world);
+                                                     comm::Communicator& world);
   ~Composition();
 
-  Gpt& model() { return *model_; }
+  model::Gpt& model() { return *model_; }
   ReplicatedStore& store() { return *store_; }
   BucketedSink& sink() { return *sink_; }
-  Stream& stream() { return stream_; }
-  const OpTable& ops() const { return *ops_; }
+  kernels::Stream& stream() { return stream_; }
+  const kernels::OpTable& ops() const { return *ops_; }
   const MeshCoordinates& place() const { return place_; }
   const RankGroups& groups() const { return *groups_; }
   // Returns which part of the program uses which bytes of the device, and what is left to CUDA,
   // cuBLASLt and NCCL.
-  const ArenaPlan& memory() const { return arena_->plan(); }
+  const kernels::ArenaPlan& memory() const { return arena_->plan(); }
 
   // Creates a micro-batch of the options' size in the arena. There is one for training and one for
   // evaluation; a pass of one must end before a pass of the other begins.
-  Result<MicroBatch> make_micro_batch(PassMode mode);
+  Result<model::MicroBatch> make_micro_batch(PassMode mode);
   // Returns the memory that both share, for other work that runs between their passes.
-  Workspace micro_batch_memory() const;
+  kernels::Workspace micro_batch_memory() const;
   // Returns the memory for the tokens and targets of a micro-batch; slot < kTokenSlots. Empty on
   // the CPU.
-  Workspace token_memory(size_t slot) const;
+  kernels::Workspace token_memory(size_t slot) const;
 
   // Initially zero. After writing to it with transfer(), call broadcast_state().
   DeviceState state();
@@ -124,7 +125,7 @@ class Composition {
   void begin_step();
   // Zeroes the losses alone.
   void begin_losses() { scalars_->clear(*ops_, stream_); }
-  void add_losses(const MicroBatch& batch) { scalars_->add_losses(*ops_, stream_, batch); }
+  void add_losses(const model::MicroBatch& batch) { scalars_->add_losses(*ops_, stream_, batch); }
   // Updates the parameters with the gradients, clipped; where their norm isn't finite nothing is
   // written.
   void update(const UpdateOptions& options);
@@ -132,32 +133,32 @@ class Composition {
   Result<StepValues> scalars() { return scalars_->read(stream_); }
 
  private:
-  Composition(Communicator& world, const ComposeOptions& options)
+  Composition(comm::Communicator& world, const ComposeOptions& options)
       : world_(world), options_(options) {}
   Status build();
-  Result<AttentionChoice> prepare_attention() const;
+  Result<model::AttentionChoice> prepare_attention() const;
   Status build_model();
   Status allocate();
   Status build_parts();
 
-  Communicator& world_;
+  comm::Communicator& world_;
   ComposeOptions options_;
-  AttentionChoice attention_;
+  model::AttentionChoice attention_;
   MeshCoordinates place_;
-  const OpTable* ops_ = nullptr;
-  Stream stream_;
-  Stream reductions_;  // for reductions of gradients, concurrent with stream_
-  WholeTensor region_;
+  const kernels::OpTable* ops_ = nullptr;
+  kernels::Stream stream_;
+  kernels::Stream reductions_;  // for reductions of gradients, concurrent with stream_
+  model::WholeTensor region_;
   std::optional<RankGroups> groups_;
-  Communicator* data_group_ = nullptr;  // of groups_
-  std::optional<Arena> arena_;
-  std::optional<Gpt> model_;
+  comm::Communicator* data_group_ = nullptr;  // of groups_
+  std::optional<kernels::Arena> arena_;
+  std::optional<model::Gpt> model_;
   std::optional<ReplicatedStore> store_;
   std::optional<BucketedSink> sink_;
-  std::optional<AdamWOptimizer> optimizer_;
-  std::optional<GradientNorm> norm_;
+  std::optional<optim::AdamWOptimizer> optimizer_;
+  std::optional<optim::GradientNorm> norm_;
   std::optional<StepScalars> scalars_;
   std::optional<HostTransfer> transfer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // The runs, cut into what a buffer holds: the rest of one run, some whole ones, part of another.
 class HostTransfer::Pieces {
@@ -51,10 +51,11 @@ HostTransfer::~HostTransfer() {
 
 Status HostTransfer::reserve() {
   if (slots_.front().buffer.data() != nullptr) return {};
-  const Device device = stream_->device();
+  const kernels::Device device = stream_->device();
   for (size_t i = slots_.size(); i-- > 0;) {  // the first one last: it is what tells
-    TRY_ASSIGN(slots_[i].copied, Event::create(device));
-    TRY_ASSIGN(slots_[i].buffer, PinnedBuffer::allocate(device, piece_bytes_, "state of a model"));
+    TRY_ASSIGN(slots_[i].copied, kernels::Event::create(device));
+    TRY_ASSIGN(slots_[i].buffer,
+               kernels::PinnedBuffer::allocate(device, piece_bytes_, "state of a model"));
   }
   return {};
 }
@@ -63,9 +64,9 @@ Result<int64_t> HostTransfer::fetch(Pieces& pieces, Slot& slot) {
   int64_t count = 0;
   auto* buffer = static_cast<float*>(slot.buffer.data());
   for (const Pieces::Part& part : pieces.next()) {
-    TRY(copy_bytes(*stream_, {.to = buffer + part.at,
-                              .from = part.in(pieces.runs()),
-                              .bytes = static_cast<size_t>(part.count) * sizeof(float)}));
+    TRY(kernels::copy_bytes(*stream_, {.to = buffer + part.at,
+                                       .from = part.in(pieces.runs()),
+                                       .bytes = static_cast<size_t>(part.count) * sizeof(float)}));
     count = part.at + part.count;
   }
   TRY(slot.copied.record(stream_->handle()));
@@ -105,9 +106,10 @@ Status HostTransfer::write(std::span<const ValueRun> runs, const Fill& fill) {
     auto* buffer = static_cast<float*>(slots_[now].buffer.data());
     for (const Pieces::Part& part : parts) {
       TRY(fill(part.run, part.first, {buffer + part.at, static_cast<size_t>(part.count)}));
-      TRY(copy_bytes(*stream_, {.to = part.in(runs),
-                                .from = buffer + part.at,
-                                .bytes = static_cast<size_t>(part.count) * sizeof(float)}));
+      TRY(kernels::copy_bytes(*stream_,
+                              {.to = part.in(runs),
+                               .from = buffer + part.at,
+                               .bytes = static_cast<size_t>(part.count) * sizeof(float)}));
     }
     TRY(slots_[now].copied.record(stream_->handle()));
     parts = pieces.next();
@@ -115,4 +117,4 @@ Status HostTransfer::write(std::span<const ValueRun> runs, const Fill& fill) {
   return stream_->synchronize();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // Consecutive values in memory of a device.
 struct ValueRun {
@@ -30,7 +30,7 @@ class HostTransfer {
   // The CPU's.
   HostTransfer() = default;
   // The stream outlives it; copies are issued on it.
-  explicit HostTransfer(Stream& stream, size_t piece_bytes = kTransferPieceBytes)
+  explicit HostTransfer(kernels::Stream& stream, size_t piece_bytes = kTransferPieceBytes)
       : stream_(&stream), piece_bytes_(piece_bytes) {}
   HostTransfer(HostTransfer&&) = default;
   ~HostTransfer();
@@ -47,18 +47,20 @@ class HostTransfer {
 
  private:
   struct Slot {
-    PinnedBuffer buffer;
-    Event copied;  // after the last copy from or to the buffer
+    kernels::PinnedBuffer buffer;
+    kernels::Event copied;  // after the last copy from or to the buffer
   };
   class Pieces;
-  bool is_cpu() const { return stream_ == nullptr || stream_->device().type == DeviceType::kCpu; }
+  bool is_cpu() const {
+    return stream_ == nullptr || stream_->device().type == kernels::DeviceType::kCpu;
+  }
   Status reserve();
   // Issues the copies of the next piece to the slot's buffer, if there is one; its count.
   Result<int64_t> fetch(Pieces& pieces, Slot& slot);
 
-  Stream* stream_ = nullptr;
+  kernels::Stream* stream_ = nullptr;
   size_t piece_bytes_ = kTransferPieceBytes;
   std::array<Slot, 2> slots_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 constexpr Axis kAxes[] = {Axis::kPipeline, Axis::kData, Axis::kTensor};
@@ -34,7 +34,8 @@ Result<std::vector<int>> ranks_of(const WorldGroup& group, int world_size) {
 
 }  // namespace
 
-Result<RankGroups> RankGroups::create(Communicator& world, std::span<const WorldGroup> groups) {
+Result<RankGroups> RankGroups::create(comm::Communicator& world,
+                                      std::span<const WorldGroup> groups) {
   RankGroups made;
   made.rank_ = world.rank();
   for (const WorldGroup& group : groups) {
@@ -54,7 +55,7 @@ Result<RankGroups> RankGroups::create(Communicator& world, std::span<const World
   return made;
 }
 
-Result<Communicator*> RankGroups::find(std::string_view name) const {
+Result<comm::Communicator*> RankGroups::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) {
     return not_found("[groups] the world has no group '" + std::string(name) + "'");
@@ -62,12 +63,12 @@ Result<Communicator*> RankGroups::find(std::string_view name) const {
   const Entry& entry = found->second;
   if (entry.group == nullptr) {
     return invalid("[groups] rank " + std::to_string(rank_) + " is not in the group '" +
-                   found->first + "' of ranks " + rank_list(entry.ranks));
+                   found->first + "' of ranks " + comm::rank_list(entry.ranks));
   }
   return entry.group.get();
 }
 
-Result<Communicator*> RankGroups::of(Axis axis) const {
+Result<comm::Communicator*> RankGroups::of(Axis axis) const {
   const auto found = name_of_axis_.find(axis);
   if (found == name_of_axis_.end()) {
     return not_found("[groups] the world has no group for axis " + std::string(axis_name(axis)));
@@ -75,4 +76,4 @@ Result<Communicator*> RankGroups::of(Axis axis) const {
   return find(found->second);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

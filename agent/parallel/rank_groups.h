@@ -13,7 +13,7 @@
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // This rank's communicators of its world's groups: of each axis of the mesh, and the user's own. A
 // rank outside a group gets an error by the group's name where it asks for it, before anything
@@ -23,18 +23,18 @@ class RankGroups {
   // `groups`: those of the WorldAssignment, in its order, the same on every rank of the world,
   // whose every rank makes this call. Makes a communicator of each that has this rank; sends
   // nothing. kInvalid for a group that names a rank the world does not have, or one twice.
-  static Result<RankGroups> create(Communicator& world, std::span<const WorldGroup> groups);
+  static Result<RankGroups> create(comm::Communicator& world, std::span<const WorldGroup> groups);
 
   // `name` as in the assignment: "data.0", "even". kInvalid: `[groups] rank 3 is not in the group
   // 'even' of ranks 0, 2, 4, 6`; kNotFound: there is none of that name. Owned by this object.
-  Result<Communicator*> find(std::string_view name) const;
+  Result<comm::Communicator*> find(std::string_view name) const;
   // The group of that axis in which this rank is; kNotFound where the assignment has none.
-  Result<Communicator*> of(Axis axis) const;
+  Result<comm::Communicator*> of(Axis axis) const;
 
  private:
   struct Entry {
-    std::vector<int> ranks;               // of the world
-    std::unique_ptr<Communicator> group;  // null: this rank is outside
+    std::vector<int> ranks;                     // of the world
+    std::unique_ptr<comm::Communicator> group;  // null: this rank is outside
   };
 
   int rank_ = 0;  // of the world
@@ -42,4 +42,4 @@ class RankGroups {
   std::map<Axis, std::string> name_of_axis_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

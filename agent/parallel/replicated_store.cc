@@ -1,6 +1,6 @@
 #include "agent/parallel/replicated_store.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
     : stage_(options.stage),
@@ -8,20 +8,20 @@ ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
       parameters_(options.parameters),
       copies_(options.copies) {
   for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
-    std::vector<ParamView>& views = views_.emplace_back();
+    std::vector<model::ParamView>& views = views_.emplace_back();
     for (const int64_t id : block_parameters(options.config, block)) {
       const ArenaEntry* entry = arena_.find(id);
       CHECK(entry != nullptr);
       const float* value = parameters_ + entry->offset;
-      views.push_back(
-          {value, copies_ == nullptr ? ConstView(value) : ConstView(copies_ + entry->offset)});
+      views.push_back({value, copies_ == nullptr ? kernels::ConstView(value)
+                                                 : kernels::ConstView(copies_ + entry->offset)});
     }
   }
 }
 
-Result<std::span<const ParamView>> ReplicatedStore::get(int64_t block, int64_t version) {
-  CHECK(version == kLatestVersion && block >= stage_.begin && block < stage_.end);
-  return std::span<const ParamView>(views_[static_cast<size_t>(block - stage_.begin)]);
+Result<std::span<const model::ParamView>> ReplicatedStore::get(int64_t block, int64_t version) {
+  CHECK(version == model::kLatestVersion && block >= stage_.begin && block < stage_.end);
+  return std::span<const model::ParamView>(views_[static_cast<size_t>(block - stage_.begin)]);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "common/layout/parameters.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 struct ReplicatedStoreOptions {
   ModelConfig config;
@@ -18,30 +18,30 @@ struct ReplicatedStoreOptions {
   // Memory of the device, of parameter_arena(config, stage, shard).count elements each, zeroed; it
   // outlives the store.
   float* parameters = nullptr;
-  Bf16* copies = nullptr;  // for the products; null: they read the parameters themselves
+  kernels::Bf16* copies = nullptr;  // for the products; null: they read the parameters themselves
 };
 
 // All parameters of this rank in one flat fp32 arena (common/layout/parameters.h), the same on
 // every rank of the data axis. There is one version, the latest.
-class ReplicatedStore final : public ParamStore {
+class ReplicatedStore final : public model::ParamStore {
  public:
   explicit ReplicatedStore(const ReplicatedStoreOptions& options);
 
   void prefetch(int64_t, int64_t) override {}
-  Result<std::span<const ParamView>> get(int64_t block, int64_t version) override;
+  Result<std::span<const model::ParamView>> get(int64_t block, int64_t version) override;
   void release(int64_t, int64_t) override {}
 
   const ParameterArena& arena() const { return arena_; }
   float* parameters() { return parameters_; }
   // The bf16 copies, which an optimizer keeps up to date; null if there are none.
-  Bf16* copies() { return copies_; }
+  kernels::Bf16* copies() { return copies_; }
 
  private:
   Stage stage_;
   ParameterArena arena_;
   float* parameters_;
-  Bf16* copies_;
-  std::vector<std::vector<ParamView>> views_;  // by block of the stage
+  kernels::Bf16* copies_;
+  std::vector<std::vector<model::ParamView>> views_;  // by block of the stage
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 
 // The scalars that a step computes, in addition to its tensors; in device memory.
 struct StepValues {
@@ -26,21 +26,22 @@ struct StepValues {
 class StepScalars {
  public:
   // `memory`: kStepScalarBytes of the device, which outlive it.
-  static Result<StepScalars> create(Device device, void* memory);
+  static Result<StepScalars> create(kernels::Device device, void* memory);
 
   // These issue.
-  void clear(const OpTable& ops, Stream& stream);
+  void clear(const kernels::OpTable& ops, kernels::Stream& stream);
   // Adds the losses of a micro-batch whose backward (or evaluating forward) was issued.
-  void add_losses(const OpTable& ops, Stream& stream, const MicroBatch& batch);
+  void add_losses(const kernels::OpTable& ops, kernels::Stream& stream,
+                  const model::MicroBatch& batch);
   StepValues* on_device() { return values_; }
 
   // Waits until all that was issued on the stream is done.
-  Result<StepValues> read(Stream& stream);
+  Result<StepValues> read(kernels::Stream& stream);
 
  private:
   StepValues* values_ = nullptr;
-  PinnedBuffer host_;
+  kernels::PinnedBuffer host_;
 };
 inline constexpr size_t kStepScalarBytes = sizeof(StepValues);
 
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -10,37 +10,41 @@
 #include "common/base/log.h"
 #include "kernels/ops/dnn/dnn.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr char kBy[] = "the measurement of attention";
 
 // All that both passes read and write.
 struct Tensors {
-  Buffer qkv, out, lse, dout, dqkv, workspace;
+  kernels::Buffer qkv, out, lse, dout, dqkv, workspace;
 };
 
-Result<Tensors> make_tensors(Stream& stream, const AttentionShape& s, size_t workspace) {
-  const Device device = stream.device();
+Result<Tensors> make_tensors(kernels::Stream& stream, const kernels::AttentionShape& s,
+                             size_t workspace) {
+  const kernels::Device device = stream.device();
   const auto rows = static_cast<size_t>(s.batch * s.sequence);
-  const size_t wide = rows * static_cast<size_t>(s.qkv_width()) * sizeof(Bf16);
-  const size_t narrow = rows * static_cast<size_t>(s.width()) * sizeof(Bf16);
+  const size_t wide = rows * static_cast<size_t>(s.qkv_width()) * sizeof(kernels::Bf16);
+  const size_t narrow = rows * static_cast<size_t>(s.width()) * sizeof(kernels::Bf16);
   Tensors t;
-  TRY_ASSIGN(t.qkv, Buffer::allocate(device, wide, kBy));
-  TRY_ASSIGN(t.dqkv, Buffer::allocate(device, wide, kBy));
-  TRY_ASSIGN(t.out, Buffer::allocate(device, narrow, kBy));
-  TRY_ASSIGN(t.dout, Buffer::allocate(device, narrow, kBy));
-  TRY_ASSIGN(t.lse,
-             Buffer::allocate(device, rows * static_cast<size_t>(s.heads) * sizeof(float), kBy));
-  TRY_ASSIGN(t.workspace, Buffer::allocate(device, workspace, kBy));
-  TRY(fill_random(stream, t.qkv, DType::kBf16));
-  TRY(fill_random(stream, t.dout, DType::kBf16));
+  TRY_ASSIGN(t.qkv, kernels::Buffer::allocate(device, wide, kBy));
+  TRY_ASSIGN(t.dqkv, kernels::Buffer::allocate(device, wide, kBy));
+  TRY_ASSIGN(t.out, kernels::Buffer::allocate(device, narrow, kBy));
+  TRY_ASSIGN(t.dout, kernels::Buffer::allocate(device, narrow, kBy));
+  TRY_ASSIGN(t.lse, kernels::Buffer::allocate(
+                        device, rows * static_cast<size_t>(s.heads) * sizeof(float), kBy));
+  TRY_ASSIGN(t.workspace, kernels::Buffer::allocate(device, workspace, kBy));
+  TRY(fill_random(stream, t.qkv, kernels::DType::kBf16));
+  TRY(fill_random(stream, t.dout, kernels::DType::kBf16));
   return t;
 }
 
-void run_both_passes(const OpTable& ops, Stream& stream, const AttentionShape& shape,
-                     const Tensors& t, AttentionBy by) {
-  const auto view = [](const Buffer& buffer) { return View(buffer.data(), DType::kBf16); };
+void run_both_passes(const kernels::OpTable& ops, kernels::Stream& stream,
+                     const kernels::AttentionShape& shape, const Tensors& t,
+                     kernels::AttentionBy by) {
+  const auto view = [](const kernels::Buffer& buffer) {
+    return kernels::View(buffer.data(), kernels::DType::kBf16);
+  };
   ops.attention_forward(stream, {.qkv = view(t.qkv),
                                  .out = view(t.out),
                                  .lse = t.lse.f32(),
@@ -64,29 +68,31 @@ double median(std::vector<double> values) {
 
 // Bytes of workspace of cuDNN's.
 Result<size_t> prepare(const AttentionWish& wish) {
-  if (wish.device.type == DeviceType::kCpu) return unavailable("[cudnn] expected a GPU, got none");
-  if (wish.precision != Precision::kBf16) {
+  if (wish.device.type == kernels::DeviceType::kCpu)
+    return unavailable("[cudnn] expected a GPU, got none");
+  if (wish.precision != kernels::Precision::kBf16) {
     return unavailable("[cudnn] expected precision bf16, got fp32");
   }
-  TRY_ASSIGN(const size_t bytes, dnn::prepare_attention(wish.device, wish.shape));
+  TRY_ASSIGN(const size_t bytes, kernels::dnn::prepare_attention(wish.device, wish.shape));
   if (wish.room) TRY(wish.room(bytes));
   return bytes;
 }
 
 // Rank 0, where every rank can.
-AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& clock) {
+kernels::AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& clock) {
   const auto time = [&]() -> Result<AttentionTimes> {
-    TRY_ASSIGN(const OpTable* ops, device_ops(wish.device.type));
-    TRY_ASSIGN(Stream stream, Stream::create(wish.device));
+    TRY_ASSIGN(const kernels::OpTable* ops, kernels::device_ops(wish.device.type));
+    TRY_ASSIGN(kernels::Stream stream, kernels::Stream::create(wish.device));
     return time_attention(*ops, stream, wish.shape, workspace, {}, clock);
   };
   const Result<AttentionTimes> times = time();
   if (!times.ok()) {
     log_info("using own attention kernels: cuDNN's could not be measured",
              {{"reason", times.error().message}});
-    return AttentionBy::kOwn;
+    return kernels::AttentionBy::kOwn;
   }
-  const AttentionBy by = times->cudnn < times->own ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  const kernels::AttentionBy by =
+      times->cudnn < times->own ? kernels::AttentionBy::kCudnn : kernels::AttentionBy::kOwn;
   log_info("attention measured", {{"by", name_of(by)},
                                   {"ownSeconds", times->own},
                                   {"cudnnSeconds", times->cudnn},
@@ -94,8 +100,8 @@ AttentionBy measured(const AttentionWish& wish, size_t workspace, const Clock& c
   return by;
 }
 
-AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clock) {
-  if (wish.setting == "cudnn") return AttentionBy::kCudnn;
+kernels::AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clock) {
+  if (wish.setting == "cudnn") return kernels::AttentionBy::kCudnn;
   if (!wish.kept) return measured(wish, workspace, clock);
   log_info("using the attention chosen when this run began", {{"by", name_of(*wish.kept)}});
   return *wish.kept;
@@ -103,27 +109,27 @@ AttentionBy chosen(const AttentionWish& wish, size_t workspace, const Clock& clo
 
 }  // namespace
 
-const char* name_of(AttentionBy by) {
-  return by == AttentionBy::kCudnn ? "cudnn" : "own";
+const char* name_of(kernels::AttentionBy by) {
+  return by == kernels::AttentionBy::kCudnn ? "cudnn" : "own";
 }
 
-std::optional<AttentionBy> attention_named(std::string_view name) {
+std::optional<kernels::AttentionBy> attention_named(std::string_view name) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = std::min(name.find_first_not_of(kSpace), name.size());
   const std::string_view word = name.substr(begin, name.find_last_not_of(kSpace) + 1 - begin);
-  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
+  for (const kernels::AttentionBy by : {kernels::AttentionBy::kOwn, kernels::AttentionBy::kCudnn}) {
     if (word == name_of(by)) return by;
   }
   return {};
 }
 
-Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
-                                      const AttentionShape& shape, size_t cudnn_workspace,
+Result<AttentionTimes> time_attention(const kernels::OpTable& ops, kernels::Stream& stream,
+                                      const kernels::AttentionShape& shape, size_t cudnn_workspace,
                                       const AttentionRounds& rounds, const Clock& clock) {
-  const size_t own_workspace = attention_workspace(shape, stream.device().type);
+  const size_t own_workspace = kernels::attention_workspace(shape, stream.device().type);
   TRY_ASSIGN(const Tensors tensors,
              make_tensors(stream, shape, std::max(cudnn_workspace, own_workspace)));
-  const auto seconds_of = [&](AttentionBy by) -> Result<double> {
+  const auto seconds_of = [&](kernels::AttentionBy by) -> Result<double> {
     const TimePoint begin = clock.now();
     for (int i = 0; i < rounds.times; ++i) run_both_passes(ops, stream, shape, tensors, by);
     TRY(stream.synchronize());
@@ -131,8 +137,8 @@ Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
   };
   std::vector<double> own, cudnn;
   for (int round = 0; round <= rounds.rounds; ++round) {  // the first one to warm up
-    TRY_ASSIGN(const double own_seconds, seconds_of(AttentionBy::kOwn));
-    TRY_ASSIGN(const double cudnn_seconds, seconds_of(AttentionBy::kCudnn));
+    TRY_ASSIGN(const double own_seconds, seconds_of(kernels::AttentionBy::kOwn));
+    TRY_ASSIGN(const double cudnn_seconds, seconds_of(kernels::AttentionBy::kCudnn));
     if (round == 0) continue;
     own.push_back(own_seconds);
     cudnn.push_back(cudnn_seconds);
@@ -140,9 +146,9 @@ Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
   return AttentionTimes{.own = median(std::move(own)), .cudnn = median(std::move(cudnn))};
 }
 
-Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
-                                     ExitReason& reason, const Clock& clock) {
-  if (wish.setting == "own") return AttentionBy::kOwn;
+Result<kernels::AttentionBy> choose_attention(comm::Communicator& world, const AttentionWish& wish,
+                                              ExitReason& reason, const Clock& clock) {
+  if (wish.setting == "own") return kernels::AttentionBy::kOwn;
   const Result<size_t> workspace = prepare(wish);
   if (!workspace.ok()) {
     log_info("cuDNN attention is not available", {{"reason", workspace.error().message}});
@@ -152,16 +158,17 @@ Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& w
              reason.note(kExitPeerLost, world.all_gather_value(can)));
   const auto lacks = std::ranges::find(able, 0);
   if (lacks != able.end()) {
-    if (wish.setting == "auto") return AttentionBy::kOwn;
+    if (wish.setting == "auto") return kernels::AttentionBy::kOwn;
     const Error refused = invalid("spec.train.attention: cudnn must work on every rank, but rank " +
                                   std::to_string(lacks - able.begin()) +
                                   " cannot use it (its log has the reason); set own or auto");
-    return reason.note(kExitBadConfig, Result<AttentionBy>(refused));
+    return reason.note(kExitBadConfig, Result<kernels::AttentionBy>(refused));
   }
-  const AttentionBy mine = world.rank() == 0 ? chosen(wish, *workspace, clock) : AttentionBy::kOwn;
-  TRY_ASSIGN(const std::vector<AttentionBy> all,
+  const kernels::AttentionBy mine =
+      world.rank() == 0 ? chosen(wish, *workspace, clock) : kernels::AttentionBy::kOwn;
+  TRY_ASSIGN(const std::vector<kernels::AttentionBy> all,
              reason.note(kExitPeerLost, world.all_gather_value(mine)));
   return all.front();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -13,7 +13,7 @@
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Seconds of one forward and one backward.
 struct AttentionTimes {
@@ -27,21 +27,21 @@ struct AttentionRounds {
 // On random numbers in bf16, after dnn::prepare_attention() of the shape, which said
 // `cudnn_workspace`. The buffers are gone when it returns. kUnavailable where they can't be had, or
 // either fails.
-Result<AttentionTimes> time_attention(const OpTable& ops, Stream& stream,
-                                      const AttentionShape& shape, size_t cudnn_workspace,
+Result<AttentionTimes> time_attention(const kernels::OpTable& ops, kernels::Stream& stream,
+                                      const kernels::AttentionShape& shape, size_t cudnn_workspace,
                                       const AttentionRounds& rounds, const Clock& clock);
 
 // spec.train.attention, and what it is to be carried out with.
 struct AttentionWish {
   std::string setting;  // own, cudnn, auto
-  AttentionShape shape;
-  Device device;
-  Precision precision = Precision::kF32;
+  kernels::AttentionShape shape;
+  kernels::Device device;
+  kernels::Precision precision = kernels::Precision::kF32;
   // Whether this rank's device has room for all that training takes, with so many bytes of
   // workspace for cuDNN's; empty: it has.
   std::function<Status(size_t cudnn_workspace)> room = {};
   // On rank 0, with auto: the choice of an earlier start of this run; empty: none.
-  std::optional<AttentionBy> kept = {};
+  std::optional<kernels::AttentionBy> kept = {};
 };
 
 // Returns the attention implementation that all ranks use. With `auto`: the kept choice, else
@@ -49,12 +49,12 @@ struct AttentionWish {
 // our own. Otherwise: the setting. Rank 0 logs the choice and the reason; each rank logs what it
 // lacks. A collective operation unless the setting is own. kInvalid, with the field's path, for
 // cudnn if a rank does not support it.
-Result<AttentionBy> choose_attention(Communicator& world, const AttentionWish& wish,
-                                     ExitReason& reason, const Clock& clock);
+Result<kernels::AttentionBy> choose_attention(comm::Communicator& world, const AttentionWish& wish,
+                                              ExitReason& reason, const Clock& clock);
 
 // "own", "cudnn": what is kept of a choice, and the setting.
-const char* name_of(AttentionBy by);
+const char* name_of(kernels::AttentionBy by);
 // The other way, white space around it left out; none for any other word.
-std::optional<AttentionBy> attention_named(std::string_view name);
+std::optional<kernels::AttentionBy> attention_named(std::string_view name);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Which exit code the failure that is on its way up stands for: noted where it is known who is to
 // blame (the data, storage, a peer), read where the process ends.
@@ -20,4 +20,4 @@ class ExitReason {
   int exit_code_ = 1;  // an error of our own, until somebody knows better
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

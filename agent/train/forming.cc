@@ -14,7 +14,7 @@
 #include "common/base/sha256.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kTokenBytesMax = 4096;
@@ -32,8 +32,8 @@ Result<std::string> read_token(const std::string& path) {
   return token;
 }
 
-std::vector<PeerAddress> peers_of(const WorldAssignment& world) {
-  std::vector<PeerAddress> peers;
+std::vector<comm::PeerAddress> peers_of(const WorldAssignment& world) {
+  std::vector<comm::PeerAddress> peers;
   for (int64_t rank = 0; rank < world.world_size(); ++rank) {
     const RankCoordinates at = coordinates(world, rank);
     const WorldNode& node = world.nodes[static_cast<size_t>(at.node)];
@@ -45,11 +45,11 @@ std::vector<PeerAddress> peers_of(const WorldAssignment& world) {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
-                                                 CollectiveBoard* board) {
+Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
+                                                       ExitReason& reason, CollectiveBoard* board) {
   const auto round = static_cast<uint64_t>(config.world.round);
   TRY_ASSIGN(const std::string token, reason.note(kExitBadConfig, read_token(config.token_file)));
-  CommOptions options{
+  comm::CommOptions options{
       .rank = static_cast<int>(config.rank),
       .peers = peers_of(config.world),
       .shm_fd = static_cast<int>(config.shm_fd),
@@ -57,60 +57,61 @@ Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, Exi
       .job_uid = config.world.job_uid,
       .round = round,
       .world_hash = config.hash,
-      .key = transport_key(token, round, config.hash),
+      .key = comm::transport_key(token, round, config.hash),
       .board = board,
       .forming_limit = std::chrono::seconds(config.rendezvous_timeout_seconds),
       .operation_limit = kSilenceLimit,
   };
-  const PeerAddress& self = options.peers[static_cast<size_t>(config.rank)];
-  Result<int> listening = listen_on(self.host, self.port);
+  const comm::PeerAddress& self = options.peers[static_cast<size_t>(config.rank)];
+  Result<int> listening = comm::listen_on(self.host, self.port);
   if (!listening.ok()) {
     const bool taken = listening.error().code == Code::kConflict;
     return reason.note(taken ? kExitPortTaken : kExitBadConfig, std::move(listening)).error();
   }
   options.listen_fd = *listening;
-  return reason.note(kExitPeerLost, make_communicator(options));
+  return reason.note(kExitPeerLost, comm::make_communicator(options));
 }
 
-Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator> world,
-                                                   Device device, ExitReason& reason) {
-  if (device.type == DeviceType::kCpu) return world;
+Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
+                                                         kernels::Device device,
+                                                         ExitReason& reason) {
+  if (device.type == kernels::DeviceType::kCpu) return world;
   auto made =
-      make_device_communicator(std::move(world), {.device = device, .limit = kSilenceLimit});
+      comm::make_device_communicator(std::move(world), {.device = device, .limit = kSilenceLimit});
   // A rank without a usable GPU is to blame itself, not a peer.
   const bool is_lacking = !made.ok() && made.error().code == Code::kInvalid;
   return reason.note(is_lacking ? kExitBadConfig : kExitPeerLost, std::move(made));
 }
 
-RankTraits traits_of_this_machine(const WorkerConfig& config, const DeviceInfo& gpu) {
-  const MatmulSupport support = cpu_matmul_support();
+RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu) {
+  const kernels::MatmulSupport support = kernels::cpu_matmul_support();
   const bool is_cpu = gpu.name.empty();
-  const Digest digest =
-      sha256(is_cpu ? support.library + "/" + support.isa + "/" + cpu_ops_isa() : gpu.name);
+  const Digest digest = sha256(
+      is_cpu ? support.library + "/" + support.isa + "/" + kernels::cpu_ops_isa() : gpu.name);
   RankTraits traits{.native_bf16 = !is_cpu || support.native_bf16,
                     .threads = std::max<int64_t>(config.threads, 1)};
   std::memcpy(&traits.instructions, digest.data(), sizeof(traits.instructions));
   return traits;
 }
 
-Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
+Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16,
                         ExitReason& reason) {
   TRY_ASSIGN(const std::vector<RankTraits> all,
              reason.note(kExitPeerLost, world.all_gather_value(mine)));
-  Agreement agreement{.precision = want_bf16 ? Precision::kBf16 : Precision::kF32,
+  Agreement agreement{.precision = want_bf16 ? kernels::Precision::kBf16 : kernels::Precision::kF32,
                       .threads = static_cast<int>(mine.threads)};
   bool alike = true;
   int64_t without_bf16 = 0;
   for (const RankTraits& traits : all) {
     if (traits.native_bf16 == 0) {
-      agreement.precision = Precision::kF32;
+      agreement.precision = kernels::Precision::kF32;
       ++without_bf16;
     }
     agreement.threads = std::min(agreement.threads, static_cast<int>(traits.threads));
     alike = alike && traits.instructions == all[0].instructions && traits.threads == all[0].threads;
   }
   if (world.rank() != 0) return agreement;
-  if (want_bf16 && agreement.precision == Precision::kF32) {
+  if (want_bf16 && agreement.precision == kernels::Precision::kF32) {
     log_warning("computing in fp32, not in bf16: some ranks can't multiply bf16",
                 {{"ranks", without_bf16}, {"worldSize", world.size()}});
   }
@@ -141,4 +142,4 @@ Mesh mesh_of(const WorldAssignment& world) {
   return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -13,24 +13,26 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/matmul.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Connects this rank with all others of its round, at the addresses of the assignment. The
 // communicator reports its progress on `board`, which may be null and outlives the communicator.
-Result<std::unique_ptr<Communicator>> form_world(const WorkerConfig& config, ExitReason& reason,
-                                                 CollectiveBoard* board);
+Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
+                                                       ExitReason& reason, CollectiveBoard* board);
 
 // Returns the world for a rank that computes on `device`. For the CPU that is `world` itself. For a
 // GPU it also serves GPU memory: through NCCL, or through host memory where NCCL can't
 // (agent/comm/gpu/device_communicator.h; untested on a GPU). Collective; the devices of all ranks
 // have one type. Groups made from the result serve GPU memory, too.
-Result<std::unique_ptr<Communicator>> serve_device(std::unique_ptr<Communicator> world,
-                                                   Device device, ExitReason& reason);
+Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
+                                                         kernels::Device device,
+                                                         ExitReason& reason);
 
 // Settings that all ranks compute with. Machines differ, but results must not.
 struct Agreement {
-  Precision precision = Precision::kF32;  // kBf16 only where every rank does it natively
-  int threads = 1;                        // the smallest number of any rank
+  kernels::Precision precision =
+      kernels::Precision::kF32;  // kBf16 only where every rank does it natively
+  int threads = 1;               // the smallest number of any rank
 
   bool operator==(const Agreement&) const = default;
 };
@@ -42,11 +44,11 @@ struct RankTraits {
   uint64_t instructions = 0;
 };
 // Exchanges the traits of all ranks and returns what they agree on. Collective.
-Result<Agreement> agree(Communicator& world, const RankTraits& mine, bool want_bf16,
+Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16,
                         ExitReason& reason);
 // Returns the traits of this rank. `gpu` is the GPU that it computes on, without a name on the CPU.
 // Every GPU that this version is built for (sm_80 and later) multiplies bf16.
-RankTraits traits_of_this_machine(const WorkerConfig& config, const DeviceInfo& gpu);
+RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu);
 
 // Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path, if
 // they can't be split evenly.
@@ -54,4 +56,4 @@ Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);
 
 Mesh mesh_of(const WorldAssignment& world);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // As much of the text as fits, with a 0 behind it.
@@ -37,7 +37,7 @@ GpuMonitor::~GpuMonitor() {
 }
 
 void GpuMonitor::run(const std::stop_token& stop) {
-  const Result<std::unique_ptr<Nvml>> nvml = options_.load();
+  const Result<std::unique_ptr<kernels::Nvml>> nvml = options_.load();
   if (!nvml.ok()) {
     log_info("GPU usage is not available", {{"reason", nvml.error().message}});
     return;
@@ -54,20 +54,20 @@ void GpuMonitor::run(const std::stop_token& stop) {
 }
 
 // A GPU that is lost says nothing any more, but may still have told its Xid.
-void GpuMonitor::look(Nvml& nvml) {
-  for (const Xid& xid : nvml.new_xids()) {
+void GpuMonitor::look(kernels::Nvml& nvml) {
+  for (const kernels::Xid& xid : nvml.new_xids()) {
     count_xid(numbers_, xid.number);
     log_error("the GPU reports an error", {{"gpu", xid.bus},
                                            {"name", options_.gpu.name},
                                            {"xid", xid.number},
                                            {"meaning", xid_meaning(xid.number)}});
   }
-  const Result<GpuSample> sample = nvml.sample(options_.gpu.bus);
+  const Result<kernels::GpuSample> sample = nvml.sample(options_.gpu.bus);
   if (!sample.ok() && !std::exchange(has_complained_, true)) {
     log_warning("the GPU does not report its usage",
                 {{"gpu", options_.gpu.bus}, {"reason", sample.error().message}});
   }
-  const GpuSample seen = sample.ok() ? *sample : GpuSample{};
+  const kernels::GpuSample seen = sample.ok() ? *sample : kernels::GpuSample{};
   numbers_.busy_ratio = number_or_nan(seen.busy_percent) / 100;
   numbers_.memory_used_bytes = number_or_nan(seen.memory_used_bytes);
   numbers_.memory_size_bytes = number_or_nan(seen.memory_total_bytes);
@@ -76,4 +76,4 @@ void GpuMonitor::look(Nvml& nvml) {
   board_.write(numbers_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

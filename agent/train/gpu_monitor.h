@@ -14,18 +14,18 @@
 #include "kernels/device/device.h"
 #include "kernels/device/nvml.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Looks at this rank's GPU on a thread of its own, once an interval, and writes what it says on the
 // progress page: nothing of it is on the way of a step. An Xid error is logged when it is seen.
 // Where NVML is not, that is logged once and nothing is written; what the GPU doesn't say is NaN.
 class GpuMonitor {
  public:
-  using Load = std::function<Result<std::unique_ptr<Nvml>>()>;
+  using Load = std::function<Result<std::unique_ptr<kernels::Nvml>>()>;
   struct Options {
-    DeviceInfo gpu;
+    kernels::DeviceInfo gpu;
     Duration interval = std::chrono::seconds(1);
-    Load load = Nvml::load;
+    Load load = kernels::Nvml::load;
   };
 
   // The page outlives it.
@@ -37,7 +37,7 @@ class GpuMonitor {
 
  private:
   void run(const std::stop_token& stop);
-  void look(Nvml& nvml);
+  void look(kernels::Nvml& nvml);
 
   Options options_;
   GpuBoard board_;
@@ -48,4 +48,4 @@ class GpuMonitor {
   std::jthread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include "agent/train/data/windows.h"
 #include "agent/train/weights/import_weights.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 Status check_data(const DataSpec& data, const ModelConfig& model) {
@@ -42,4 +42,4 @@ Problems input_problems(const TrainSpec& train) {
   return problems;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include "common/api/problems.h"
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Returns what keeps ranks from training with the job's data and weights, each with the path of its
 // field; empty if nothing does. It is what a worker would refuse, found without one. Reads the
@@ -11,4 +11,4 @@ namespace lockstep {
 // paths are relative to the working folder.
 Problems input_problems(const TrainSpec& train);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -22,7 +22,7 @@
 #include "common/base/run_main.h"
 #include "kernels/ops/cpu_level.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr char kUsage[] =
@@ -50,7 +50,7 @@ int bad_config(const Error& error) {
 }
 
 int run(const std::string& path) {
-  if (!cpu_level_cap().ok()) return bad_config(cpu_level_cap().error());
+  if (!kernels::cpu_level_cap().ok()) return bad_config(kernels::cpu_level_cap().error());
   const Result<WorkerConfig> config = read_config(path);
   if (!config.ok()) return bad_config(config.error());
   Result<std::optional<ProgressPage>> page = attach_page(*config);
@@ -109,7 +109,7 @@ int run_plan(std::span<char* const> sizes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train
 
 namespace {
 
@@ -117,22 +117,22 @@ int program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   lockstep::set_log_options({.program = "lockstep-worker"});
   if (argc == 2 && std::string_view(argv[1]) == "--help") {
-    std::fputs(lockstep::kUsage, stdout);
+    std::fputs(lockstep::train::kUsage, stdout);
     return 0;
   }
-  if (argc == 3 && std::string_view(argv[1]) == "check") return lockstep::run_check(argv[2]);
+  if (argc == 3 && std::string_view(argv[1]) == "check") return lockstep::train::run_check(argv[2]);
   if (argc == 4 && std::string_view(argv[1]) == "export") {
-    return lockstep::run_export(argv[2], argv[3]);
+    return lockstep::train::run_export(argv[2], argv[3]);
   }
   if (argc > 2 && std::string_view(argv[1]) == "plan") {
-    const int code = lockstep::run_plan({argv + 2, static_cast<size_t>(argc - 2)});
+    const int code = lockstep::train::run_plan({argv + 2, static_cast<size_t>(argc - 2)});
     if (code >= 0) return code;
   }
   if (argc != 3 || std::string_view(argv[1]) != "--config") {
-    std::fputs(lockstep::kUsage, stderr);
+    std::fputs(lockstep::train::kUsage, stderr);
     return lockstep::kExitBadConfig;
   }
-  return lockstep::run(argv[2]);
+  return lockstep::train::run(argv[2]);
 }
 
 }  // namespace

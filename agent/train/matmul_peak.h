@@ -4,11 +4,13 @@
 #include "common/base/result.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct MatmulPeakOptions {
-  MatmulShape shape{8192, 8192, 8192};  // large enough that an H200 spends its time on products
-  DType dtype = DType::kBf16;           // of both factors and, but on the CPU, of the product
+  kernels::MatmulShape shape{8192, 8192,
+                             8192};  // large enough that an H200 spends its time on products
+  kernels::DType dtype =
+      kernels::DType::kBf16;  // of both factors and, but on the CPU, of the product
   int rounds = 5;
   int times = 4;  // in a round
 };
@@ -16,9 +18,10 @@ struct MatmulPeakOptions {
 // FLOP/s that the device's matmul_forward reaches on random numbers (on zeros a GPU draws less
 // power and is faster): the best round. The buffers are gone when it returns. kUnavailable where
 // they can't be had.
-Result<double> matmul_peak(const OpTable& ops, Stream& stream, const MatmulPeakOptions& options,
-                           const Clock& clock);
+Result<double> matmul_peak(const kernels::OpTable& ops, kernels::Stream& stream,
+                           const MatmulPeakOptions& options, const Clock& clock);
 // The same with the device's own operations, on a stream of its own.
-Result<double> matmul_peak(Device device, const MatmulPeakOptions& options, const Clock& clock);
+Result<double> matmul_peak(kernels::Device device, const MatmulPeakOptions& options,
+                           const Clock& clock);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kMicroBatchMax = 4096;
@@ -12,26 +12,27 @@ constexpr uint64_t kGigabyte = 1'000'000'000;
 constexpr std::pair<Recompute, const char*> kRecomputes[] = {
     {Recompute::kNone, "none"}, {Recompute::kOps, "ops"}, {Recompute::kBlocks, "blocks"}};
 
-ComposeOptions options_of(const ModelConfig& config) {
-  ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
+parallel::ComposeOptions options_of(const ModelConfig& config) {
+  parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
   options.sequence = std::min(config.context, kSequenceMax);
-  options.precision = Precision::kBf16;
-  options.device = {DeviceType::kCuda, 0};
+  options.precision = kernels::Precision::kBf16;
+  options.device = {kernels::DeviceType::kCuda, 0};
   return options;
 }
 
-bool fits(ComposeOptions options, int64_t micro_batch, uint64_t bytes) {
+bool fits(parallel::ComposeOptions options, int64_t micro_batch, uint64_t bytes) {
   options.micro_batch = micro_batch;
-  const Result<ArenaPlan> plan = plan_memory(options);
+  const Result<kernels::ArenaPlan> plan = parallel::plan_memory(options);
   return plan.ok() && plan->bytes + plan->reserve <= bytes;
 }
 
 // Parameters with their copies, gradients and moments.
-uint64_t state_bytes(const ComposeOptions& options) {
-  const Result<ArenaPlan> plan = plan_memory(options);
+uint64_t state_bytes(const parallel::ComposeOptions& options) {
+  const Result<kernels::ArenaPlan> plan = parallel::plan_memory(options);
   CHECK(plan.ok());
-  return bytes_of(*plan, ArenaUse::kParameters) + bytes_of(*plan, ArenaUse::kGradients) +
-         bytes_of(*plan, ArenaUse::kOptimizer);
+  return kernels::bytes_of(*plan, kernels::ArenaUse::kParameters) +
+         kernels::bytes_of(*plan, kernels::ArenaUse::kGradients) +
+         kernels::bytes_of(*plan, kernels::ArenaUse::kOptimizer);
 }
 
 std::string gigabytes(uint64_t bytes) {
@@ -44,7 +45,7 @@ std::string gigabytes(uint64_t bytes) {
 std::string row_of(const std::string& name, std::span<const int64_t> gpu_gigabytes) {
   const Result<ModelConfig> config = model_preset(name);
   CHECK(config.ok());
-  ComposeOptions options = options_of(*config);
+  parallel::ComposeOptions options = options_of(*config);
   std::string row = "| " + name + " | " + std::to_string(parameter_count(*config)) + " | " +
                     gigabytes(state_bytes(options)) + " | " + std::to_string(options.sequence) +
                     " |";
@@ -62,7 +63,7 @@ std::string row_of(const std::string& name, std::span<const int64_t> gpu_gigabyt
 
 }  // namespace
 
-int64_t largest_micro_batch(const ComposeOptions& options, uint64_t bytes) {
+int64_t largest_micro_batch(const parallel::ComposeOptions& options, uint64_t bytes) {
   int64_t most = 0;
   for (int64_t step = kMicroBatchMax; step > 0; step /= 2) {
     const int64_t more = most + step;
@@ -87,4 +88,4 @@ std::string memory_table(std::span<const int64_t> gpu_gigabytes) {
   return table;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,11 +6,11 @@
 
 #include "agent/parallel/compose.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The most sequences of a micro-batch with which the plan (plan_memory()) and its reserve take at
 // most `bytes`; 0: not even one fits. Looks no further than 4096.
-int64_t largest_micro_batch(const ComposeOptions& options, uint64_t bytes);
+int64_t largest_micro_batch(const parallel::ComposeOptions& options, uint64_t bytes);
 
 // Returns a Markdown table with one row per preset, trained whole on each GPU in bf16: the bytes
 // that do not depend on the batch, and the largest micro-batch on GPUs of each size in GB (10^9
@@ -18,4 +18,4 @@ int64_t largest_micro_batch(const ComposeOptions& options, uint64_t bytes);
 // 4096 tokens. The numbers come from the memory plan; nothing is measured.
 std::string memory_table(std::span<const int64_t> gpu_gigabytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

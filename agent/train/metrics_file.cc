@@ -8,7 +8,7 @@
 #include "common/api/progress_page.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kBytesMax = size_t{1} << 30;
@@ -89,4 +89,4 @@ Status MetricsFile::add(const ValidationMetrics& metrics) {
   return write_line(file_, line);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "agent/train/checkpoint/file_io.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Seconds of one optimizer step by its five parts. Forward includes the head's logits and losses,
 // which are computed chunk by chunk during backward, and the gradients of the logits, which the
@@ -70,4 +70,4 @@ class MetricsFile {
 // validation, which comes after its checkpoint and is made anew.
 size_t metrics_prefix(std::string_view text, int64_t step);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

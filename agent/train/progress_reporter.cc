@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::train {
 
 ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t round)
     : page_(std::move(page)) {
@@ -26,4 +26,4 @@ void ProgressReporter::enter(WorkerPhase phase) {
   publish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 #include "agent/comm/communicator.h"
 #include "common/api/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // This rank's numbers for its agent. One thread.
 class ProgressReporter {
@@ -21,7 +21,7 @@ class ProgressReporter {
   }
   // From now on its suspect is written too; it outlives the reporter or follow() is
   // called again with null.
-  void follow(const Communicator* world) { world_ = world; }
+  void follow(const comm::Communicator* world) { world_ = world; }
 
   // To be changed, then published.
   ProgressNumbers& numbers() { return numbers_; }
@@ -31,8 +31,8 @@ class ProgressReporter {
  private:
   std::optional<ProgressPage> page_;
   std::optional<CollectiveBoard> board_;
-  const Communicator* world_ = nullptr;
+  const comm::Communicator* world_ = nullptr;
   ProgressNumbers numbers_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,16 +7,16 @@
 
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
 // Numbers in [-1, 1): the upper half of a float is the bf16 of it.
-std::vector<std::byte> random_numbers(DType dtype, size_t bytes) {
+std::vector<std::byte> random_numbers(kernels::DType dtype, size_t bytes) {
   Random random(1);
   std::vector<std::byte> numbers(bytes);
-  const size_t each = dtype_bytes(dtype);
+  const size_t each = kernels::dtype_bytes(dtype);
   for (size_t at = 0; at + each <= bytes; at += each) {
     const auto value = static_cast<float>(static_cast<double>(random.below(1 << 16)) / 32768 - 1);
     std::byte raw[sizeof value];
@@ -28,14 +28,14 @@ std::vector<std::byte> random_numbers(DType dtype, size_t bytes) {
 
 }  // namespace
 
-Status fill_random(Stream& stream, Buffer& buffer, DType dtype) {
+Status fill_random(kernels::Stream& stream, kernels::Buffer& buffer, kernels::DType dtype) {
   const std::vector<std::byte> piece = random_numbers(dtype, kPieceBytes);
   for (size_t at = 0; at < buffer.bytes(); at += piece.size()) {
-    TRY(copy_bytes(stream, {.to = static_cast<std::byte*>(buffer.data()) + at,
-                            .from = piece.data(),
-                            .bytes = std::min(piece.size(), buffer.bytes() - at)}));
+    TRY(kernels::copy_bytes(stream, {.to = static_cast<std::byte*>(buffer.data()) + at,
+                                     .from = piece.data(),
+                                     .bytes = std::min(piece.size(), buffer.bytes() - at)}));
   }
   return stream.synchronize();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kRunsOfEach = 8;
@@ -24,8 +24,8 @@ std::string named(const std::vector<size_t>& ranks) {
 
 }  // namespace
 
-Result<Digest> sample_digest(Composition& model) {
-  std::vector<ValueRun> runs;
+Result<Digest> sample_digest(parallel::Composition& model) {
+  std::vector<parallel::ValueRun> runs;
   for (const ArenaEntry& entry : model.store().arena().entries) {
     const int64_t stride = std::max(entry.count / kRunsOfEach, kRunValues);
     for (int64_t at = 0; at < entry.count; at += stride) {
@@ -41,7 +41,7 @@ Result<Digest> sample_digest(Composition& model) {
   return sha.finish();
 }
 
-Status expect_same_parameters(Communicator& world, const Digest& mine, ExitReason& reason) {
+Status expect_same_parameters(comm::Communicator& world, const Digest& mine, ExitReason& reason) {
   TRY_ASSIGN(const std::vector<Digest> all,
              reason.note(kExitPeerLost, world.all_gather_value(mine)));
   if (std::ranges::count(all, mine) == std::ssize(all)) return {};
@@ -61,4 +61,4 @@ Status expect_same_parameters(Communicator& world, const Digest& mine, ExitReaso
   return mine == most ? reason.note(kExitPeerLost, differ) : differ;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,16 +6,16 @@
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Returns a digest of a sample of this rank's parameters: at most nine short runs of each, evenly
 // spaced, 0.8 MB of a GPT-2 124M. Returns the transfer's errors.
-Result<Digest> sample_digest(Composition& model);
+Result<Digest> sample_digest(parallel::Composition& model);
 
 // Compares the digests of all ranks of a world whose ranks hold the same parameters. Collective. If
 // they are not equal, every rank gets the same error, which names the ranks whose digest is not the
 // most frequent one (between equally frequent ones, the lowest rank's counts). On the other ranks
 // it notes kExitPeerLost, so that the named ones are to blame.
-Status expect_same_parameters(Communicator& world, const Digest& mine, ExitReason& reason);
+Status expect_same_parameters(comm::Communicator& world, const Digest& mine, ExitReason& reason);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

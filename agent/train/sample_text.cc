@@ -4,7 +4,7 @@
 
 #include "agent/model/generate.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 Result<std::vector<int32_t>> encode(const std::string& prompt, const TokenSource& source,
@@ -38,19 +38,20 @@ std::string decode(const std::vector<int32_t>& tokens, TokenWidth width) {
 
 }  // namespace
 
-Result<std::string> sample_text(Gpt& model, ParamStore& store, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width, Workspace memory) {
+Result<std::string> sample_text(model::Gpt& model, model::ParamStore& store, const SampleSpec& spec,
+                                const TokenSource& source, TokenWidth width,
+                                kernels::Workspace memory) {
   TRY_ASSIGN(std::vector<int32_t> tokens, encode(spec.prompt, source, width));
   TRY_ASSIGN(const std::vector<int32_t> more,
-             generate(model, store,
-                      {.prompt = tokens,
-                       .tokens = spec.tokens,
-                       .temperature = static_cast<float>(spec.temperature),
-                       .top_k = spec.topK,
-                       .seed = static_cast<uint64_t>(spec.seed),
-                       .memory = memory}));
+             model::generate(model, store,
+                             {.prompt = tokens,
+                              .tokens = spec.tokens,
+                              .temperature = static_cast<float>(spec.temperature),
+                              .top_k = spec.topK,
+                              .seed = static_cast<uint64_t>(spec.seed),
+                              .memory = memory}));
   tokens.insert(tokens.end(), more.begin(), more.end());
   return decode(tokens, width) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,12 +8,13 @@
 #include "common/api/training_job.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The prompt and what the model writes after it. With bytes as tokens it is text; with token files
 // the prompt and the result are token ids with spaces between, and a prompt without any begins with
 // the data's first token. `memory`: as GenerateOptions has it.
-Result<std::string> sample_text(Gpt& model, ParamStore& store, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width, Workspace memory);
+Result<std::string> sample_text(model::Gpt& model, model::ParamStore& store, const SampleSpec& spec,
+                                const TokenSource& source, TokenWidth width,
+                                kernels::Workspace memory);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

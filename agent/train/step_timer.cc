@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 double& part_of(StepSeconds& seconds, StepPart part) {
@@ -56,7 +56,7 @@ class HostStepTimer final : public StepTimer {
 // Events are made in the first step that needs them, and recorded anew in each.
 class DeviceStepTimer final : public StepTimer {
  public:
-  DeviceStepTimer(Stream& stream, const Clock& clock) : stream_(stream), clock_(clock) {}
+  DeviceStepTimer(kernels::Stream& stream, const Clock& clock) : stream_(stream), clock_(clock) {}
 
   Status begin() override {
     begin_ = clock_.now();
@@ -81,24 +81,25 @@ class DeviceStepTimer final : public StepTimer {
   Status record(size_t index) {
     CHECK(index <= events_.size());
     if (index == events_.size()) {
-      TRY_ASSIGN(Event event, Event::create_timed(stream_.device()));
+      TRY_ASSIGN(kernels::Event event, kernels::Event::create_timed(stream_.device()));
       events_.push_back(std::move(event));
     }
     return events_[index].record(stream_.handle());
   }
 
-  Stream& stream_;
+  kernels::Stream& stream_;
   const Clock& clock_;
   TimePoint begin_{};
-  std::vector<Event> events_;    // begin()'s, then one a lap
-  std::vector<StepPart> parts_;  // by lap
+  std::vector<kernels::Event> events_;  // begin()'s, then one a lap
+  std::vector<StepPart> parts_;         // by lap
 };
 
 }  // namespace
 
-std::unique_ptr<StepTimer> make_step_timer(Stream& stream, const Clock& clock) {
-  if (stream.device().type == DeviceType::kCpu) return std::make_unique<HostStepTimer>(clock);
+std::unique_ptr<StepTimer> make_step_timer(kernels::Stream& stream, const Clock& clock) {
+  if (stream.device().type == kernels::DeviceType::kCpu)
+    return std::make_unique<HostStepTimer>(clock);
   return std::make_unique<DeviceStepTimer>(stream, clock);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

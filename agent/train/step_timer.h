@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 enum class StepPart : uint8_t { kData, kForward, kBackward, kCommunication, kUpdate };
 
@@ -35,6 +35,6 @@ class StepTimer {
 };
 
 // The form that the stream's device needs. Both outlive it.
-std::unique_ptr<StepTimer> make_step_timer(Stream& stream, const Clock& clock);
+std::unique_ptr<StepTimer> make_step_timer(kernels::Stream& stream, const Clock& clock);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <csignal>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 std::atomic<bool> stop_requested{false};
@@ -27,4 +27,4 @@ bool StopSignal::requested() {
   return stop_requested.load();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace lockstep {
+namespace lockstep::train {
 
 // SIGTERM and SIGINT as a request to stop after the current step. Until arm() they end the process
 // at once, as there is nothing to save yet. State of the whole process.
@@ -10,4 +10,4 @@ class StopSignal {
   static bool requested();
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,11 +6,11 @@
 #include "agent/model/passes.h"
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Counts the forward work in the head's backward as forward.
-class HeadLaps final : public PassObserver {
+class HeadLaps final : public model::PassObserver {
  public:
   explicit HeadLaps(StepTimer& timer) : timer_(timer) {}
   void head_forward_issued() override { lap(StepPart::kForward); }
@@ -36,7 +36,7 @@ struct RankReport {
 }  // namespace
 
 Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts& parts) {
-  TRY_ASSIGN(MicroBatch micro, parts.model.make_micro_batch(PassMode::kTrain));
+  TRY_ASSIGN(model::MicroBatch micro, parts.model.make_micro_batch(PassMode::kTrain));
   TRY_ASSIGN(std::unique_ptr<TokenFeed> feed,
              TokenFeed::create(parts.loader, parts.model.stream(),
                                {parts.model.token_memory(0), parts.model.token_memory(1)}));
@@ -45,7 +45,7 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
 
 // The micro-batches of this rank.
 Status TrainStep::accumulate() {
-  Composition& model = parts_.model;
+  parallel::Composition& model = parts_.model;
   const auto tokens = static_cast<double>(options_.batch.global() * options_.context);
   HeadLaps head_laps(*timer_);
   model.begin_step();
@@ -59,11 +59,11 @@ Status TrainStep::accumulate() {
                                      .sequence = options_.context,
                                      .gradient_scale = static_cast<float>(1.0 / tokens),
                                      .observer = &head_laps}));
-    TRY(forward_pass(model.model(), model.store(), micro_));
+    TRY(model::forward_pass(model.model(), model.store(), micro_));
     TRY(timer_->lap(StepPart::kForward));
     if (index + 1 == options_.batch.accumulation) model.sink().enable_reduction();
-    TRY(parts_.reason.note(kExitPeerLost,
-                           backward_pass(model.model(), model.store(), micro_, model.sink())));
+    TRY(parts_.reason.note(
+        kExitPeerLost, model::backward_pass(model.model(), model.store(), micro_, model.sink())));
     TRY(head_laps.status());
     model.add_losses(micro_);
     TRY(timer_->lap(StepPart::kBackward));
@@ -76,7 +76,7 @@ Status TrainStep::conclude(bool stop, Outcome& outcome) {
   StepMetrics& metrics = outcome.metrics;
   // Before the host waits for a stream that may stand behind a reduction.
   TRY(parts_.reason.note(kExitPeerLost, parts_.model.sink().wait()));
-  TRY_ASSIGN(const StepValues values, parts_.model.scalars());
+  TRY_ASSIGN(const parallel::StepValues values, parts_.model.scalars());
   metrics.gradient_norm = values.norm();
   TRY_ASSIGN(const std::vector<RankReport> reports,
              parts_.reason.note(kExitPeerLost,
@@ -99,7 +99,7 @@ Result<TrainStep::Outcome> TrainStep::run(int64_t step, bool stop) {
   Outcome outcome;
   StepMetrics& metrics = outcome.metrics;
   metrics.step = step;
-  metrics.learning_rate = learning_rate(options_.schedule, step);
+  metrics.learning_rate = optim::learning_rate(options_.schedule, step);
   TRY(timer_->begin());
   TRY(accumulate());
   parts_.model.update(
@@ -110,4 +110,4 @@ Result<TrainStep::Outcome> TrainStep::run(int64_t step, bool stop) {
   return outcome;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

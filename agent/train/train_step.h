@@ -15,12 +15,12 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct TrainStepOptions {
   BatchShape batch;
   int64_t context = 0;
-  LearningRateSchedule schedule;
+  optim::LearningRateSchedule schedule;
   double clip_norm = 0;
 };
 
@@ -32,8 +32,8 @@ class TrainStep {
  public:
   // All outlive it.
   struct Parts {
-    Composition& model;
-    Communicator& world;
+    parallel::Composition& model;
+    comm::Communicator& world;
     BatchLoader& loader;
     ExitReason& reason;
     const Clock& clock;
@@ -49,7 +49,7 @@ class TrainStep {
   Result<Outcome> run(int64_t step, bool stop);
 
  private:
-  TrainStep(const TrainStepOptions& options, const Parts& parts, MicroBatch micro,
+  TrainStep(const TrainStepOptions& options, const Parts& parts, model::MicroBatch micro,
             std::unique_ptr<TokenFeed> feed)
       : options_(options),
         parts_(parts),
@@ -63,9 +63,9 @@ class TrainStep {
 
   TrainStepOptions options_;
   Parts parts_;
-  MicroBatch micro_;
+  model::MicroBatch micro_;
   std::unique_ptr<TokenFeed> feed_;
   std::unique_ptr<StepTimer> timer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

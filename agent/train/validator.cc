@@ -4,7 +4,7 @@
 #include "agent/train/stop_signal.h"
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 struct RankReport {
@@ -15,7 +15,7 @@ struct RankReport {
 }  // namespace
 
 Result<Validator> Validator::create(const DataSplit& split, int64_t rows, const Parts& parts) {
-  TRY_ASSIGN(MicroBatch micro, parts.model.make_micro_batch(PassMode::kEvaluate));
+  TRY_ASSIGN(model::MicroBatch micro, parts.model.make_micro_batch(PassMode::kEvaluate));
   TRY_ASSIGN(TokenSlot slot,
              TokenSlot::create(parts.model.stream().device(), parts.model.token_memory(2)));
   return Validator(split, rows, parts, std::move(micro), std::move(slot));
@@ -24,13 +24,13 @@ Result<Validator> Validator::create(const DataSplit& split, int64_t rows, const 
 Status Validator::add_batch(int64_t first_window) {
   TRY(parts_.reason.note(kExitDataError,
                          read_validation(parts_.source, split_, first_window, rows_, batch_)));
-  Gpt& model = parts_.model.model();
+  model::Gpt& model = parts_.model.model();
   TRY_ASSIGN(const DeviceTokens tokens, slot_.put(batch_, model.stream()));
   TRY(model.begin(micro_, {.tokens = tokens.tokens,
                            .targets = tokens.targets,
                            .batch = tokens.rows,
                            .sequence = split_.context}));
-  TRY(forward_pass(model, parts_.model.store(), micro_));
+  TRY(model::forward_pass(model, parts_.model.store(), micro_));
   parts_.model.add_losses(micro_);
   return {};
 }
@@ -47,7 +47,7 @@ Result<std::optional<double>> Validator::run() {
     }
     TRY(add_batch(window));
   }
-  TRY_ASSIGN(const StepValues values, parts_.model.scalars());
+  TRY_ASSIGN(const parallel::StepValues values, parts_.model.scalars());
   mine.loss_sum = values.loss_sum;
   TRY_ASSIGN(const std::vector<RankReport> reports,
              parts_.reason.note(kExitPeerLost, parts_.world.all_gather_value(mine)));
@@ -59,4 +59,4 @@ Result<std::optional<double>> Validator::run() {
   return std::optional(total / static_cast<double>(split_.validation_tokens()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include "agent/train/exit_reason.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The mean loss over the validation part: every token of it once, in windows of one context that
 // the ranks share. One thread.
@@ -19,8 +19,8 @@ class Validator {
  public:
   // All outlive it.
   struct Parts {
-    Composition& model;
-    Communicator& world;
+    parallel::Composition& model;
+    comm::Communicator& world;
     const TokenSource& source;
     ExitReason& reason;
   };
@@ -30,7 +30,7 @@ class Validator {
   Result<std::optional<double>> run();
 
  private:
-  Validator(const DataSplit& split, int64_t rows, const Parts& parts, MicroBatch micro,
+  Validator(const DataSplit& split, int64_t rows, const Parts& parts, model::MicroBatch micro,
             TokenSlot slot)
       : split_(split),
         rows_(rows),
@@ -43,9 +43,9 @@ class Validator {
   DataSplit split_;
   int64_t rows_;
   Parts parts_;
-  MicroBatch micro_;
+  model::MicroBatch micro_;
   TokenSlot slot_;
   TokenBatch batch_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

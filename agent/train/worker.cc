@@ -17,7 +17,7 @@
 #include "common/layout/device_peak.h"
 #include "kernels/device/parallel.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kAttentionBytesMax = 16;
@@ -72,8 +72,8 @@ Status Worker::run_phases() {
 
 Status Worker::choose_device() {
   TRY_ASSIGN(device_, reason_.note(kExitNoDevice, rank_device_here(config_.gpu)));
-  if (device_.type == DeviceType::kCpu) return {};
-  TRY_ASSIGN(device_info_, reason_.note(kExitNoDevice, describe(device_)));
+  if (device_.type == kernels::DeviceType::kCpu) return {};
+  TRY_ASSIGN(device_info_, reason_.note(kExitNoDevice, kernels::describe(device_)));
   if (const auto board = progress_.gpu_board()) {
     monitor_ = std::make_unique<GpuMonitor>(GpuMonitor::Options{.gpu = device_info_}, *board);
   }
@@ -82,8 +82,8 @@ Status Worker::choose_device() {
 
 // Rank 0's stands for all; the memory that it takes is free again before the model's is taken.
 void Worker::measure_peak() {
-  const bool counts = config_.rank == 0 && device_.type == DeviceType::kCuda &&
-                      agreement_.precision == Precision::kBf16;
+  const bool counts = config_.rank == 0 && device_.type == kernels::DeviceType::kCuda &&
+                      agreement_.precision == kernels::Precision::kBf16;
   if (!counts) return;
   Result<double> peak = matmul_peak(device_, {}, clock_);
   if (peak.ok()) {
@@ -109,9 +109,9 @@ Status Worker::form() {
   TRY_ASSIGN(agreement_, agree(*world_, traits, config_.train.precision == "bf16", reason_));
   ProgressNumbers& numbers = progress_.numbers();
   numbers.lacks_bf16 = traits.native_bf16 == 0 ? 1 : 0;
-  numbers.precision =
-      agreement_.precision == Precision::kBf16 ? PrecisionInUse::kBf16 : PrecisionInUse::kFp32;
-  set_threads(agreement_.threads);
+  numbers.precision = agreement_.precision == kernels::Precision::kBf16 ? PrecisionInUse::kBf16
+                                                                        : PrecisionInUse::kFp32;
+  kernels::set_threads(agreement_.threads);
   return {};
 }
 
@@ -144,24 +144,26 @@ uint64_t Worker::rounding_seed() const {
 
 // A measured choice is kept, so that a run resumed from its checkpoint computes as before.
 Status Worker::choose_attention() {
-  TRY_ASSIGN(const ComposeOptions options, compose_options());
-  AttentionWish wish{.setting = config_.train.attention,
-                     .shape = attention_shape(model_config_, batch_.micro, model_config_.context),
-                     .device = device_,
-                     .precision = agreement_.precision,
-                     .kept = kept_attention()};
+  TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
+  AttentionWish wish{
+      .setting = config_.train.attention,
+      .shape = model::attention_shape(model_config_, batch_.micro, model_config_.context),
+      .device = device_,
+      .precision = agreement_.precision,
+      .kept = kept_attention()};
   wish.room = [&](size_t workspace) -> Status {
-    TRY_ASSIGN(ArenaPlan plan, plan_memory(options, {.by = AttentionBy::kCudnn,
-                                                     .shape = wish.shape,
-                                                     .workspace_bytes = workspace}));
+    TRY_ASSIGN(kernels::ArenaPlan plan,
+               parallel::plan_memory(options, {.by = kernels::AttentionBy::kCudnn,
+                                               .shape = wish.shape,
+                                               .workspace_bytes = workspace}));
     plan.reserve += world_->device_traits().memory_bytes;
-    return check_free_memory(device_, plan);
+    return kernels::check_free_memory(device_, plan);
   };
-  TRY_ASSIGN(attention_, lockstep::choose_attention(*world_, wish, reason_, clock_));
+  TRY_ASSIGN(attention_, lockstep::train::choose_attention(*world_, wish, reason_, clock_));
   return {};
 }
 
-std::optional<AttentionBy> Worker::kept_attention() const {
+std::optional<kernels::AttentionBy> Worker::kept_attention() const {
   if (!stores() || config_.train.attention != "auto") return {};
   const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
   return kept.ok() ? attention_named(*kept) : std::nullopt;
@@ -175,35 +177,35 @@ void Worker::keep_attention() const {
   log_info("the attention choice could not be saved", {{"reason", kept.error().message}});
 }
 
-Result<ComposeOptions> Worker::compose_options() {
+Result<parallel::ComposeOptions> Worker::compose_options() {
   TRY_ASSIGN(const Recompute recompute,
              reason_.note(kExitBadConfig, parse_recompute(config_.train.recompute)));
   const OptimizerSpec& optimizer = config_.train.optimizer;
-  return ComposeOptions{.config = model_config_,
-                        .mesh = mesh_of(config_.world),
-                        .groups = config_.world.groups,
-                        .micro_batch = batch_.micro,
-                        .sequence = model_config_.context,
-                        .bucket_bytes = config_.train.bucketBytes,
-                        .optimizer = {.beta1 = optimizer.beta1,
-                                      .beta2 = optimizer.beta2,
-                                      .epsilon = optimizer.epsilon,
-                                      .weight_decay = optimizer.weightDecay,
-                                      .rounding_seed = rounding_seed()},
-                        .precision = agreement_.precision,
-                        .recompute = recompute,
-                        .attention = attention_,
-                        .device = device_};
+  return parallel::ComposeOptions{.config = model_config_,
+                                  .mesh = mesh_of(config_.world),
+                                  .groups = config_.world.groups,
+                                  .micro_batch = batch_.micro,
+                                  .sequence = model_config_.context,
+                                  .bucket_bytes = config_.train.bucketBytes,
+                                  .optimizer = {.beta1 = optimizer.beta1,
+                                                .beta2 = optimizer.beta2,
+                                                .epsilon = optimizer.epsilon,
+                                                .weight_decay = optimizer.weightDecay,
+                                                .rounding_seed = rounding_seed()},
+                                  .precision = agreement_.precision,
+                                  .recompute = recompute,
+                                  .attention = attention_,
+                                  .device = device_};
 }
 
 Status Worker::compose() {
-  TRY_ASSIGN(const ComposeOptions options, compose_options());
-  TRY_ASSIGN(model_, Composition::create(options, *world_));
+  TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
+  TRY_ASSIGN(model_, parallel::Composition::create(options, *world_));
   return {};
 }
 
 ModelState Worker::model_state() const {
-  const DeviceState arenas = model_->state();
+  const parallel::DeviceState arenas = model_->state();
   return {.config = model_config_,
           .shard = {},
           .arena = &model_->store().arena(),
@@ -286,8 +288,8 @@ Status Worker::prepare_steps() {
                                      .seed = position_.data_seed,
                                      .position = position_.samples});
   const OptimizerSpec& optimizer = config_.train.optimizer;
-  TRY_ASSIGN(const ScheduleKind kind,
-             reason_.note(kExitBadConfig, parse_schedule(optimizer.schedule)));
+  TRY_ASSIGN(const optim::ScheduleKind kind,
+             reason_.note(kExitBadConfig, optim::parse_schedule(optimizer.schedule)));
   TRY_ASSIGN(TrainStep step,
              TrainStep::create({.batch = batch_,
                                 .context = model_config_.context,
@@ -327,25 +329,27 @@ Status Worker::train() {
 }
 
 void Worker::tell_what_is_trained() const {
-  log_info("training", {{"world", topology_summary(*world_)},
-                        {"device", device_info_.name.empty() ? "CPU" : device_info_.name},
-                        {"parameters", parameter_count(model_config_)},
-                        {"threads", agreement_.threads},
-                        {"precision", agreement_.precision == Precision::kBf16 ? "bf16" : "fp32"},
-                        {"attention", name_of(attention_)},
-                        {"buckets", model_->sink().buckets().size()},
-                        {"microBatch", batch_.micro},
-                        {"accumulation", batch_.accumulation},
-                        {"step", position_.step}});
-  const ArenaPlan& memory = model_->memory();
-  log_info("memory", {{"parametersBytes", bytes_of(memory, ArenaUse::kParameters)},
-                      {"gradientsBytes", bytes_of(memory, ArenaUse::kGradients)},
-                      {"optimizerBytes", bytes_of(memory, ArenaUse::kOptimizer)},
-                      {"activationsBytes", bytes_of(memory, ArenaUse::kActivations)},
-                      {"workspaceBytes", bytes_of(memory, ArenaUse::kWorkspace)},
-                      {"recompute", config_.train.recompute},
-                      {"totalBytes", memory.bytes},
-                      {"reserveBytes", memory.reserve}});
+  log_info("training",
+           {{"world", comm::topology_summary(*world_)},
+            {"device", device_info_.name.empty() ? "CPU" : device_info_.name},
+            {"parameters", parameter_count(model_config_)},
+            {"threads", agreement_.threads},
+            {"precision", agreement_.precision == kernels::Precision::kBf16 ? "bf16" : "fp32"},
+            {"attention", name_of(attention_)},
+            {"buckets", model_->sink().buckets().size()},
+            {"microBatch", batch_.micro},
+            {"accumulation", batch_.accumulation},
+            {"step", position_.step}});
+  const kernels::ArenaPlan& memory = model_->memory();
+  log_info("memory",
+           {{"parametersBytes", kernels::bytes_of(memory, kernels::ArenaUse::kParameters)},
+            {"gradientsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kGradients)},
+            {"optimizerBytes", kernels::bytes_of(memory, kernels::ArenaUse::kOptimizer)},
+            {"activationsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kActivations)},
+            {"workspaceBytes", kernels::bytes_of(memory, kernels::ArenaUse::kWorkspace)},
+            {"recompute", config_.train.recompute},
+            {"totalBytes", memory.bytes},
+            {"reserveBytes", memory.reserve}});
 }
 
 Status Worker::step_once() {
@@ -366,7 +370,7 @@ StepFlops Worker::flops_of(double tokens_per_second) const {
     return tokens_per_second * flops_per_token(model_config_, model_config_.context, formula);
   };
   StepFlops flops{.palm = by(FlopsFormula::kPalm), .causal = by(FlopsFormula::kCausal)};
-  if (agreement_.precision != Precision::kBf16) return flops;
+  if (agreement_.precision != kernels::Precision::kBf16) return flops;
   const auto devices = static_cast<double>(config_.gpus);
   flops.datasheet_peak = devices * datasheet_flops_per_second(device_info_.name);
   flops.measured_peak = devices * matmul_peak_;
@@ -474,4 +478,4 @@ Status Worker::sample() {
                       write_file_synced(config_.checkpoint.path + "/sample.txt", text));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -21,7 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // One rank of the built-in training loop, from its configuration to its exit code, in phases
 // (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
@@ -47,9 +47,9 @@ class Worker {
   Status check_run(const VerifiedCheckpoint& checkpoint) const;
   uint64_t rounding_seed() const;
   Status choose_attention();
-  std::optional<AttentionBy> kept_attention() const;
+  std::optional<kernels::AttentionBy> kept_attention() const;
   void keep_attention() const;
-  Result<ComposeOptions> compose_options();
+  Result<parallel::ComposeOptions> compose_options();
   Status compose();
   Status share_start();
   Status prepare_steps();
@@ -77,11 +77,11 @@ class Worker {
   const Clock& clock_;
   ExitReason reason_;
 
-  Device device_;
-  DeviceInfo device_info_;  // of a GPU
+  kernels::Device device_;
+  kernels::DeviceInfo device_info_;  // of a GPU
   double matmul_peak_ = 0;  // FLOP/s that rank 0's products reach; 0: not measured, as on the CPU
   std::unique_ptr<GpuMonitor> monitor_;
-  AttentionBy attention_ = AttentionBy::kOwn;
+  kernels::AttentionBy attention_ = kernels::AttentionBy::kOwn;
   ModelConfig model_config_;
   BatchShape batch_;
   Agreement agreement_;
@@ -91,15 +91,15 @@ class Worker {
   double smoothed_seconds_ = 0;
   bool stopping_ = false;
 
-  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<comm::Communicator> world_;
   std::optional<TokenSource> source_;
   DataSplit split_;
   std::optional<CheckpointFolder> checkpoints_;
   std::optional<MetricsFile> metrics_;
-  std::unique_ptr<Composition> model_;
+  std::unique_ptr<parallel::Composition> model_;
   std::optional<BatchLoader> loader_;
   std::optional<TrainStep> step_;
   std::optional<Validator> validator_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,13 +8,13 @@
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 // One collective operation in a form that every library can run. Elements have 4 bytes (f32 for
 // SUM, i32 for LOR). A block has `count` elements; n is the number of ranks.
 struct Turn {
-  Collective kind = Collective::kAllReduce;
-  ReduceOp op = ReduceOp::kSum;
+  comm::Collective kind = comm::Collective::kAllReduce;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
   // all_gather: one block; reduce_scatter and all_to_all: n blocks. The other operations are
   // in-place in `output`.
   std::byte* input = nullptr;
@@ -53,6 +53,6 @@ bool has_gloo();
 bool has_mpi();
 Result<std::unique_ptr<Library>> join_gloo(const Joining& joining);
 Result<std::unique_ptr<Library>> join_mpi();
-std::unique_ptr<Library> use_lockstep(std::unique_ptr<Communicator> comm);
+std::unique_ptr<Library> use_lockstep(std::unique_ptr<comm::Communicator> comm);
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -16,7 +16,7 @@
 
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 float* floats(std::byte* bytes) {
@@ -35,7 +35,7 @@ class Gloo final : public Library {
   }
 
   std::string unsupported_reason(const Turn& turn) const override {
-    return turn.op == ReduceOp::kLor ? "Gloo has no logical OR reduction" : "";
+    return turn.op == comm::ReduceOp::kLor ? "Gloo has no logical OR reduction" : "";
   }
 
   Status run(const Turn& turn) override {
@@ -48,30 +48,30 @@ class Gloo final : public Library {
   }
 
   const std::byte* result(const Turn& turn) const override {
-    return turn.kind == Collective::kReduceScatter ? turn.input : turn.output;
+    return turn.kind == comm::Collective::kReduceScatter ? turn.input : turn.output;
   }
 
  private:
   void call(const Turn& turn) {
     const auto block = static_cast<size_t>(turn.count);
     const size_t all = block * static_cast<size_t>(size());
-    if (turn.kind == Collective::kAllReduce) {
+    if (turn.kind == comm::Collective::kAllReduce) {
       gloo::AllreduceOptions options(context_);
       options.setOutput(floats(turn.output), block);
       options.setReduceFunction(
           static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
       gloo::allreduce(options);
-    } else if (turn.kind == Collective::kBroadcast) {
+    } else if (turn.kind == comm::Collective::kBroadcast) {
       gloo::BroadcastOptions options(context_);
       options.setOutput(floats(turn.output), block);
       options.setRoot(turn.root);
       gloo::broadcast(options);
-    } else if (turn.kind == Collective::kAllGather) {
+    } else if (turn.kind == comm::Collective::kAllGather) {
       gloo::AllgatherOptions options(context_);
       options.setInput(floats(turn.input), block);
       options.setOutput(floats(turn.output), all);
       gloo::allgather(options);
-    } else if (turn.kind == Collective::kAllToAll) {
+    } else if (turn.kind == comm::Collective::kAllToAll) {
       gloo::AlltoallOptions options(context_);
       options.setInput(floats(turn.input), all);
       options.setOutput(floats(turn.output), all);
@@ -116,4 +116,4 @@ Result<std::unique_ptr<Library>> join_gloo(const Joining& joining) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -2,12 +2,12 @@
 
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 class Lockstep final : public Library {
  public:
-  explicit Lockstep(std::unique_ptr<Communicator> comm) : comm_(std::move(comm)) {}
+  explicit Lockstep(std::unique_ptr<comm::Communicator> comm) : comm_(std::move(comm)) {}
 
   int rank() const override { return comm_->rank(); }
   int size() const override { return comm_->size(); }
@@ -16,25 +16,25 @@ class Lockstep final : public Library {
 
   Status run(const Turn& turn) override {
     const bool in_place =
-        turn.kind == Collective::kAllReduce || turn.kind == Collective::kBroadcast;
-    return comm_->run(
-        {.kind = turn.kind,
-         .buffer = {.data = turn.output,
-                    .count = turn.count,
-                    .type = turn.op == ReduceOp::kLor ? DataType::kI32 : DataType::kF32,
-                    .input = in_place ? nullptr : turn.input},
-         .op = turn.op,
-         .rank = turn.root});
+        turn.kind == comm::Collective::kAllReduce || turn.kind == comm::Collective::kBroadcast;
+    return comm_->run({.kind = turn.kind,
+                       .buffer = {.data = turn.output,
+                                  .count = turn.count,
+                                  .type = turn.op == comm::ReduceOp::kLor ? comm::DataType::kI32
+                                                                          : comm::DataType::kF32,
+                                  .input = in_place ? nullptr : turn.input},
+                       .op = turn.op,
+                       .rank = turn.root});
   }
 
  private:
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<comm::Communicator> comm_;
 };
 
 }  // namespace
 
-std::unique_ptr<Library> use_lockstep(std::unique_ptr<Communicator> comm) {
+std::unique_ptr<Library> use_lockstep(std::unique_ptr<comm::Communicator> comm) {
   return std::make_unique<Lockstep>(std::move(comm));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

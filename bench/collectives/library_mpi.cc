@@ -4,7 +4,7 @@
 
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 class Mpi final : public Library {
@@ -39,17 +39,17 @@ class Mpi final : public Library {
  private:
   static int call(const Turn& turn) {
     const auto count = static_cast<int>(turn.count);
-    const bool is_or = turn.op == ReduceOp::kLor;
+    const bool is_or = turn.op == comm::ReduceOp::kLor;
     MPI_Datatype type = is_or ? MPI_INT32_T : MPI_FLOAT;
     MPI_Op op = is_or ? MPI_LOR : MPI_SUM;
     switch (turn.kind) {
-      case Collective::kAllReduce:
+      case comm::Collective::kAllReduce:
         return MPI_Allreduce(MPI_IN_PLACE, turn.output, count, type, op, MPI_COMM_WORLD);
-      case Collective::kBroadcast:
+      case comm::Collective::kBroadcast:
         return MPI_Bcast(turn.output, count, type, turn.root, MPI_COMM_WORLD);
-      case Collective::kAllGather:
+      case comm::Collective::kAllGather:
         return MPI_Allgather(turn.input, count, type, turn.output, count, type, MPI_COMM_WORLD);
-      case Collective::kAllToAll:
+      case comm::Collective::kAllToAll:
         return MPI_Alltoall(turn.input, count, type, turn.output, count, type, MPI_COMM_WORLD);
       default:
         return MPI_Reduce_scatter_block(turn.input, turn.output, count, type, op, MPI_COMM_WORLD);
@@ -70,4 +70,4 @@ Result<std::unique_ptr<Library>> join_mpi() {
   return std::unique_ptr<Library>(new Mpi());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

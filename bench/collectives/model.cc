@@ -23,28 +23,28 @@
 #include "common/base/run_main.h"
 #include "common/layout/collective_cost.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 struct Operation {
   const char* name;  // in measure.py
   CollectiveKind kind;
-  Collective collective;
+  comm::Collective collective;
   bool has_blocks;  // the size counts one block per rank
 };
 constexpr Operation kOperations[] = {
-    {"all-reduce", CollectiveKind::kAllReduce, Collective::kAllReduce, false},
-    {"all-gather", CollectiveKind::kAllGather, Collective::kAllGather, true},
-    {"reduce-scatter", CollectiveKind::kReduceScatter, Collective::kReduceScatter, true},
-    {"broadcast", CollectiveKind::kBroadcast, Collective::kBroadcast, false},
-    {"all-to-all", CollectiveKind::kAllToAll, Collective::kAllToAll, true},
+    {"all-reduce", CollectiveKind::kAllReduce, comm::Collective::kAllReduce, false},
+    {"all-gather", CollectiveKind::kAllGather, comm::Collective::kAllGather, true},
+    {"reduce-scatter", CollectiveKind::kReduceScatter, comm::Collective::kReduceScatter, true},
+    {"broadcast", CollectiveKind::kBroadcast, comm::Collective::kBroadcast, false},
+    {"all-to-all", CollectiveKind::kAllToAll, comm::Collective::kAllToAll, true},
 };
 
-constexpr std::pair<Algorithm, CollectiveAlgorithm> kWays[] = {
-    {Algorithm::kDirect, CollectiveAlgorithm::kDirect},
-    {Algorithm::kRing, CollectiveAlgorithm::kRing},
-    {Algorithm::kTree, CollectiveAlgorithm::kTree},
-    {Algorithm::kHalving, CollectiveAlgorithm::kHalving}};
+constexpr std::pair<comm::Algorithm, CollectiveAlgorithm> kWays[] = {
+    {comm::Algorithm::kDirect, CollectiveAlgorithm::kDirect},
+    {comm::Algorithm::kRing, CollectiveAlgorithm::kRing},
+    {comm::Algorithm::kTree, CollectiveAlgorithm::kTree},
+    {comm::Algorithm::kHalving, CollectiveAlgorithm::kHalving}};
 
 struct Sample {
   std::string operation;
@@ -65,12 +65,12 @@ using Samples = std::map<World, std::vector<Sample>>;
 bool choose_way(const Operation& operation, bool over_tcp, CollectiveCase& what) {
   std::vector<int> nodes(static_cast<size_t>(what.ranks), 0);
   if (over_tcp) std::iota(nodes.begin(), nodes.end(), 0);
-  const HostMap hosts = make_host_map(nodes);
-  const auto chosen = choose_algorithm({.kind = operation.collective,
-                                        .size = static_cast<int>(what.ranks),
-                                        .count = static_cast<int64_t>(what.block_bytes),
-                                        .type = DataType::kU8,
-                                        .hosts = &hosts});
+  const comm::HostMap hosts = comm::make_host_map(nodes);
+  const auto chosen = comm::choose_algorithm({.kind = operation.collective,
+                                              .size = static_cast<int>(what.ranks),
+                                              .count = static_cast<int64_t>(what.block_bytes),
+                                              .type = comm::DataType::kU8,
+                                              .hosts = &hosts});
   if (!chosen.ok()) return false;
   for (const auto& [algorithm, way] : kWays) {
     if (algorithm != *chosen) continue;
@@ -203,7 +203,7 @@ int run(const std::vector<std::string>& files) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::bench
 
 namespace {
 
@@ -213,7 +213,7 @@ int program(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_collectives_model FILE...   # of measure.py --json\n");
     return 2;
   }
-  return lockstep::run(files);
+  return lockstep::bench::run(files);
 }
 
 }  // namespace

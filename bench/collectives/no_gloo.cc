@@ -1,6 +1,6 @@
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 bool has_gloo() {
   return false;
@@ -10,4 +10,4 @@ Result<std::unique_ptr<Library>> join_gloo(const Joining&) {
   return unavailable("built without Gloo: install libgloo-dev and configure again");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

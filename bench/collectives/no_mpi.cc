@@ -1,6 +1,6 @@
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 bool has_mpi() {
   return false;
@@ -10,4 +10,4 @@ Result<std::unique_ptr<Library>> join_mpi() {
   return unavailable("built without Open MPI: install libopenmpi-dev and configure again");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -27,7 +27,7 @@
 #include "common/base/check.h"
 #include "common/base/run_main.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 struct Arguments {
@@ -63,16 +63,17 @@ int serve(const Arguments& arguments, Result<std::unique_ptr<Library>> library) 
 }
 
 // Pins before joining, so that the library's threads inherit the core.
-Result<std::unique_ptr<Library>> join(const Arguments& arguments, const CommOptions& meeting) {
+Result<std::unique_ptr<Library>> join(const Arguments& arguments,
+                                      const comm::CommOptions& meeting) {
   if (arguments.pin) pin_to_core(meeting.rank);
   if (arguments.library == "gloo") {
     return join_gloo({.rank = meeting.rank, .size = arguments.ranks, .folder = arguments.folder});
   }
-  TRY_ASSIGN(auto comm, make_communicator(meeting));
+  TRY_ASSIGN(auto comm, comm::make_communicator(meeting));
   return use_lockstep(std::move(comm));
 }
 
-void set_loans(CommLimits& limits, size_t from) {
+void set_loans(comm::CommLimits& limits, size_t from) {
   limits.loan_cost_max = from > 0 ? std::numeric_limits<double>::infinity() : 0;
   limits.loans = {.min = from, .max = std::numeric_limits<size_t>::max()};
   limits.one_way_loans = limits.loans;
@@ -83,7 +84,7 @@ int fork_ranks(const Arguments& arguments) {
   const bool in_memory = arguments.library == "lockstep-shm";
   auto meetings = meet(in_memory ? Backend::kSharedMemory : Backend::kTcp, arguments.ranks);
   std::vector<pid_t> children;
-  for (CommOptions& meeting : meetings) {
+  for (comm::CommOptions& meeting : meetings) {
     if (arguments.loan_bytes) set_loans(meeting.limits, *arguments.loan_bytes);
     const pid_t pid = ::fork();
     CHECK(pid >= 0);
@@ -135,7 +136,7 @@ int run(const std::vector<std::string>& words) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::bench
 
 namespace {
 
@@ -143,11 +144,11 @@ int program(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words == std::vector<std::string>{"--libraries"}) {
     std::printf("lockstep-shm\nlockstep-tcp\n");
-    if (lockstep::has_gloo()) std::printf("gloo\n");
-    if (lockstep::has_mpi()) std::printf("mpi\n");
+    if (lockstep::bench::has_gloo()) std::printf("gloo\n");
+    if (lockstep::bench::has_mpi()) std::printf("mpi\n");
     return 0;
   }
-  return lockstep::run(words);
+  return lockstep::bench::run(words);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "bench/comm/input_values.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 using nlohmann::json;
@@ -28,16 +28,19 @@ class Buffers {
  public:
   Buffers(const Library& library, const Request& request)
       : rank_(library.rank()), size_(library.size()) {
-    if (request.operation == "all-gather") turn_.kind = Collective::kAllGather;
-    if (request.operation == "reduce-scatter") turn_.kind = Collective::kReduceScatter;
-    if (request.operation == "broadcast") turn_.kind = Collective::kBroadcast;
-    if (request.operation == "all-to-all") turn_.kind = Collective::kAllToAll;
-    if (request.operation == "all-reduce-lor") turn_.op = ReduceOp::kLor;
-    takes_blocks_ = turn_.kind == Collective::kReduceScatter || turn_.kind == Collective::kAllToAll;
-    gives_blocks_ = turn_.kind == Collective::kAllGather || turn_.kind == Collective::kAllToAll;
+    if (request.operation == "all-gather") turn_.kind = comm::Collective::kAllGather;
+    if (request.operation == "reduce-scatter") turn_.kind = comm::Collective::kReduceScatter;
+    if (request.operation == "broadcast") turn_.kind = comm::Collective::kBroadcast;
+    if (request.operation == "all-to-all") turn_.kind = comm::Collective::kAllToAll;
+    if (request.operation == "all-reduce-lor") turn_.op = comm::ReduceOp::kLor;
+    takes_blocks_ =
+        turn_.kind == comm::Collective::kReduceScatter || turn_.kind == comm::Collective::kAllToAll;
+    gives_blocks_ =
+        turn_.kind == comm::Collective::kAllGather || turn_.kind == comm::Collective::kAllToAll;
     const int64_t blocks = takes_blocks_ || gives_blocks_ ? size_ : 1;
     turn_.count = std::max<int64_t>(1, request.bytes / 4 / blocks);
-    in_place_ = turn_.kind == Collective::kAllReduce || turn_.kind == Collective::kBroadcast;
+    in_place_ =
+        turn_.kind == comm::Collective::kAllReduce || turn_.kind == comm::Collective::kBroadcast;
     const auto block = static_cast<size_t>(turn_.count);
     const auto n = static_cast<size_t>(size_);
     input_.resize(in_place_ ? 0 : block * (takes_blocks_ ? n : 1));
@@ -53,7 +56,7 @@ class Buffers {
   // Poisons the output first, so that elements that the operation fails to write count as wrong.
   void fill() {
     std::memset(output_.data(), kUnwritten, output_.size() * sizeof(int32_t));
-    if (turn_.kind == Collective::kBroadcast && rank_ != turn_.root) return;
+    if (turn_.kind == comm::Collective::kBroadcast && rank_ != turn_.root) return;
     std::vector<int32_t>& from = in_place_ ? output_ : input_;
     for (size_t i = 0; i < from.size(); ++i)
       from[i] = stored(value_of(rank_, static_cast<int64_t>(i)));
@@ -77,7 +80,7 @@ class Buffers {
 
  private:
   int32_t stored(int value) const {
-    if (turn_.op == ReduceOp::kLor) return value;
+    if (turn_.op == comm::ReduceOp::kLor) return value;
     const auto real = static_cast<float>(value);
     int32_t bits = 0;
     std::memcpy(&bits, &real, sizeof bits);
@@ -85,7 +88,8 @@ class Buffers {
   }
 
   bool reduces() const {
-    return turn_.kind == Collective::kAllReduce || turn_.kind == Collective::kReduceScatter;
+    return turn_.kind == comm::Collective::kAllReduce ||
+           turn_.kind == comm::Collective::kReduceScatter;
   }
 
   int value_of(int rank, int64_t index) const {
@@ -94,7 +98,7 @@ class Buffers {
 
   int expected(int64_t index) const {
     const int64_t own = rank_ * turn_.count;
-    if (turn_.kind == Collective::kBroadcast) return input_value(turn_.root, index);
+    if (turn_.kind == comm::Collective::kBroadcast) return input_value(turn_.root, index);
     if (gives_blocks_) {
       const int64_t at = index % turn_.count + (takes_blocks_ ? own : 0);
       return input_value(static_cast<int>(index / turn_.count), at);
@@ -118,7 +122,7 @@ class Buffers {
 // Returns the seconds that one operation takes.
 Result<double> sample(Library& library, Turn& turn) {
   const SystemClock clock;
-  const int operations = turn.kind == Collective::kBroadcast ? library.size() : 1;
+  const int operations = turn.kind == comm::Collective::kBroadcast ? library.size() : 1;
   const TimePoint begin = clock.now();
   for (int i = 0; i < operations; ++i) {
     turn.root = i;
@@ -183,4 +187,4 @@ int serve_turns(int socket, Library& library) {
   return fine ? 0 : 1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -4,7 +4,7 @@
 
 #include "bench/collectives/library.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 // Serves requests of measure.py, which gives each library its turn, on a connected Unix socket that
 // this function takes ownership of. Sends one line that identifies the rank and the library. Then
@@ -21,4 +21,4 @@ namespace lockstep {
 // a broadcast sample is the mean of one broadcast from each rank. Returns the exit code.
 int serve_turns(int socket, Library& library);
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -22,7 +22,7 @@
 #include "common/base/check.h"
 #include "common/base/run_main.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 // The table that rank 0 prints, and its JSON.
@@ -30,7 +30,7 @@ class Table {
  public:
   explicit Table(const BenchSettings& settings) : settings_(settings) {}
 
-  void head(Collective operation) const {
+  void head(comm::Collective operation) const {
     std::printf("# %s, %d ranks, %s, %s, algorithm %s%s\n", name_of(operation), settings_.ranks,
                 name_of(settings_.type), name_of(settings_.op), name_of(settings_.algorithm),
                 settings_.pin ? ", pinned" : "");
@@ -48,7 +48,7 @@ class Table {
     std::fflush(stdout);
   }
 
-  void line(Collective operation, Backend backend, const Measurement (&both)[2]) {
+  void line(comm::Collective operation, Backend backend, const Measurement (&both)[2]) {
     std::printf("%12lld %10s %12lld %6s %6s %8d", static_cast<long long>(both[0].bytes),
                 name_of(backend), static_cast<long long>(both[0].count), name_of(settings_.type),
                 name_of(settings_.op), both[0].iterations);
@@ -99,39 +99,42 @@ class Table {
 };
 
 // This rank's communicators, one per backend.
-using World = std::vector<std::unique_ptr<Communicator>>;
+using World = std::vector<std::unique_ptr<comm::Communicator>>;
 
 // CUDA does not survive a fork, so this process must not initialise it: a short-lived child does.
 int count_gpus() {
   const pid_t pid = ::fork();
   CHECK(pid >= 0);
-  if (pid == 0) ::_exit(std::min(device_count(DeviceType::kCuda), 255));
+  if (pid == 0) ::_exit(std::min(kernels::device_count(kernels::DeviceType::kCuda), 255));
   int status = 0;
   ::waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
 // Returns the device whose memory this rank uses with the backend.
-Device device_of(Backend backend, int rank) {
+kernels::Device device_of(Backend backend, int rank) {
   if (!needs_gpu(backend)) return {};
-  return {DeviceType::kCuda, rank % std::max(1, device_count(DeviceType::kCuda))};
+  return {kernels::DeviceType::kCuda,
+          rank % std::max(1, kernels::device_count(kernels::DeviceType::kCuda))};
 }
 
 // Returns a communicator for GPU memory if the backend is for GPUs, else `comm` itself.
-Result<std::unique_ptr<Communicator>> on_gpus(Backend backend, std::unique_ptr<Communicator> comm) {
+Result<std::unique_ptr<comm::Communicator>> on_gpus(Backend backend,
+                                                    std::unique_ptr<comm::Communicator> comm) {
   if (!needs_gpu(backend)) return comm;
-  const Device device = device_of(backend, comm->rank());
-  return make_device_communicator(
-      std::move(comm), {.device = device,
-                        .backend = backend == Backend::kNccl ? DeviceBackendKind::kNccl
-                                                             : DeviceBackendKind::kHostMemory});
+  const kernels::Device device = device_of(backend, comm->rank());
+  return comm::make_device_communicator(
+      std::move(comm),
+      {.device = device,
+       .backend = backend == Backend::kNccl ? comm::DeviceBackendKind::kNccl
+                                            : comm::DeviceBackendKind::kHostMemory});
 }
 
 Status measure_all(const BenchSettings& settings, const World& world, Table& table) {
   const bool tells = world.front()->rank() == 0;
-  for (const Collective operation : settings.operations) {
+  for (const comm::Collective operation : settings.operations) {
     if (tells) table.head(operation);
-    const bool sizeless = operation == Collective::kBarrier;
+    const bool sizeless = operation == comm::Collective::kBarrier;
     const int64_t last = sizeless ? settings.bytes_min : settings.bytes_max;
     for (int64_t bytes = settings.bytes_min; bytes <= last; bytes *= settings.factor) {
       for (size_t i = 0; i < world.size(); ++i) {
@@ -153,7 +156,7 @@ Status measure_all(const BenchSettings& settings, const World& world, Table& tab
 
 int tell_topology(const BenchSettings& settings, const World& world) {
   for (size_t i = 0; i < world.size(); ++i) {
-    const Result<std::string> table = topology_table(*world[i]);
+    const Result<std::string> table = comm::topology_table(*world[i]);
     if (!table.ok()) {
       std::fprintf(stderr, "lockstep-bench: %s\n", table.error().message.c_str());
       return 1;
@@ -166,11 +169,11 @@ int tell_topology(const BenchSettings& settings, const World& world) {
 }
 
 int run_rank(const BenchSettings& settings, int rank, World world,
-             const std::vector<std::vector<CommOptions>>& meetings) {
+             const std::vector<std::vector<comm::CommOptions>>& meetings) {
   if (settings.pin) pin_to_core(rank);
   // Process backends form their communicators here. With threads, `world` already has one.
   for (size_t i = 0; i < meetings.size(); ++i) {
-    auto comm = make_communicator(meetings[i][static_cast<size_t>(rank)]);
+    auto comm = comm::make_communicator(meetings[i][static_cast<size_t>(rank)]);
     if (comm.ok()) comm = on_gpus(settings.backends[i], std::move(*comm));
     if (!comm.ok()) {
       std::fprintf(stderr, "lockstep-bench: %s\n", comm.error().message.c_str());
@@ -189,7 +192,7 @@ int run_rank(const BenchSettings& settings, int rank, World world,
 }
 
 int run_processes(const BenchSettings& settings) {
-  std::vector<std::vector<CommOptions>> meetings;
+  std::vector<std::vector<comm::CommOptions>> meetings;
   for (const Backend backend : settings.backends) meetings.push_back(meet(backend, settings.ranks));
   std::vector<pid_t> children;
   for (int rank = 0; rank < settings.ranks; ++rank) {
@@ -212,7 +215,7 @@ int run_processes(const BenchSettings& settings) {
 }
 
 int run_threads(const BenchSettings& settings) {
-  auto world = make_thread_world(settings.ranks);
+  auto world = comm::make_thread_world(settings.ranks);
   if (!world.ok()) {
     std::fprintf(stderr, "lockstep-bench: %s\n", world.error().message.c_str());
     return 1;
@@ -258,23 +261,23 @@ int run(BenchSettings settings) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::bench
 
 namespace {
 
 int program(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments == std::vector<std::string>{"--help"}) {
-    std::printf("%s", lockstep::kBenchUsage);
+    std::printf("%s", lockstep::bench::kBenchUsage);
     return 0;
   }
-  const auto settings = lockstep::parse_settings(arguments);
+  const auto settings = lockstep::bench::parse_settings(arguments);
   if (!settings.ok()) {
     std::fprintf(stderr, "lockstep-bench: %s\n%s", settings.error().message.c_str(),
-                 lockstep::kBenchUsage);
+                 lockstep::bench::kBenchUsage);
     return 2;
   }
-  return lockstep::run(*settings);
+  return lockstep::bench::run(*settings);
 }
 
 }  // namespace

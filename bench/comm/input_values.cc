@@ -1,6 +1,6 @@
 #include "bench/comm/input_values.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 // Mixes as lowbias hashes do, with xor-shifts and odd multipliers in turns. The arithmetic has 32
 // bits and these multipliers are below 2^30, so that torch_gloo.py can use signed 64-bit integers.
@@ -15,36 +15,36 @@ int input_value(int rank, int64_t index) {
   return static_cast<int>(x & 127);
 }
 
-int reduction_input(ReduceOp op, int rank, int64_t index) {
+int reduction_input(comm::ReduceOp op, int rank, int64_t index) {
   const int value = input_value(rank, index);
   switch (op) {
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
+    case comm::ReduceOp::kProd:
+    case comm::ReduceOp::kMin:
       return value % 8 == 0 ? 0 : 1;
-    case ReduceOp::kMax:
-    case ReduceOp::kLor:
+    case comm::ReduceOp::kMax:
+    case comm::ReduceOp::kLor:
       return value % 8 == 0 ? 1 : 0;
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
+    case comm::ReduceOp::kSum:
+    case comm::ReduceOp::kAvg:
       break;
   }
   return value % 2;
 }
 
-int reduction_result(ReduceOp op, int ones, int ranks) {
+int reduction_result(comm::ReduceOp op, int ones, int ranks) {
   switch (op) {
-    case ReduceOp::kSum:
+    case comm::ReduceOp::kSum:
       return ones;
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
+    case comm::ReduceOp::kProd:
+    case comm::ReduceOp::kMin:
       return ones == ranks ? 1 : 0;
-    case ReduceOp::kMax:
-    case ReduceOp::kLor:
+    case comm::ReduceOp::kMax:
+    case comm::ReduceOp::kLor:
       return ones > 0 ? 1 : 0;
-    case ReduceOp::kAvg:
+    case comm::ReduceOp::kAvg:
       break;
   }
   return ones / ranks;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

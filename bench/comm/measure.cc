@@ -9,37 +9,37 @@
 #include "bench/comm/input_values.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 // Encodes a whole number of at most 127, which every type holds exactly, as an element of `type`.
-std::array<std::byte, 8> encoded(DataType type, int value) {
+std::array<std::byte, 8> encoded(comm::DataType type, int value) {
   std::array<std::byte, 8> memory{};
   const auto put = [&](auto typed) { std::memcpy(memory.data(), &typed, sizeof typed); };
   const auto real = static_cast<float>(value);
   switch (type) {
-    case DataType::kF32:
+    case comm::DataType::kF32:
       put(real);
       break;
-    case DataType::kF64:
+    case comm::DataType::kF64:
       put(double{real});
       break;
-    case DataType::kBf16:
+    case comm::DataType::kBf16:
       put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
       break;
-    case DataType::kF16: {
+    case comm::DataType::kF16: {
       // The exponent's bias is 112 less than a float's.
       const uint32_t bits = std::bit_cast<uint32_t>(real) >> 13;
       put(static_cast<uint16_t>(value == 0 ? 0 : bits - (112u << 10)));
       break;
     }
-    case DataType::kI32:
+    case comm::DataType::kI32:
       put(int32_t{value});
       break;
-    case DataType::kI64:
+    case comm::DataType::kI64:
       put(int64_t{value});
       break;
-    case DataType::kU8:
+    case comm::DataType::kU8:
       put(static_cast<uint8_t>(value));
       break;
   }
@@ -52,26 +52,26 @@ struct Layout {
   double bus_factor = 1;
 };
 
-Layout layout_of(Collective operation, int64_t n, bool root) {
+Layout layout_of(comm::Collective operation, int64_t n, bool root) {
   const double others = static_cast<double>(n - 1) / static_cast<double>(n);
   switch (operation) {
-    case Collective::kAllReduce:
+    case comm::Collective::kAllReduce:
       return {1, 1, 2 * others};
-    case Collective::kAllGather:
+    case comm::Collective::kAllGather:
       return {1, n, others};
-    case Collective::kGather:
+    case comm::Collective::kGather:
       return {1, root ? n : 0, others};
-    case Collective::kReduceScatter:
+    case comm::Collective::kReduceScatter:
       return {n, 1, others};
-    case Collective::kScatter:
+    case comm::Collective::kScatter:
       return {root ? n : 0, 1, others};
-    case Collective::kAllToAll:
+    case comm::Collective::kAllToAll:
       return {n, n, others};
-    case Collective::kReduce:
+    case comm::Collective::kReduce:
       return {1, root ? 1 : 0, 1};
-    case Collective::kBroadcast:
+    case comm::Collective::kBroadcast:
       return {root ? 1 : 0, 1, 1};
-    case Collective::kSend:
+    case comm::Collective::kSend:
       return {1, 1, 1};
     default:
       return {0, 0, 0};
@@ -80,18 +80,18 @@ Layout layout_of(Collective operation, int64_t n, bool root) {
 
 class Bench {
  public:
-  Bench(Communicator& comm, const BenchSettings& settings, const MeasureOptions& options)
+  Bench(comm::Communicator& comm, const BenchSettings& settings, const MeasureOptions& options)
       : comm_(comm), settings_(settings), operation_(options.operation), device_(options.device) {
-    const auto element = static_cast<int64_t>(data_type_bytes(settings.type));
+    const auto element = static_cast<int64_t>(comm::data_type_bytes(settings.type));
     const int64_t n = comm.size();
     layout_ = layout_of(operation_, n, comm.rank() == settings.root);
-    const int64_t blocks = traits(operation_).has_blocks ? n : 1;
-    count_ = operation_ == Collective::kBarrier
+    const int64_t blocks = comm::traits(operation_).has_blocks ? n : 1;
+    count_ = operation_ == comm::Collective::kBarrier
                  ? 0
                  : std::max<int64_t>(1, options.bytes / element / blocks);
     bytes_ = count_ * blocks * element;
     // Send-receive needs separate send and receive buffers.
-    in_place_ = options.in_place && operation_ != Collective::kSend;
+    in_place_ = options.in_place && operation_ != comm::Collective::kSend;
     block_bytes_ = static_cast<size_t>(count_ * element);
     const auto of = [&](int64_t count) { return static_cast<size_t>(count) * block_bytes_; };
     output_.resize(of(in_place_ ? std::max(layout_.in, layout_.out) : layout_.out) + 8);
@@ -99,9 +99,9 @@ class Bench {
   }
 
   Result<Measurement> run() {
-    TRY_ASSIGN(stream_, Stream::create(device_));
-    TRY_ASSIGN(device_output_, Buffer::allocate(device_, output_.size(), "the bench"));
-    TRY_ASSIGN(device_input_, Buffer::allocate(device_, input_.size(), "the bench"));
+    TRY_ASSIGN(stream_, kernels::Stream::create(device_));
+    TRY_ASSIGN(device_output_, kernels::Buffer::allocate(device_, output_.size(), "the bench"));
+    TRY_ASSIGN(device_input_, kernels::Buffer::allocate(device_, input_.size(), "the bench"));
     fill();
     TRY(give(device_output_, output_));
     TRY(give(device_input_, input_));
@@ -129,41 +129,41 @@ class Bench {
     std::fill(output_.begin(), output_.end(), std::byte{kUnwritten});
     std::byte* from = in_place_ ? output_.data() : input_.data();
     if (in_place_ && layout_.in == 1 && layout_.out > 1) from = own_block(from);
-    const size_t element = data_type_bytes(settings_.type);
+    const size_t element = comm::data_type_bytes(settings_.type);
     for (int64_t i = 0; i < layout_.in * count_; ++i) {
       const auto value = encoded(settings_.type, value_of(comm_.rank(), i));
       std::memcpy(from + static_cast<size_t>(i) * element, value.data(), element);
     }
   }
 
-  Status give(const Buffer& to, const std::vector<std::byte>& from) {
+  Status give(const kernels::Buffer& to, const std::vector<std::byte>& from) {
     if (from.empty()) return {};
-    TRY(copy_bytes(stream_, {.to = to.data(), .from = from.data(), .bytes = from.size()}));
+    TRY(kernels::copy_bytes(stream_, {.to = to.data(), .from = from.data(), .bytes = from.size()}));
     return stream_.synchronize();
   }
 
   Status once() {
-    const Call call{.kind = operation_,
-                    .buffer = {.data = device_output_.data(),
-                               .count = count_,
-                               .type = settings_.type,
-                               .device = device_,
-                               .input = in_place_ ? nullptr : device_input_.data(),
-                               .stream = stream_.handle()},
-                    .op = settings_.op,
-                    .rank = settings_.root,
-                    .algorithm = settings_.algorithm};
-    if (operation_ != Collective::kSend) return comm_.run(call);
+    const comm::Call call{.kind = operation_,
+                          .buffer = {.data = device_output_.data(),
+                                     .count = count_,
+                                     .type = settings_.type,
+                                     .device = device_,
+                                     .input = in_place_ ? nullptr : device_input_.data(),
+                                     .stream = stream_.handle()},
+                          .op = settings_.op,
+                          .rank = settings_.root,
+                          .algorithm = settings_.algorithm};
+    if (operation_ != comm::Collective::kSend) return comm_.run(call);
     // Sends to the next rank and receives from the previous one.
-    std::array<Call, 2> both = {call, call};
+    std::array<comm::Call, 2> both = {call, call};
     both[0].rank = (comm_.rank() + 1) % comm_.size();
-    both[1].kind = Collective::kReceive;
+    both[1].kind = comm::Collective::kReceive;
     both[1].buffer.input = nullptr;
     both[1].rank = (comm_.rank() - 1 + comm_.size()) % comm_.size();
     return comm_.run(both);
   }
 
-  bool reduces() const { return traits(operation_).reduces; }
+  bool reduces() const { return comm::traits(operation_).reduces; }
 
   int value_of(int rank, int64_t index) const {
     return reduces() ? reduction_input(settings_.op, rank, index) : input_value(rank, index);
@@ -171,7 +171,7 @@ class Bench {
 
   // Returns how many ranks contribute a 1 to this element of the result.
   int ones_at(int64_t index) const {
-    const int64_t own = operation_ == Collective::kReduceScatter ? comm_.rank() * count_ : 0;
+    const int64_t own = operation_ == comm::Collective::kReduceScatter ? comm_.rank() * count_ : 0;
     int ones = 0;
     for (int rank = 0; rank < comm_.size(); ++rank) ones += value_of(rank, own + index);
     return ones;
@@ -182,14 +182,14 @@ class Bench {
     const int64_t own = comm_.rank() * count_;
     if (reduces()) return reduction_result(settings_.op, ones_at(index), n);
     switch (operation_) {
-      case Collective::kBroadcast:
+      case comm::Collective::kBroadcast:
         return input_value(settings_.root, index);
-      case Collective::kScatter:
+      case comm::Collective::kScatter:
         return input_value(settings_.root, own + index);
-      case Collective::kAllGather:
-      case Collective::kGather:
+      case comm::Collective::kAllGather:
+      case comm::Collective::kGather:
         return input_value(static_cast<int>(index / count_), index % count_);
-      case Collective::kAllToAll:
+      case comm::Collective::kAllToAll:
         return input_value(static_cast<int>(index / count_), own + index % count_);
       default:
         return input_value((comm_.rank() - 1 + n) % n, index);
@@ -198,23 +198,24 @@ class Bench {
 
   // Averages that are not whole numbers are left to the tests: only integer types round them down.
   bool is_checked(int64_t index) const {
-    return !reduces() || settings_.op != ReduceOp::kAvg || ones_at(index) % comm_.size() == 0;
+    return !reduces() || settings_.op != comm::ReduceOp::kAvg || ones_at(index) % comm_.size() == 0;
   }
 
   Result<int64_t> wrong_on_all() {
-    TRY(copy_bytes(stream_,
-                   {.to = output_.data(), .from = device_output_.data(), .bytes = output_.size()}));
+    TRY(kernels::copy_bytes(
+        stream_, {.to = output_.data(), .from = device_output_.data(), .bytes = output_.size()}));
     TRY(stream_.synchronize());
     std::byte* at = output_.data();
     if (in_place_ && layout_.out == 1 && layout_.in > 1) at = own_block(at);
-    const size_t element = data_type_bytes(settings_.type);
+    const size_t element = comm::data_type_bytes(settings_.type);
     int64_t wrong = 0;
     for (int64_t i = 0; i < layout_.out * count_; ++i, at += element) {
       if (!is_checked(i)) continue;
       const auto value = encoded(settings_.type, expected(i));
       if (std::memcmp(at, value.data(), element) != 0) ++wrong;
     }
-    TRY(comm_.all_reduce({.data = &wrong, .count = 1, .type = DataType::kI64}, ReduceOp::kSum));
+    TRY(comm_.all_reduce({.data = &wrong, .count = 1, .type = comm::DataType::kI64},
+                         comm::ReduceOp::kSum));
     return wrong;
   }
 
@@ -245,19 +246,19 @@ class Bench {
     TRY(comm_.barrier());
     for (int i = 0; i < iterations; ++i) {
       // Without a barrier, a rank that only sends would run ahead by what the buffers hold.
-      if (traits(operation_).has_root) TRY(comm_.barrier());
+      if (comm::traits(operation_).has_root) TRY(comm_.barrier());
       TRY_ASSIGN(const double seconds, seconds_of_one());
       times.push_back(seconds);
     }
     // An operation takes as long as its slowest rank.
-    TRY(comm_.all_reduce({.data = times.data(), .count = iterations, .type = DataType::kF64},
-                         ReduceOp::kMax));
+    TRY(comm_.all_reduce({.data = times.data(), .count = iterations, .type = comm::DataType::kF64},
+                         comm::ReduceOp::kMax));
     return times;
   }
 
-  Communicator& comm_;
+  comm::Communicator& comm_;
   const BenchSettings& settings_;
-  Collective operation_;
+  comm::Collective operation_;
   Layout layout_;
   int64_t count_ = 0;
   int64_t bytes_ = 0;
@@ -266,17 +267,17 @@ class Bench {
   // Host copies, filled and checked here. The operation uses the device buffers below.
   std::vector<std::byte> input_;
   std::vector<std::byte> output_;
-  Device device_;
-  Stream stream_;
-  Buffer device_input_;
-  Buffer device_output_;
+  kernels::Device device_;
+  kernels::Stream stream_;
+  kernels::Buffer device_input_;
+  kernels::Buffer device_output_;
 };
 
 }  // namespace
 
-Result<Measurement> measure(Communicator& comm, const BenchSettings& settings,
+Result<Measurement> measure(comm::Communicator& comm, const BenchSettings& settings,
                             const MeasureOptions& options) {
   return Bench(comm, settings, options).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

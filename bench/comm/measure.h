@@ -6,7 +6,7 @@
 #include "bench/comm/settings.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 // The result of measuring one operation at one size, in-place or out-of-place.
 struct Measurement {
@@ -24,15 +24,15 @@ struct Measurement {
 
 // The operation to measure.
 struct MeasureOptions {
-  Collective operation = Collective::kAllReduce;
+  comm::Collective operation = comm::Collective::kAllReduce;
   int64_t bytes = 0;
   bool in_place = false;
-  Device device = {};  // of the buffers
+  kernels::Device device = {};  // of the buffers
 };
 // Collective: every rank of `comm` calls it. The communicator must work on memory of
 // options.device. Checks the result of one operation against a plain loop, warms up, then times
 // each operation separately. If the operation has a root, a barrier precedes it.
-Result<Measurement> measure(Communicator& comm, const BenchSettings& settings,
+Result<Measurement> measure(comm::Communicator& comm, const BenchSettings& settings,
                             const MeasureOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

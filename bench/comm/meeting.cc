@@ -8,21 +8,21 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
-std::vector<CommOptions> meet(Backend backend, int ranks) {
-  std::vector<CommOptions> all(static_cast<size_t>(ranks));
-  std::vector<PeerAddress> peers;
+std::vector<comm::CommOptions> meet(Backend backend, int ranks) {
+  std::vector<comm::CommOptions> all(static_cast<size_t>(ranks));
+  std::vector<comm::PeerAddress> peers;
   const int hosts = backend == Backend::kTcp     ? ranks
                     : backend == Backend::kMixed ? std::min(2, ranks)
                                                  : 1;
   const int per_host = (ranks + hosts - 1) / hosts;
   std::vector<int> memory;
   for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));
-  for (CommOptions& options : all) {
-    const auto fd = listen_on("127.0.0.1", 0);
+  for (comm::CommOptions& options : all) {
+    const auto fd = comm::listen_on("127.0.0.1", 0);
     CHECK(fd.ok());
-    const auto port = port_of(*fd);
+    const auto port = comm::port_of(*fd);
     CHECK(port.ok());
     options.rank = static_cast<int>(peers.size());
     const int host = options.rank / per_host;
@@ -31,7 +31,7 @@ std::vector<CommOptions> meet(Backend backend, int ranks) {
     options.key = "bench";
     peers.push_back({.host = "127.0.0.1", .port = *port, .node = host});
   }
-  for (CommOptions& options : all) options.peers = peers;
+  for (comm::CommOptions& options : all) options.peers = peers;
   return all;
 }
 
@@ -49,4 +49,4 @@ void pin_to_core(int rank) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

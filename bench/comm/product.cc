@@ -30,7 +30,7 @@
 #include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 using test::Transport;
@@ -81,7 +81,7 @@ class Worlds {
                                                  std::chrono::seconds(60), c.limits))
                   .first;
     }
-    test::on_all(found->second, [&](Communicator& comm) { test::run_case(c, comm); });
+    test::on_all(found->second, [&](comm::Communicator& comm) { test::run_case(c, comm); });
   }
 
  private:
@@ -135,20 +135,21 @@ int run(const Arguments& arguments) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::bench
 
 namespace {
 
 int program(int argc, char** argv) {
   int flags = 1;
   testing::InitGoogleTest(&flags, argv);
-  const auto arguments = lockstep::parse(std::vector<std::string_view>(argv + 1, argv + argc));
+  const auto arguments =
+      lockstep::bench::parse(std::vector<std::string_view>(argv + 1, argv + argc));
   if (!arguments) {
     std::fprintf(
         stderr, "usage: bench_comm_product [--part I/N] [--seconds S] [--seed N] [--case INDEX]\n");
     return 2;
   }
-  return lockstep::run(*arguments);
+  return lockstep::bench::run(*arguments);
 }
 
 }  // namespace

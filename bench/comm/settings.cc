@@ -4,7 +4,7 @@
 #include <charconv>
 #include <sstream>
 
-namespace lockstep {
+namespace lockstep::bench {
 namespace {
 
 std::string with_dashes(std::string name) {
@@ -57,16 +57,18 @@ Result<int> choice(const std::string& flag, const std::string& text, int count, 
 }
 
 std::string operation_choice(int kind) {
-  const auto collective = static_cast<Collective>(kind);
-  if (kind == 0 || collective == Collective::kForm || collective == Collective::kReceive) return "";
-  if (collective == Collective::kSend) return "send-receive";
+  const auto collective = static_cast<comm::Collective>(kind);
+  if (kind == 0 || collective == comm::Collective::kForm ||
+      collective == comm::Collective::kReceive)
+    return "";
+  if (collective == comm::Collective::kSend) return "send-receive";
   return with_dashes(name_of(collective));
 }
 
 Status take_operations(BenchSettings& settings, const std::string& text) {
   for (const std::string& name : parts(text, ',')) {
-    TRY_ASSIGN(const int kind, choice("operation", name, kCollectives + 1, operation_choice));
-    settings.operations.push_back(static_cast<Collective>(kind));
+    TRY_ASSIGN(const int kind, choice("operation", name, comm::kCollectives + 1, operation_choice));
+    settings.operations.push_back(static_cast<comm::Collective>(kind));
   }
   return {};
 }
@@ -112,20 +114,20 @@ Status take(BenchSettings& settings, const std::string& flag, const std::string&
     TRY_ASSIGN(const int64_t iterations, number(flag, text, 1, 10'000'000));
     settings.iterations = static_cast<int>(iterations);
   } else if (flag == "--type") {
-    TRY_ASSIGN(const int type, choice(flag, text, kDataTypes, [](int i) {
-                 return std::string(name_of(static_cast<DataType>(i)));
+    TRY_ASSIGN(const int type, choice(flag, text, comm::kDataTypes, [](int i) {
+                 return std::string(name_of(static_cast<comm::DataType>(i)));
                }));
-    settings.type = static_cast<DataType>(type);
+    settings.type = static_cast<comm::DataType>(type);
   } else if (flag == "--op") {
-    TRY_ASSIGN(const int op, choice(flag, text, kReduceOps, [](int i) {
-                 return lower(name_of(static_cast<ReduceOp>(i)));
+    TRY_ASSIGN(const int op, choice(flag, text, comm::kReduceOps, [](int i) {
+                 return lower(name_of(static_cast<comm::ReduceOp>(i)));
                }));
-    settings.op = static_cast<ReduceOp>(op);
+    settings.op = static_cast<comm::ReduceOp>(op);
   } else if (flag == "--algorithm") {
-    TRY_ASSIGN(const int algorithm, choice(flag, text, kAlgorithms, [](int i) {
-                 return std::string(name_of(static_cast<Algorithm>(i)));
+    TRY_ASSIGN(const int algorithm, choice(flag, text, comm::kAlgorithms, [](int i) {
+                 return std::string(name_of(static_cast<comm::Algorithm>(i)));
                }));
-    settings.algorithm = static_cast<Algorithm>(algorithm);
+    settings.algorithm = static_cast<comm::Algorithm>(algorithm);
   } else {
     return invalid("unknown argument " + flag);
   }
@@ -180,4 +182,4 @@ Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments) 
   return settings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

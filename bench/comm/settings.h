@@ -7,7 +7,7 @@
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::bench {
 
 // kNccl and kStaged work on GPU memory: through NCCL, and staged through host memory.
 enum class Backend { kThreads, kSharedMemory, kTcp, kMixed, kNccl, kStaged };
@@ -18,17 +18,17 @@ constexpr bool needs_gpu(Backend backend) {
 }
 
 struct BenchSettings {
-  bool topology = false;               // print the topology, measure nothing
-  std::vector<Collective> operations;  // at least one; none with topology
-  std::vector<Backend> backends;       // at least one; measured in turns, size by size
+  bool topology = false;                     // print the topology, measure nothing
+  std::vector<comm::Collective> operations;  // at least one; none with topology
+  std::vector<Backend> backends;             // at least one; measured in turns, size by size
   int ranks = 2;
   int64_t bytes_min = 8;
   int64_t bytes_max = int64_t{64} << 20;
   int64_t factor = 4;  // from each size to the next
-  DataType type = DataType::kF32;
-  ReduceOp op = ReduceOp::kSum;
+  comm::DataType type = comm::DataType::kF32;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
   int root = 0;
-  Algorithm algorithm = Algorithm::kAuto;
+  comm::Algorithm algorithm = comm::Algorithm::kAuto;
   int iterations = 0;  // 0: enough for about one second
   bool pin = false;    // rank r on core r
   std::string json;    // file to write; empty: none
@@ -52,4 +52,4 @@ constexpr const char* kBenchUsage =
 // Returns kInvalid for a bad argument; the message names the argument and the values it accepts.
 Result<BenchSettings> parse_settings(const std::vector<std::string>& arguments);
 
-}  // namespace lockstep
+}  // namespace lockstep::bench

@@ -12,13 +12,13 @@ namespace {
 constexpr int64_t kPieceElements = int64_t{1} << 20;
 
 // A bf16 is the upper half of the float.
-std::vector<uint8_t> random_piece(int64_t count, DType dtype, Range range) {
+std::vector<uint8_t> random_piece(int64_t count, kernels::DType dtype, Range range) {
   Random random(1);
-  const size_t each = dtype_bytes(dtype);
+  const size_t each = kernels::dtype_bytes(dtype);
   std::vector<uint8_t> bytes(static_cast<size_t>(std::min(count, kPieceElements)) * each);
   for (size_t at = 0; at < bytes.size(); at += each) {
     const float value = range.low + (range.high - range.low) * random.uniform();
-    uint32_t bits = std::bit_cast<uint32_t>(value) >> (dtype == DType::kBf16 ? 16 : 0);
+    uint32_t bits = std::bit_cast<uint32_t>(value) >> (dtype == kernels::DType::kBf16 ? 16 : 0);
     for (size_t i = 0; i < each; ++i, bits >>= 8) bytes[at + i] = static_cast<uint8_t>(bits);
   }
   return bytes;
@@ -26,23 +26,23 @@ std::vector<uint8_t> random_piece(int64_t count, DType dtype, Range range) {
 
 }  // namespace
 
-Result<BenchDevice> open_bench_device(DeviceType type) {
-  const Device device{type, 0};
-  if (type == DeviceType::kCuda) TRY(describe(device));
-  TRY_ASSIGN(const OpTable* ops, device_ops(type));
-  TRY_ASSIGN(Stream stream, Stream::create(device));
+Result<BenchDevice> open_bench_device(kernels::DeviceType type) {
+  const kernels::Device device{type, 0};
+  if (type == kernels::DeviceType::kCuda) TRY(kernels::describe(device));
+  TRY_ASSIGN(const kernels::OpTable* ops, kernels::device_ops(type));
+  TRY_ASSIGN(kernels::Stream stream, kernels::Stream::create(device));
   return BenchDevice{*ops, std::move(stream)};
 }
 
-View Memory::numbers(int64_t count, DType dtype, Range range) {
-  const size_t bytes = static_cast<size_t>(count) * dtype_bytes(dtype);
+kernels::View Memory::numbers(int64_t count, kernels::DType dtype, Range range) {
+  const size_t bytes = static_cast<size_t>(count) * kernels::dtype_bytes(dtype);
   void* data = allocate(bytes);
   if (data != nullptr) note(fill(data, bytes, random_piece(count, dtype, range)));
   return {data, dtype};
 }
 
 float* Memory::floats(int64_t count, Range range) {
-  return numbers(count, DType::kF32, range).f32();
+  return numbers(count, kernels::DType::kF32, range).f32();
 }
 
 float* Memory::values(const std::vector<float>& numbers) {
@@ -57,13 +57,14 @@ int32_t* Memory::integers(const std::vector<int32_t>& values) {
   return static_cast<int32_t*>(copied(values.data(), values.size() * sizeof(int32_t)));
 }
 
-Workspace Memory::workspace(size_t bytes) {
+kernels::Workspace Memory::workspace(size_t bytes) {
   return {allocate(bytes), bytes};
 }
 
 void* Memory::allocate(size_t bytes) {
   if (!status_.ok()) return nullptr;
-  Result<Buffer> buffer = Buffer::allocate(bench_device_.device(), bytes, "a bench's tensor");
+  Result<kernels::Buffer> buffer =
+      kernels::Buffer::allocate(bench_device_.device(), bytes, "a bench's tensor");
   if (!buffer.ok()) {
     note(buffer.error());
     return nullptr;
@@ -76,7 +77,7 @@ void* Memory::allocate(size_t bytes) {
 void* Memory::copied(const void* from, size_t bytes) {
   void* to = allocate(bytes);
   if (to == nullptr) return nullptr;
-  note(copy_bytes(bench_device_.stream, {.to = to, .from = from, .bytes = bytes}));
+  note(kernels::copy_bytes(bench_device_.stream, {.to = to, .from = from, .bytes = bytes}));
   note(bench_device_.stream.synchronize());
   return to;
 }
@@ -85,11 +86,11 @@ void* Memory::copied(const void* from, size_t bytes) {
 // full.
 Status Memory::fill(void* to, size_t bytes, const std::vector<uint8_t>& piece) {
   size_t filled = std::min(piece.size(), bytes);
-  TRY(copy_bytes(bench_device_.stream, {.to = to, .from = piece.data(), .bytes = filled}));
+  TRY(kernels::copy_bytes(bench_device_.stream, {.to = to, .from = piece.data(), .bytes = filled}));
   while (filled < bytes) {
     const size_t more = std::min(filled, bytes - filled);
-    TRY(copy_bytes(bench_device_.stream,
-                   {.to = static_cast<uint8_t*>(to) + filled, .from = to, .bytes = more}));
+    TRY(kernels::copy_bytes(bench_device_.stream,
+                            {.to = static_cast<uint8_t*>(to) + filled, .from = to, .bytes = more}));
     filled += more;
   }
   return bench_device_.stream.synchronize();

@@ -14,14 +14,14 @@ namespace lockstep::bench {
 
 // The device that is measured: its ops and a stream.
 struct BenchDevice {
-  const OpTable& ops;
-  Stream stream;
+  const kernels::OpTable& ops;
+  kernels::Stream stream;
 
-  Device device() const { return stream.device(); }
-  bool on_cpu() const { return device().type == DeviceType::kCpu; }
+  kernels::Device device() const { return stream.device(); }
+  bool on_cpu() const { return device().type == kernels::DeviceType::kCpu; }
 };
 // kUnavailable or kNotFound, with the device's message, if it cannot be used.
-Result<BenchDevice> open_bench_device(DeviceType type);
+Result<BenchDevice> open_bench_device(kernels::DeviceType type);
 
 // A call of one op, ready to be timed.
 struct Call {
@@ -42,15 +42,15 @@ class Memory {
   explicit Memory(BenchDevice& bench_device) : bench_device_(bench_device) {}
 
   // Uniform random numbers in the range; repeats a piece of a million elements.
-  View numbers(int64_t count, DType dtype, Range range = {});
+  kernels::View numbers(int64_t count, kernels::DType dtype, Range range = {});
   float* floats(int64_t count, Range range = {});
   double* doubles(const std::vector<double>& values);
   float* values(const std::vector<float>& numbers);
   int32_t* integers(const std::vector<int32_t>& values);
-  Workspace workspace(size_t bytes);
+  kernels::Workspace workspace(size_t bytes);
 
-  std::deque<std::vector<AdamWTensor>> updated;
-  std::deque<std::vector<FlatTensor>> flat;
+  std::deque<std::vector<kernels::AdamWTensor>> updated;
+  std::deque<std::vector<kernels::FlatTensor>> flat;
 
   BenchDevice& bench_device() { return bench_device_; }
   const Status& status() const { return status_; }
@@ -58,7 +58,7 @@ class Memory {
 
   // Copies the arguments, so they must be complete.
   template <class Args>
-  Call call(void (*OpTable::*op)(Stream&, const Args&), const Args& args) {
+  Call call(void (*kernels::OpTable::*op)(kernels::Stream&, const Args&), const Args& args) {
     const auto offset = reinterpret_cast<const char*>(&(bench_device_.ops.*op)) -
                         reinterpret_cast<const char*>(&bench_device_.ops);
     return {.work = work_of(args),
@@ -74,7 +74,7 @@ class Memory {
   Status fill(void* to, size_t bytes, const std::vector<uint8_t>& piece);
 
   BenchDevice& bench_device_;
-  std::vector<Buffer> buffers_;
+  std::vector<kernels::Buffer> buffers_;
   Status status_;
 };
 

@@ -77,7 +77,7 @@ Json json_of(const Peaks& peaks) {
 }
 
 Status Bench::measure_device() {
-  TRY_ASSIGN(const DeviceInfo info, describe(bench_device_.device()));
+  TRY_ASSIGN(const kernels::DeviceInfo info, kernels::describe(bench_device_.device()));
   PeakSizes sizes;
   if (bench_device_.on_cpu()) sizes = {.copied_bytes = 256 << 20, .product = {1024, 1024, 1024}};
   if (options_.tiny) sizes = {.copied_bytes = 4096, .product = {32, 32, 32}};
@@ -90,8 +90,8 @@ Status Bench::measure_device() {
       sheet.bytes * 1e-9, sheet.bf16_flops * 1e-9);
   Json head = {{"device", info.name}, {"measured", json_of(peaks_)}, {"datasheet", json_of(sheet)}};
   if (bench_device_.on_cpu()) {
-    const MatmulSupport support = cpu_matmul_support();
-    std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", cpu_ops_isa(),
+    const kernels::MatmulSupport support = kernels::cpu_matmul_support();
+    std::printf("operations: %s; products: %s, %s, bf16 %s; %d threads\n", kernels::cpu_ops_isa(),
                 support.library.c_str(), support.isa.c_str(), support.native_bf16 ? "native" : "no",
                 options_.threads);
     head["threads"] = options_.threads;
@@ -152,7 +152,7 @@ void Bench::print(const Row& row, const Work& work, const Spread& time, double b
                {"secondsMiddleHalf", {time.low, time.high}},
                {"bytes", work.bytes},
                {"productFlops", work.product_flops},
-               {"factors", work.factors == DType::kBf16 ? "bf16" : "fp32"},
+               {"factors", work.factors == kernels::DType::kBf16 ? "bf16" : "fp32"},
                {"otherFlops", work.other_flops},
                {"boundSeconds", bound.seconds},
                {"boundBy", bound.by},
@@ -205,7 +205,8 @@ constexpr Model kTinyOnGpu{.batch = 1,
 std::vector<Row> gpu_rows(const KernelOptions& options) {
   Model model = options.tiny ? kTinyOnGpu : gpt2(64, 1024, 8192);
   model.dtype = options.dtype;
-  model.precision = options.dtype == DType::kBf16 ? Precision::kBf16 : Precision::kF32;
+  model.precision =
+      options.dtype == kernels::DType::kBf16 ? kernels::Precision::kBf16 : kernels::Precision::kF32;
   return rows_of(model);
 }
 
@@ -219,8 +220,8 @@ std::vector<Row> cpu_rows(const KernelOptions& options) {
                                         : std::vector<Model>{kjv(128), kjv(256), gpt2(4, 64, 256)};
   for (Model model : models) {
     add(rows_of(model));
-    model.precision = Precision::kBf16;
-    if (cpu_matmul_support().native_bf16) add(matmul_rows(model));
+    model.precision = kernels::Precision::kBf16;
+    if (kernels::cpu_matmul_support().native_bf16) add(matmul_rows(model));
   }
   return rows;
 }
@@ -247,17 +248,18 @@ Counts measure_all(Bench& bench, const KernelOptions& options, const std::vector
   return counts;
 }
 
-Status can_measure(const AttentionShape& shape, Device device, AttentionBy by) {
-  if (by == AttentionBy::kOwn) return {};
-  if (device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected");
-  TRY(dnn::prepare_attention(device, shape));
+Status can_measure(const kernels::AttentionShape& shape, kernels::Device device,
+                   kernels::AttentionBy by) {
+  if (by == kernels::AttentionBy::kOwn) return {};
+  if (device.type == kernels::DeviceType::kCpu) return unavailable("[cudnn] a GPU expected");
+  TRY(kernels::dnn::prepare_attention(device, shape));
   return {};
 }
 
 Counts measure_shapes(Bench& bench, const BenchDevice& bench_device, const KernelOptions& options) {
-  const DType dtype = bench_device.on_cpu() ? DType::kF32 : options.dtype;
+  const kernels::DType dtype = bench_device.on_cpu() ? kernels::DType::kF32 : options.dtype;
   Counts all;
-  for (const AttentionShape& shape : options.attention) {
+  for (const kernels::AttentionShape& shape : options.attention) {
     const Counts counts = measure_all(bench, options, attention_rows(shape, dtype, options.by),
                                       can_measure(shape, bench_device.device(), options.by));
     all = {all.failed + counts.failed, all.left_out + counts.left_out};
@@ -273,11 +275,11 @@ int fail(const Error& error, int code) {
 int run(int argc, char** argv) {
   const Result<KernelOptions> options = parse_kernel_options(argc, argv);
   if (!options.ok()) return fail(options.error(), 2);
-  if (!cpu_level_cap().ok()) return fail(cpu_level_cap().error(), 2);
+  if (!kernels::cpu_level_cap().ok()) return fail(kernels::cpu_level_cap().error(), 2);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a row that was measured is seen whatever comes then
   Result<BenchDevice> bench_device = open_bench_device(options->device);
   if (!bench_device.ok()) return fail(bench_device.error(), kNoDevice);
-  set_threads(options->threads);
+  kernels::set_threads(options->threads);
   Bench bench(*bench_device, *options);
   if (const Status status = bench.measure_device(); !status.ok()) return fail(status.error(), 1);
   const Counts counts =

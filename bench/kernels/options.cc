@@ -20,12 +20,12 @@ bool read_number(std::string_view text, T& value) {
 }
 
 bool set_device(KernelOptions& options, std::string_view value) {
-  options.device = value == "cuda" ? DeviceType::kCuda : DeviceType::kCpu;
+  options.device = value == "cuda" ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;
   return value == "cuda" || value == "cpu";
 }
 
 bool set_dtype(KernelOptions& options, std::string_view value) {
-  options.dtype = value == "bf16" ? DType::kBf16 : DType::kF32;
+  options.dtype = value == "bf16" ? kernels::DType::kBf16 : kernels::DType::kF32;
   return value == "bf16" || value == "fp32";
 }
 
@@ -47,7 +47,7 @@ bool take_number(std::string_view& text, int64_t& value) {
 }
 
 // Reads "64x1024x12x64" or, with a number of key/value heads, "8x1024x32x128x8".
-bool read_shape(std::string_view text, AttentionShape& s) {
+bool read_shape(std::string_view text, kernels::AttentionShape& s) {
   for (int64_t* size : {&s.batch, &s.sequence, &s.heads, &s.head_dim}) {
     if (!take_number(text, *size)) return false;
   }
@@ -66,7 +66,7 @@ bool set_attention(KernelOptions& options, std::string_view value) {
 }
 
 bool set_by(KernelOptions& options, std::string_view value) {
-  options.by = value == "cudnn" ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  options.by = value == "cudnn" ? kernels::AttentionBy::kCudnn : kernels::AttentionBy::kOwn;
   return value == "cudnn" || value == "own";
 }
 

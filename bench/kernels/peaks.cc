@@ -13,17 +13,18 @@ namespace {
 Result<double> memory_peak(BenchDevice& bench_device, int64_t bytes, const SampleOptions& options) {
   Memory memory(bench_device);
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-  const View from = memory.floats(count), to = memory.floats(count);
+  const kernels::View from = memory.floats(count), to = memory.floats(count);
   TRY(memory.status());
   Status copied;
   const auto copy = [&] {
-    const Status status = copy_bytes(
+    const Status status = kernels::copy_bytes(
         bench_device.stream,
         {.to = to.data, .from = from.data, .bytes = static_cast<size_t>(count) * sizeof(float)});
     if (!status.ok()) copied = status;
   };
   const Call scale =
-      memory.call(&OpTable::scale, Scale{.x = from, .out = to, .count = count, .factor = 1.0f});
+      memory.call(&kernels::OpTable::scale,
+                  kernels::Scale{.x = from, .out = to, .count = count, .factor = 1.0f});
   TRY_ASSIGN(const std::vector<Spread> spreads, sample(bench_device, {copy, scale.run}, options));
   TRY(copied);
   const double least = std::min(spreads[0].low, spreads[1].low);
@@ -37,11 +38,13 @@ Result<Peaks> measure_peaks(BenchDevice& bench_device, const PeakSizes& sizes,
   const SystemClock clock;
   Peaks peaks;
   TRY_ASSIGN(peaks.bytes, memory_peak(bench_device, sizes.copied_bytes, options));
-  MatmulPeakOptions product{.shape = sizes.product, .dtype = DType::kF32};
-  TRY_ASSIGN(peaks.f32_flops, matmul_peak(bench_device.ops, bench_device.stream, product, clock));
-  if (bench_device.on_cpu() && !cpu_matmul_support().native_bf16) return peaks;
-  product.dtype = DType::kBf16;
-  TRY_ASSIGN(peaks.bf16_flops, matmul_peak(bench_device.ops, bench_device.stream, product, clock));
+  train::MatmulPeakOptions product{.shape = sizes.product, .dtype = kernels::DType::kF32};
+  TRY_ASSIGN(peaks.f32_flops,
+             train::matmul_peak(bench_device.ops, bench_device.stream, product, clock));
+  if (bench_device.on_cpu() && !kernels::cpu_matmul_support().native_bf16) return peaks;
+  product.dtype = kernels::DType::kBf16;
+  TRY_ASSIGN(peaks.bf16_flops,
+             train::matmul_peak(bench_device.ops, bench_device.stream, product, clock));
   return peaks;
 }
 

@@ -8,7 +8,7 @@ namespace lockstep::bench {
 
 struct PeakSizes {
   int64_t copied_bytes = int64_t{1} << 30;  // far larger than any cache
-  MatmulShape product{8192, 8192, 8192};
+  kernels::MatmulShape product{8192, 8192, 8192};
 };
 
 // Measures what this device achieves:

@@ -17,6 +17,7 @@ struct Peer {
 };
 
 // kUnavailable if oneDNN refuses a product, as it does for bf16 on a CPU that lacks it.
-Result<std::vector<Peer>> matmul_peers(const MatmulShape& shape, Precision precision, int threads);
+Result<std::vector<Peer>> matmul_peers(const kernels::MatmulShape& shape,
+                                       kernels::Precision precision, int threads);
 
 }  // namespace lockstep::bench

@@ -18,7 +18,7 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-Peer sgemm_peer(const MatmulShape& s) {
+Peer sgemm_peer(const kernels::MatmulShape& s) {
   struct Data {
     std::vector<float> x, weight, y;
   };
@@ -33,7 +33,7 @@ Peer sgemm_peer(const MatmulShape& s) {
 }
 
 // The weights as they are ([N,K] row-major), or in the layout that oneDNN likes best.
-Peer primitive_peer(const MatmulShape& s, Memory::data_type type, bool own_layout) {
+Peer primitive_peer(const kernels::MatmulShape& s, Memory::data_type type, bool own_layout) {
   const Memory::desc x({s.m, s.k}, type, Tag::ab);
   const Memory::desc weight({s.k, s.n}, type, own_layout ? Tag::any : Tag::ba);
   const Memory::desc y({s.m, s.n}, Memory::data_type::f32, Tag::ab);
@@ -53,9 +53,9 @@ Peer primitive_peer(const MatmulShape& s, Memory::data_type type, bool own_layou
           [primitive, args, stream = dnnl::stream(engine())] { primitive.execute(stream, args); }};
 }
 
-std::vector<Peer> peers_or_throw(const MatmulShape& shape, Precision precision) {
+std::vector<Peer> peers_or_throw(const kernels::MatmulShape& shape, kernels::Precision precision) {
   std::vector<Peer> peers;
-  const bool bf16 = precision == Precision::kBf16;
+  const bool bf16 = precision == kernels::Precision::kBf16;
   if (!bf16) peers.push_back(sgemm_peer(shape));
   const Memory::data_type type = bf16 ? Memory::data_type::bf16 : Memory::data_type::f32;
   for (const bool own_layout : {false, true}) {
@@ -66,14 +66,15 @@ std::vector<Peer> peers_or_throw(const MatmulShape& shape, Precision precision) 
 
 }  // namespace
 
-Result<std::vector<Peer>> matmul_peers(const MatmulShape& shape, Precision precision, int threads) {
-  cpu_matmul_support();  // applies cpu_level_cap() to oneDNN before its first use
+Result<std::vector<Peer>> matmul_peers(const kernels::MatmulShape& shape,
+                                       kernels::Precision precision, int threads) {
+  kernels::cpu_matmul_support();  // applies cpu_level_cap() to oneDNN before its first use
   omp_set_num_threads(threads);
   try {
     return peers_or_throw(shape, precision);
   } catch (const dnnl::error& error) {
     return unavailable("[oneDNN] a product in " +
-                       std::string(precision == Precision::kBf16 ? "bf16" : "fp32") +
+                       std::string(precision == kernels::Precision::kBf16 ? "bf16" : "fp32") +
                        " expected: " + error.what());
   }
 }

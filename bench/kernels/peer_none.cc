@@ -2,7 +2,7 @@
 
 namespace lockstep::bench {
 
-Result<std::vector<Peer>> matmul_peers(const MatmulShape&, Precision, int) {
+Result<std::vector<Peer>> matmul_peers(const kernels::MatmulShape&, kernels::Precision, int) {
   return std::vector<Peer>{};
 }
 

@@ -26,31 +26,32 @@ std::vector<int32_t> random_tokens(int64_t count, const TokenDraw& draw) {
 Call embedding_forward(Memory& memory, const Model& m) {
   const int64_t rows = m.batch * m.sequence;
   return memory.call(
-      &OpTable::embedding_forward,
-      EmbeddingForward{.tokens = memory.integers(random_tokens(rows, {m.vocabulary})),
-                       .token_table = memory.floats(m.vocabulary * m.width),
-                       .position_table = memory.floats(m.sequence * m.width),
-                       .out = memory.numbers(rows * m.width, m.dtype),
-                       .batch = m.batch,
-                       .sequence = m.sequence,
-                       .width = m.width,
-                       .vocabulary = m.vocabulary});
+      &kernels::OpTable::embedding_forward,
+      kernels::EmbeddingForward{.tokens = memory.integers(random_tokens(rows, {m.vocabulary})),
+                                .token_table = memory.floats(m.vocabulary * m.width),
+                                .position_table = memory.floats(m.sequence * m.width),
+                                .out = memory.numbers(rows * m.width, m.dtype),
+                                .batch = m.batch,
+                                .sequence = m.sequence,
+                                .width = m.width,
+                                .vocabulary = m.vocabulary});
 }
 
 Call embedding_backward(Memory& memory, const Model& m, const TokenDraw& draw) {
   const int64_t rows = m.batch * m.sequence;
-  const DeviceType type = memory.bench_device().device().type;
-  return memory.call(&OpTable::embedding_backward,
-                     EmbeddingBackward{.tokens = memory.integers(random_tokens(rows, draw)),
-                                       .dout = memory.numbers(rows * m.width, m.dtype),
-                                       .dtoken_table = memory.floats(draw.vocabulary * m.width),
-                                       .dposition_table = memory.floats(m.sequence * m.width),
-                                       .batch = m.batch,
-                                       .sequence = m.sequence,
-                                       .width = m.width,
-                                       .vocabulary = draw.vocabulary,
-                                       .workspace = memory.workspace(embedding_backward_workspace(
-                                           {rows, draw.vocabulary}, m.width, type))});
+  const kernels::DeviceType type = memory.bench_device().device().type;
+  return memory.call(&kernels::OpTable::embedding_backward,
+                     kernels::EmbeddingBackward{
+                         .tokens = memory.integers(random_tokens(rows, draw)),
+                         .dout = memory.numbers(rows * m.width, m.dtype),
+                         .dtoken_table = memory.floats(draw.vocabulary * m.width),
+                         .dposition_table = memory.floats(m.sequence * m.width),
+                         .batch = m.batch,
+                         .sequence = m.sequence,
+                         .width = m.width,
+                         .vocabulary = draw.vocabulary,
+                         .workspace = memory.workspace(kernels::embedding_backward_workspace(
+                             {rows, draw.vocabulary}, m.width, type))});
 }
 
 void add_embedding(const Model& m, std::vector<Row>& list) {
@@ -70,13 +71,13 @@ void add_embedding(const Model& m, std::vector<Row>& list) {
 }
 
 struct Logits {
-  View values;
+  kernels::View values;
   const int32_t* targets = nullptr;
   float* losses = nullptr;
   float* sums = nullptr;
   float* target_logits = nullptr;
   float* maxima = nullptr;
-  ClassifierShape shape;
+  kernels::ClassifierShape shape;
 };
 
 // The maxima exceed all logits, so that exponentials of exponentials stay finite.
@@ -95,34 +96,38 @@ Logits logits(Memory& memory, const Model& m) {
 Call classifier(Memory& memory, const Model& m) {
   const Logits l = logits(memory, m);
   return memory.call(
-      &OpTable::classifier,
-      Classifier{.logits = l.values, .targets = l.targets, .losses = l.losses, .shape = l.shape});
+      &kernels::OpTable::classifier,
+      kernels::Classifier{
+          .logits = l.values, .targets = l.targets, .losses = l.losses, .shape = l.shape});
 }
 
 Call classifier_max(Memory& memory, const Model& m) {
   const Logits l = logits(memory, m);
-  return memory.call(&OpTable::classifier_max,
-                     ClassifierMax{.logits = l.values, .maxima = l.maxima, .shape = l.shape});
+  return memory.call(
+      &kernels::OpTable::classifier_max,
+      kernels::ClassifierMax{.logits = l.values, .maxima = l.maxima, .shape = l.shape});
 }
 
 Call classifier_sum(Memory& memory, const Model& m) {
   const Logits l = logits(memory, m);
-  return memory.call(&OpTable::classifier_sum, ClassifierSum{.logits = l.values,
-                                                             .targets = l.targets,
-                                                             .maxima = l.maxima,
-                                                             .sums = l.sums,
-                                                             .target_logits = l.target_logits,
-                                                             .shape = l.shape});
+  return memory.call(&kernels::OpTable::classifier_sum,
+                     kernels::ClassifierSum{.logits = l.values,
+                                            .targets = l.targets,
+                                            .maxima = l.maxima,
+                                            .sums = l.sums,
+                                            .target_logits = l.target_logits,
+                                            .shape = l.shape});
 }
 
 Call classifier_finish(Memory& memory, const Model& m) {
   const Logits l = logits(memory, m);
-  return memory.call(&OpTable::classifier_finish, ClassifierFinish{.logits = l.values,
-                                                                   .targets = l.targets,
-                                                                   .sums = l.sums,
-                                                                   .target_logits = l.target_logits,
-                                                                   .losses = l.losses,
-                                                                   .shape = l.shape});
+  return memory.call(&kernels::OpTable::classifier_finish,
+                     kernels::ClassifierFinish{.logits = l.values,
+                                               .targets = l.targets,
+                                               .sums = l.sums,
+                                               .target_logits = l.target_logits,
+                                               .losses = l.losses,
+                                               .shape = l.shape});
 }
 
 using PrepareCall = Call (*)(Memory&, const Model&);
@@ -143,15 +148,16 @@ void add_classifiers(const Model& m, std::vector<Row>& list) {
 constexpr int64_t kTopK = 50;
 Call sample(Memory& memory, const Model& m) {
   constexpr Range kUniform{0.0f, 1.0f};
-  return memory.call(&OpTable::sample,
-                     Sample{.logits = memory.numbers(m.columns, m.dtype),
-                            .uniforms = memory.floats(1, kUniform),
-                            .tokens = memory.integers({0}),
-                            .rows = 1,
-                            .vocabulary = m.vocabulary,
-                            .stride = m.columns,
-                            .top_k = kTopK,
-                            .workspace = memory.workspace(sample_workspace(m.vocabulary))});
+  return memory.call(
+      &kernels::OpTable::sample,
+      kernels::Sample{.logits = memory.numbers(m.columns, m.dtype),
+                      .uniforms = memory.floats(1, kUniform),
+                      .tokens = memory.integers({0}),
+                      .rows = 1,
+                      .vocabulary = m.vocabulary,
+                      .stride = m.columns,
+                      .top_k = kTopK,
+                      .workspace = memory.workspace(kernels::sample_workspace(m.vocabulary))});
 }
 
 }  // namespace
@@ -162,10 +168,10 @@ void add_embedding_loss_rows(const Model& m, std::vector<Row>& list) {
   list.push_back({.op = "loss_sum",
                   .sizes = "n=" + std::to_string(m.head_rows),
                   .prepare = [m](Memory& memory) {
-                    return memory.call(&OpTable::loss_sum,
-                                       LossSum{.losses = memory.floats(m.head_rows),
-                                               .count = m.head_rows,
-                                               .sum = memory.doubles({0.0})});
+                    return memory.call(&kernels::OpTable::loss_sum,
+                                       kernels::LossSum{.losses = memory.floats(m.head_rows),
+                                                        .count = m.head_rows,
+                                                        .sum = memory.doubles({0.0})});
                   }});
   list.push_back({.op = "sample",
                   .sizes = "R=1 V=" + std::to_string(m.vocabulary) + " of the first 50",

@@ -9,58 +9,60 @@ std::string text(const char* name, int64_t value) {
 }
 
 struct Product {
-  MatmulShape shape;
+  kernels::MatmulShape shape;
   bool bias = true;
   bool gelu = false;   // y is followed by GELU
   bool after = false;  // x is the GELU of another product's y
 };
 
-std::string sizes_of(const Product& p, Precision precision) {
+std::string sizes_of(const Product& p, kernels::Precision precision) {
   return text("M", p.shape.m) + " " + text("N", p.shape.n) + " " + text("K", p.shape.k) +
-         (precision == Precision::kBf16 ? " bf16" : " fp32");
+         (precision == kernels::Precision::kBf16 ? " bf16" : " fp32");
 }
 
-DType weight_dtype(const Model& model) {
-  return model.precision == Precision::kBf16 ? DType::kBf16 : model.dtype;
+kernels::DType weight_dtype(const Model& model) {
+  return model.precision == kernels::Precision::kBf16 ? kernels::DType::kBf16 : model.dtype;
 }
 
 Call forward(Memory& memory, const Product& p, const Model& model) {
   const auto& [m, n, k] = p.shape;
-  const DeviceType type = memory.bench_device().device().type;
+  const kernels::DeviceType type = memory.bench_device().device().type;
   return memory.call(
-      &OpTable::matmul_forward,
-      MatmulForward{
+      &kernels::OpTable::matmul_forward,
+      kernels::MatmulForward{
           .x = memory.numbers(m * k, model.dtype),
           .weight = memory.numbers(n * k, weight_dtype(model)),
-          .bias = p.bias ? memory.numbers(n, model.dtype) : View(),
+          .bias = p.bias ? memory.numbers(n, model.dtype) : kernels::View(),
           .y = memory.numbers(m * n, model.dtype),
-          .pre_activation = p.gelu ? memory.numbers(m * n, model.dtype) : View(),
+          .pre_activation = p.gelu ? memory.numbers(m * n, model.dtype) : kernels::View(),
           .m = m,
           .n = n,
           .k = k,
-          .activation = p.gelu ? Activation::kGelu : Activation::kNone,
+          .activation = p.gelu ? kernels::Activation::kGelu : kernels::Activation::kNone,
           .precision = model.precision,
-          .workspace = memory.workspace(matmul_forward_workspace(p.shape, model.precision, type))});
+          .workspace =
+              memory.workspace(kernels::matmul_forward_workspace(p.shape, model.precision, type))});
 }
 
 Call backward(Memory& memory, const Product& p, const Model& model) {
   const auto& [m, n, k] = p.shape;
-  const DeviceType type = memory.bench_device().device().type;
+  const kernels::DeviceType type = memory.bench_device().device().type;
   return memory.call(
-      &OpTable::matmul_backward,
-      MatmulBackward{.dy = memory.numbers(m * n, model.dtype),
-                     .x = memory.numbers(m * k, model.dtype),
-                     .weight = memory.numbers(n * k, weight_dtype(model)),
-                     .x_pre_activation = p.after ? memory.numbers(m * k, model.dtype) : View(),
-                     .dx = memory.numbers(m * k, model.dtype),
-                     .dweight = memory.floats(n * k),
-                     .dbias = p.bias ? View(memory.floats(n)) : View(),
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .precision = model.precision,
-                     .workspace = memory.workspace(
-                         matmul_backward_workspace(p.shape, model.precision, type))});
+      &kernels::OpTable::matmul_backward,
+      kernels::MatmulBackward{
+          .dy = memory.numbers(m * n, model.dtype),
+          .x = memory.numbers(m * k, model.dtype),
+          .weight = memory.numbers(n * k, weight_dtype(model)),
+          .x_pre_activation = p.after ? memory.numbers(m * k, model.dtype) : kernels::View(),
+          .dx = memory.numbers(m * k, model.dtype),
+          .dweight = memory.floats(n * k),
+          .dbias = p.bias ? kernels::View(memory.floats(n)) : kernels::View(),
+          .m = m,
+          .n = n,
+          .k = k,
+          .precision = model.precision,
+          .workspace = memory.workspace(
+              kernels::matmul_backward_workspace(p.shape, model.precision, type))});
 }
 
 }  // namespace

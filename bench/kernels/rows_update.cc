@@ -29,8 +29,8 @@ std::string sizes_of(const std::vector<int64_t>& counts) {
 
 // Matrices have a bf16 copy if products read bf16.
 Call adamw(Memory& memory, const Model& m) {
-  const bool copies = m.precision == Precision::kBf16 || m.dtype == DType::kBf16;
-  std::vector<AdamWTensor>& tensors = memory.updated.emplace_back();
+  const bool copies = m.precision == kernels::Precision::kBf16 || m.dtype == kernels::DType::kBf16;
+  std::vector<kernels::AdamWTensor>& tensors = memory.updated.emplace_back();
   constexpr Range kSquares{0.0f, 1.0f};
   for (const int64_t count : parameter_counts(m)) {
     const bool is_matrix = count >= m.width * m.width;
@@ -38,60 +38,68 @@ Call adamw(Memory& memory, const Model& m) {
                        .gradient = memory.floats(count),
                        .m = memory.floats(count),
                        .v = memory.floats(count, kSquares),
-                       .copy = copies && is_matrix ? memory.numbers(count, DType::kBf16) : View(),
+                       .copy = copies && is_matrix ? memory.numbers(count, kernels::DType::kBf16)
+                                                   : kernels::View(),
                        .count = count,
                        .weight_decay = 0.1f});
   }
   return memory.call(
-      &OpTable::adamw,
-      AdamW{.tensors = tensors, .learning_rate = 1e-5f, .device_scale = memory.values({0.5f})});
+      &kernels::OpTable::adamw,
+      kernels::AdamW{
+          .tensors = tensors, .learning_rate = 1e-5f, .device_scale = memory.values({0.5f})});
 }
 
 Call squared_norm(Memory& memory, const Model& m) {
-  std::vector<FlatTensor>& tensors = memory.flat.emplace_back();
+  std::vector<kernels::FlatTensor>& tensors = memory.flat.emplace_back();
   for (const int64_t count : parameter_counts(m)) {
     tensors.push_back({.data = memory.floats(count), .count = count});
   }
-  return memory.call(&OpTable::squared_norm,
-                     SquaredNorm{.tensors = tensors,
-                                 .sum = memory.doubles({0.0}),
-                                 .workspace = memory.workspace(kSquaredNormWorkspace)});
+  return memory.call(
+      &kernels::OpTable::squared_norm,
+      kernels::SquaredNorm{.tensors = tensors,
+                           .sum = memory.doubles({0.0}),
+                           .workspace = memory.workspace(kernels::kSquaredNormWorkspace)});
 }
 
 Call clip_scale(Memory& memory) {
-  return memory.call(&OpTable::clip_scale, ClipScale{.squares = memory.doubles({4.0}),
-                                                     .count = 1,
-                                                     .scale = memory.values({0.0f}),
-                                                     .norm = memory.values({0.0f}),
-                                                     .clip_norm = 1.0});
+  return memory.call(&kernels::OpTable::clip_scale,
+                     kernels::ClipScale{.squares = memory.doubles({4.0}),
+                                        .count = 1,
+                                        .scale = memory.values({0.0f}),
+                                        .norm = memory.values({0.0f}),
+                                        .clip_norm = 1.0});
 }
 
 void add_elementwise(const Model& m, std::vector<Row>& list) {
   const int64_t count = m.batch * m.sequence * m.width;
-  const DType dtype = m.dtype;
+  const kernels::DType dtype = m.dtype;
   const std::string sizes = "n=" + std::to_string(count);
-  list.push_back({.op = "fill", .sizes = sizes, .prepare = [=](Memory& memory) {
-                    return memory.call(
-                        &OpTable::fill,
-                        Fill{.out = memory.numbers(count, dtype), .count = count, .value = 1.0f});
-                  }});
+  list.push_back(
+      {.op = "fill", .sizes = sizes, .prepare = [=](Memory& memory) {
+         return memory.call(
+             &kernels::OpTable::fill,
+             kernels::Fill{.out = memory.numbers(count, dtype), .count = count, .value = 1.0f});
+       }});
   list.push_back({.op = "cast", .sizes = sizes + " fp32 to bf16", .prepare = [=](Memory& memory) {
-                    return memory.call(&OpTable::cast,
-                                       Cast{.x = memory.numbers(count, DType::kF32),
-                                            .out = memory.numbers(count, DType::kBf16),
-                                            .count = count});
+                    return memory.call(
+                        &kernels::OpTable::cast,
+                        kernels::Cast{.x = memory.numbers(count, kernels::DType::kF32),
+                                      .out = memory.numbers(count, kernels::DType::kBf16),
+                                      .count = count});
                   }});
   list.push_back({.op = "scale", .sizes = sizes, .prepare = [=](Memory& memory) {
-                    return memory.call(&OpTable::scale, Scale{.x = memory.numbers(count, dtype),
-                                                              .out = memory.numbers(count, dtype),
-                                                              .count = count,
-                                                              .factor = 0.5f});
+                    return memory.call(&kernels::OpTable::scale,
+                                       kernels::Scale{.x = memory.numbers(count, dtype),
+                                                      .out = memory.numbers(count, dtype),
+                                                      .count = count,
+                                                      .factor = 0.5f});
                   }});
   list.push_back({.op = "add", .sizes = sizes, .prepare = [=](Memory& memory) {
-                    return memory.call(&OpTable::add, Add{.a = memory.numbers(count, dtype),
-                                                          .b = memory.numbers(count, dtype),
-                                                          .out = memory.numbers(count, dtype),
-                                                          .count = count});
+                    return memory.call(&kernels::OpTable::add,
+                                       kernels::Add{.a = memory.numbers(count, dtype),
+                                                    .b = memory.numbers(count, dtype),
+                                                    .out = memory.numbers(count, dtype),
+                                                    .count = count});
                   }});
 }
 

@@ -34,8 +34,8 @@ double now_seconds() {
 Result<Stopwatch> Stopwatch::create(BenchDevice& bench_device) {
   Stopwatch watch(bench_device);
   if (!bench_device.on_cpu()) {
-    TRY_ASSIGN(watch.begin_, Event::create_timed(bench_device.device()));
-    TRY_ASSIGN(watch.end_, Event::create_timed(bench_device.device()));
+    TRY_ASSIGN(watch.begin_, kernels::Event::create_timed(bench_device.device()));
+    TRY_ASSIGN(watch.end_, kernels::Event::create_timed(bench_device.device()));
   }
   return watch;
 }

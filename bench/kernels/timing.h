@@ -31,7 +31,7 @@ class Stopwatch {
   explicit Stopwatch(BenchDevice& bench_device) : bench_device_(bench_device) {}
 
   BenchDevice& bench_device_;
-  Event begin_, end_;
+  kernels::Event begin_, end_;
 };
 
 struct SampleOptions {

@@ -24,8 +24,8 @@ double of(int64_t count) {
   return static_cast<double>(count);
 }
 
-double bytes(ConstView tensor, int64_t count) {
-  return tensor ? of(count) * static_cast<double>(dtype_bytes(tensor.dtype)) : 0.0;
+double bytes(kernels::ConstView tensor, int64_t count) {
+  return tensor ? of(count) * static_cast<double>(kernels::dtype_bytes(tensor.dtype)) : 0.0;
 }
 
 template <class T>
@@ -33,25 +33,25 @@ double bytes(const T* tensor, int64_t count) {
   return tensor == nullptr ? 0.0 : of(count) * static_cast<double>(sizeof(T));
 }
 
-DType factors_of(ConstView tensor, Precision precision) {
-  return precision == Precision::kBf16 ? DType::kBf16 : tensor.dtype;
+kernels::DType factors_of(kernels::ConstView tensor, kernels::Precision precision) {
+  return precision == kernels::Precision::kBf16 ? kernels::DType::kBf16 : tensor.dtype;
 }
 
-double pairs_of(const AttentionShape& s) {
+double pairs_of(const kernels::AttentionShape& s) {
   return of(s.batch * s.heads) * of(s.sequence) * of(s.sequence + 1) / 2.0;
 }
 
 // For logits [rows, columns].
-double elements(const ClassifierShape& shape) {
+double elements(const kernels::ClassifierShape& shape) {
   return of(shape.rows) * of(shape.columns);
 }
-double bytes(ConstView logits, const ClassifierShape& shape) {
+double bytes(kernels::ConstView logits, const kernels::ClassifierShape& shape) {
   return bytes(logits, shape.rows * shape.columns);
 }
 
 }  // namespace
 
-Work work_of(const EmbeddingForward& a) {
+Work work_of(const kernels::EmbeddingForward& a) {
   const int64_t rows = a.batch * a.sequence;
   return {.bytes = bytes(a.tokens, rows) +
                    bytes(a.token_table, std::min(rows, a.vocabulary) * a.width) +
@@ -59,7 +59,7 @@ Work work_of(const EmbeddingForward& a) {
           .other_flops = a.position_table ? of(rows * a.width) : 0.0};
 }
 
-Work work_of(const EmbeddingBackward& a) {
+Work work_of(const kernels::EmbeddingBackward& a) {
   const int64_t rows = a.batch * a.sequence;
   return {.bytes = bytes(a.tokens, rows) + bytes(a.dout, rows * a.width) +
                    2.0 * bytes(a.dtoken_table, std::min(rows, a.vocabulary) * a.width) +
@@ -68,7 +68,7 @@ Work work_of(const EmbeddingBackward& a) {
                          of(rows * a.width)};
 }
 
-Work work_of(const LayerNormForward& a) {
+Work work_of(const kernels::LayerNormForward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.x, count) + bytes(a.residual, count) + bytes(a.residual_out, count) +
                    bytes(a.weight, a.width) + bytes(a.bias, a.width) + bytes(a.y, count) +
@@ -76,7 +76,7 @@ Work work_of(const LayerNormForward& a) {
           .other_flops = (kLayerNormFlops + (a.residual ? 1.0 : 0.0)) * of(count)};
 }
 
-Work work_of(const LayerNormBackward& a) {
+Work work_of(const kernels::LayerNormBackward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.dy, count) + bytes(a.h, count) + bytes(a.weight, a.width) +
                    bytes(a.mean, a.rows) + bytes(a.rstd, a.rows) + bytes(a.dresidual, count) +
@@ -85,14 +85,14 @@ Work work_of(const LayerNormBackward& a) {
           .other_flops = (kLayerNormBackwardFlops + (a.dresidual ? 1.0 : 0.0)) * of(count)};
 }
 
-Work work_of(const RmsNormForward& a) {
+Work work_of(const kernels::RmsNormForward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.x, count) + bytes(a.residual, count) + bytes(a.residual_out, count) +
                    bytes(a.weight, a.width) + bytes(a.y, count) + bytes(a.rrms, a.rows),
           .other_flops = (kRmsNormFlops + (a.residual ? 1.0 : 0.0)) * of(count)};
 }
 
-Work work_of(const RmsNormBackward& a) {
+Work work_of(const kernels::RmsNormBackward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.dy, count) + bytes(a.h, count) + bytes(a.weight, a.width) +
                    bytes(a.rrms, a.rows) + bytes(a.dresidual, count) + bytes(a.dx, count) +
@@ -100,17 +100,17 @@ Work work_of(const RmsNormBackward& a) {
           .other_flops = (kRmsNormBackwardFlops + (a.dresidual ? 1.0 : 0.0)) * of(count)};
 }
 
-Work work_of(const MatmulForward& a) {
+Work work_of(const kernels::MatmulForward& a) {
   const double outputs = of(a.m) * of(a.n);
   return {.bytes = bytes(a.x, a.m * a.k) + bytes(a.weight, a.n * a.k) + bytes(a.bias, a.n) +
                    bytes(a.y, a.m * a.n) + bytes(a.pre_activation, a.m * a.n),
           .product_flops = 2.0 * outputs * of(a.k),
           .factors = factors_of(a.x, a.precision),
           .other_flops = (a.bias ? outputs : 0.0) +
-                         (a.activation == Activation::kGelu ? kGeluFlops * outputs : 0.0)};
+                         (a.activation == kernels::Activation::kGelu ? kGeluFlops * outputs : 0.0)};
 }
 
-Work work_of(const MatmulBackward& a) {
+Work work_of(const kernels::MatmulBackward& a) {
   const double product = 2.0 * of(a.m) * of(a.n) * of(a.k);
   return {.bytes = bytes(a.dy, a.m * a.n) + (a.dweight ? bytes(a.x, a.m * a.k) : 0.0) +
                    (a.dx ? bytes(a.weight, a.n * a.k) : 0.0) +
@@ -122,37 +122,37 @@ Work work_of(const MatmulBackward& a) {
                          (a.dweight ? of(a.n * a.k) : 0.0) + (a.dbias ? of(a.m * a.n) : 0.0)};
 }
 
-Work work_of(const GeluForward& a) {
+Work work_of(const kernels::GeluForward& a) {
   return {.bytes = bytes(a.x, a.count) + bytes(a.y, a.count),
           .other_flops = kGeluFlops * of(a.count)};
 }
 
-Work work_of(const GeluBackward& a) {
+Work work_of(const kernels::GeluBackward& a) {
   return {.bytes = bytes(a.x, a.count) + bytes(a.dy, a.count) + bytes(a.dx, a.count),
           .other_flops = kGeluBackwardFlops * of(a.count)};
 }
 
-Work work_of(const SwigluForward& a) {
+Work work_of(const kernels::SwigluForward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.gate_up, 2 * count) + bytes(a.y, count),
           .other_flops = kSwigluFlops * of(count)};
 }
 
-Work work_of(const SwigluBackward& a) {
+Work work_of(const kernels::SwigluBackward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.gate_up, 2 * count) + bytes(a.dy, count) + bytes(a.dgate_up, 2 * count),
           .other_flops = kSwigluBackwardFlops * of(count)};
 }
 
-Work work_of(const Rotary& a) {
-  const AttentionShape& s = a.shape;
+Work work_of(const kernels::Rotary& a) {
+  const kernels::AttentionShape& s = a.shape;
   const int64_t rotated = s.batch * s.sequence * (s.width() + s.kv_width());
   return {.bytes = 2.0 * bytes(a.qkv, rotated) + bytes(a.table, s.sequence * s.head_dim),
           .other_flops = kRotaryFlops * of(rotated)};
 }
 
-Work work_of(const AttentionForward& a) {
-  const AttentionShape& s = a.shape;
+Work work_of(const kernels::AttentionForward& a) {
+  const kernels::AttentionShape& s = a.shape;
   const int64_t rows = s.batch * s.sequence;
   return {.bytes = bytes(a.qkv, rows * s.qkv_width()) + bytes(a.out, rows * s.width()) +
                    bytes(a.lse, rows * s.heads),
@@ -161,8 +161,8 @@ Work work_of(const AttentionForward& a) {
           .other_flops = kSoftmaxFlops * pairs_of(s)};
 }
 
-Work work_of(const AttentionBackward& a) {
-  const AttentionShape& s = a.shape;
+Work work_of(const kernels::AttentionBackward& a) {
+  const kernels::AttentionShape& s = a.shape;
   const int64_t rows = s.batch * s.sequence;
   return {.bytes = bytes(a.dout, rows * s.width()) + bytes(a.qkv, rows * s.qkv_width()) +
                    bytes(a.out, rows * s.width()) + bytes(a.lse, rows * s.heads) +
@@ -172,34 +172,34 @@ Work work_of(const AttentionBackward& a) {
           .other_flops = kSoftmaxBackwardFlops * pairs_of(s) + 2.0 * of(rows * s.width())};
 }
 
-Work work_of(const Classifier& a) {
+Work work_of(const kernels::Classifier& a) {
   return {.bytes = (a.gradient ? 2.0 : 1.0) * bytes(a.logits, a.shape) +
                    bytes(a.targets, a.shape.rows) + bytes(a.losses, a.shape.rows),
           .other_flops = (a.gradient ? 6.0 : 4.0) * elements(a.shape)};
 }
 
-Work work_of(const ClassifierMax& a) {
+Work work_of(const kernels::ClassifierMax& a) {
   return {.bytes = bytes(a.logits, a.shape) + bytes(a.maxima, a.shape.rows),
           .other_flops = elements(a.shape)};
 }
 
-Work work_of(const ClassifierSum& a) {
+Work work_of(const kernels::ClassifierSum& a) {
   const int64_t rows = a.shape.rows;
   return {.bytes = 2.0 * bytes(a.logits, a.shape) + bytes(a.targets, rows) + bytes(a.maxima, rows) +
                    bytes(a.sums, rows) + bytes(a.target_logits, rows),
           .other_flops = 3.0 * elements(a.shape)};
 }
 
-Work work_of(const ClassifierFinish& a) {
+Work work_of(const kernels::ClassifierFinish& a) {
   const int64_t rows = a.shape.rows;
   return {.bytes = (a.gradient ? 2.0 * bytes(a.logits, a.shape) : 0.0) + bytes(a.targets, rows) +
                    bytes(a.sums, rows) + bytes(a.target_logits, rows) + bytes(a.losses, rows),
           .other_flops = a.gradient ? 2.0 * elements(a.shape) : 0.0};
 }
 
-Work work_of(const AdamW& a) {
+Work work_of(const kernels::AdamW& a) {
   Work work;
-  for (const AdamWTensor& t : a.tensors) {
+  for (const kernels::AdamWTensor& t : a.tensors) {
     work.bytes += 2.0 * (bytes(t.parameter, t.count) + bytes(t.m, t.count) + bytes(t.v, t.count)) +
                   bytes(t.gradient, t.count) + bytes(t.copy, t.count);
     work.other_flops += kAdamWFlops * of(t.count);
@@ -207,42 +207,42 @@ Work work_of(const AdamW& a) {
   return work;
 }
 
-Work work_of(const SquaredNorm& a) {
+Work work_of(const kernels::SquaredNorm& a) {
   Work work{.bytes = bytes(a.sum, 1)};
-  for (const FlatTensor& t : a.tensors) {
+  for (const kernels::FlatTensor& t : a.tensors) {
     work.bytes += bytes(t.data, t.count);
     work.other_flops += 2.0 * of(t.count);
   }
   return work;
 }
 
-Work work_of(const ClipScale& a) {
+Work work_of(const kernels::ClipScale& a) {
   return {.bytes = bytes(a.squares, a.count) + bytes(a.scale, 1) + bytes(a.norm, 1),
           .other_flops = of(a.count)};
 }
 
-Work work_of(const LossSum& a) {
+Work work_of(const kernels::LossSum& a) {
   return {.bytes = bytes(a.losses, a.count) + 2.0 * bytes(a.sum, 1), .other_flops = of(a.count)};
 }
 
-Work work_of(const Fill& a) {
+Work work_of(const kernels::Fill& a) {
   return {.bytes = bytes(a.out, a.count)};
 }
 
-Work work_of(const Cast& a) {
+Work work_of(const kernels::Cast& a) {
   return {.bytes = bytes(a.x, a.count) + bytes(a.out, a.count)};
 }
 
-Work work_of(const Scale& a) {
+Work work_of(const kernels::Scale& a) {
   return {.bytes = bytes(a.x, a.count) + bytes(a.out, a.count), .other_flops = of(a.count)};
 }
 
-Work work_of(const Add& a) {
+Work work_of(const kernels::Add& a) {
   return {.bytes = bytes(a.a, a.count) + bytes(a.b, a.count) + bytes(a.out, a.count),
           .other_flops = of(a.count)};
 }
 
-Work work_of(const Sample& a) {
+Work work_of(const kernels::Sample& a) {
   return {.bytes = bytes(a.logits, a.rows * a.vocabulary) + bytes(a.uniforms, a.rows) +
                    bytes(a.tokens, a.rows),
           .other_flops = kSoftmaxFlops * of(a.rows) * of(a.vocabulary)};

@@ -13,7 +13,7 @@ struct Work {
   double bytes = 0.0;
   // Flops of matrix products with factors of dtype `factors`; a multiply-add counts as two.
   double product_flops = 0.0;
-  DType factors = DType::kF32;
+  kernels::DType factors = kernels::DType::kF32;
   // All other arithmetic, in fp32. Each addition, multiplication, division, comparison, root,
   // exponential or tanh in the op's formula counts as one per element; row statistics do not count.
   double other_flops = 0.0;
@@ -22,39 +22,39 @@ struct Work {
 };
 
 // Counts rows of an embedding table once, for the largest possible number of distinct tokens.
-Work work_of(const EmbeddingForward& args);
-Work work_of(const EmbeddingBackward& args);
-Work work_of(const LayerNormForward& args);
-Work work_of(const LayerNormBackward& args);
-Work work_of(const RmsNormForward& args);
-Work work_of(const RmsNormBackward& args);
+Work work_of(const kernels::EmbeddingForward& args);
+Work work_of(const kernels::EmbeddingBackward& args);
+Work work_of(const kernels::LayerNormForward& args);
+Work work_of(const kernels::LayerNormBackward& args);
+Work work_of(const kernels::RmsNormForward& args);
+Work work_of(const kernels::RmsNormBackward& args);
 // Counts products of 2 M N K each: y forward; dx and dweight backward. Factors are bf16 if their
 // dtype or the precision is.
-Work work_of(const MatmulForward& args);
-Work work_of(const MatmulBackward& args);
-Work work_of(const GeluForward& args);
-Work work_of(const GeluBackward& args);
-Work work_of(const SwigluForward& args);
-Work work_of(const SwigluBackward& args);
-Work work_of(const Rotary& args);
+Work work_of(const kernels::MatmulForward& args);
+Work work_of(const kernels::MatmulBackward& args);
+Work work_of(const kernels::GeluForward& args);
+Work work_of(const kernels::GeluBackward& args);
+Work work_of(const kernels::SwigluForward& args);
+Work work_of(const kernels::SwigluBackward& args);
+Work work_of(const kernels::Rotary& args);
 // Counts the T(T+1)/2 pairs of a query and a key it may see, for each head: 2 products of 2 HD
 // forward (scores, out), 5 backward (scores again, dp, dv, dq, dk).
 // Source: Dao, "FlashAttention-2", 2023, section 4.1, except that we count the whole diagonal.
-Work work_of(const AttentionForward& args);
-Work work_of(const AttentionBackward& args);
-Work work_of(const Classifier& args);
-Work work_of(const ClassifierMax& args);
-Work work_of(const ClassifierSum& args);
-Work work_of(const ClassifierFinish& args);
-Work work_of(const AdamW& args);
-Work work_of(const SquaredNorm& args);
-Work work_of(const ClipScale& args);
-Work work_of(const LossSum& args);
-Work work_of(const Fill& args);
-Work work_of(const Cast& args);
-Work work_of(const Scale& args);
-Work work_of(const Add& args);
+Work work_of(const kernels::AttentionForward& args);
+Work work_of(const kernels::AttentionBackward& args);
+Work work_of(const kernels::Classifier& args);
+Work work_of(const kernels::ClassifierMax& args);
+Work work_of(const kernels::ClassifierSum& args);
+Work work_of(const kernels::ClassifierFinish& args);
+Work work_of(const kernels::AdamW& args);
+Work work_of(const kernels::SquaredNorm& args);
+Work work_of(const kernels::ClipScale& args);
+Work work_of(const kernels::LossSum& args);
+Work work_of(const kernels::Fill& args);
+Work work_of(const kernels::Cast& args);
+Work work_of(const kernels::Scale& args);
+Work work_of(const kernels::Add& args);
 // Counts the softmax over all tokens, but not the search for the largest k.
-Work work_of(const Sample& args);
+Work work_of(const kernels::Sample& args);
 
 }  // namespace lockstep::bench

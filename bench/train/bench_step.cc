@@ -68,9 +68,10 @@ constexpr int kNoDevice = 77;
 constexpr int kNoCudnn = 78;
 
 // The precision that products have: bf16 falls back to fp32 on a CPU that cannot multiply it.
-Precision computed_in(const StepOptions& options) {
-  const bool native = options.device.type == DeviceType::kCuda || cpu_matmul_support().native_bf16;
-  return native ? options.precision : Precision::kF32;
+kernels::Precision computed_in(const StepOptions& options) {
+  const bool native = options.device.type == kernels::DeviceType::kCuda ||
+                      kernels::cpu_matmul_support().native_bf16;
+  return native ? options.precision : kernels::Precision::kF32;
 }
 
 struct Spread {
@@ -85,9 +86,9 @@ Spread spread_of(std::vector<double> values) {
 }
 
 // Returns the spread of one part's times over all steps.
-Spread spread_of(const std::vector<StepSeconds>& steps, double StepSeconds::*part) {
+Spread spread_of(const std::vector<train::StepSeconds>& steps, double train::StepSeconds::*part) {
   std::vector<double> values;
-  for (const StepSeconds& step : steps) values.push_back(step.*part);
+  for (const train::StepSeconds& step : steps) values.push_back(step.*part);
   return spread_of(std::move(values));
 }
 
@@ -102,11 +103,11 @@ Result<int> port_of(int fd) {
 
 // Forks the other ranks and returns this process's options. Must run before any thread or compute
 // library starts.
-Result<CommOptions> spread_out(int ranks, std::vector<pid_t>& children) {
-  CommOptions options{.job_uid = "bench", .round = 1, .world_hash = "bench", .key = "bench"};
+Result<comm::CommOptions> spread_out(int ranks, std::vector<pid_t>& children) {
+  comm::CommOptions options{.job_uid = "bench", .round = 1, .world_hash = "bench", .key = "bench"};
   std::vector<int> listeners;
   for (int rank = 0; rank < ranks; ++rank) {
-    TRY_ASSIGN(const int fd, listen_on("127.0.0.1", 0));
+    TRY_ASSIGN(const int fd, comm::listen_on("127.0.0.1", 0));
     TRY_ASSIGN(const int port, port_of(fd));
     listeners.push_back(fd);
     options.peers.push_back({"127.0.0.1", port, rank});
@@ -141,7 +142,7 @@ std::string write_tokens(const Workload& work, int rank) {
 }
 
 struct Measured {
-  std::vector<StepSeconds> steps;
+  std::vector<train::StepSeconds> steps;
   std::vector<double> product_rates;  // FLOP/s of oneDNN itself, its fastest variant each time
   std::vector<double> losses;         // of every step, warm-up included
   std::string parameters;             // digest of the final parameters
@@ -157,32 +158,32 @@ class Bench {
   Bench(const StepOptions& options, const Workload& work, TimePoint began)
       : options_(options), work_(work), began_(began) {}
 
-  Result<Measured> run(const CommOptions& comm) {
+  Result<Measured> run(const comm::CommOptions& comm) {
     Measured measured;
     TRY(train(comm, measured));
     const int64_t edge = options_.peak;
-    if (!on_cpu() && options_.precision == Precision::kBf16 && edge > 0) {
+    if (!on_cpu() && options_.precision == kernels::Precision::kBf16 && edge > 0) {
       TRY_ASSIGN(measured.matmul_peak,
-                 matmul_peak(options_.device, {.shape = {edge, edge, edge}}, clock_));
+                 train::matmul_peak(options_.device, {.shape = {edge, edge, edge}}, clock_));
     }
     return measured;
   }
 
  private:
-  Status train(const CommOptions& comm, Measured& measured) {
-    TRY_ASSIGN(const DeviceMemory before, memory_of(options_.device));
-    TRY_ASSIGN(const std::unique_ptr<Communicator> world, make_communicator(comm));
-    TRY_ASSIGN(const std::unique_ptr<Composition> model,
-               Composition::create({.config = work_.config,
-                                    .mesh = {.data = options_.ranks},
-                                    .micro_batch = work_.batch,
-                                    .sequence = work_.context,
-                                    .bucket_bytes = 4 << 20,
-                                    .optimizer = {},
-                                    .precision = options_.precision,
-                                    .attention = options_.attention,
-                                    .device = options_.device},
-                                   *world));
+  Status train(const comm::CommOptions& comm, Measured& measured) {
+    TRY_ASSIGN(const kernels::DeviceMemory before, kernels::memory_of(options_.device));
+    TRY_ASSIGN(const std::unique_ptr<comm::Communicator> world, comm::make_communicator(comm));
+    TRY_ASSIGN(const std::unique_ptr<parallel::Composition> model,
+               parallel::Composition::create({.config = work_.config,
+                                              .mesh = {.data = options_.ranks},
+                                              .micro_batch = work_.batch,
+                                              .sequence = work_.context,
+                                              .bucket_bytes = 4 << 20,
+                                              .optimizer = {},
+                                              .precision = options_.precision,
+                                              .attention = options_.attention,
+                                              .device = options_.device},
+                                             *world));
     TRY(begin_parameters(*model));
     TRY(model->broadcast_state(0));
     measured.memory_bytes = model->memory().bytes;
@@ -194,20 +195,20 @@ class Bench {
       std::filesystem::remove(path);
       TRY(timed);
     }
-    TRY_ASSIGN(const DeviceMemory after, memory_of(options_.device));
+    TRY_ASSIGN(const kernels::DeviceMemory after, kernels::memory_of(options_.device));
     const uint64_t taken = before.free_bytes - std::min(before.free_bytes, after.free_bytes);
     measured.library_bytes = taken - std::min(taken, measured.memory_bytes);
     return {};
   }
 
-  Status begin_parameters(Composition& model) const {
+  Status begin_parameters(parallel::Composition& model) const {
     if (options_.weights.empty()) return model.initialise(1);
-    return import_weights(options_.weights, work_.config, model.store().arena(),
-                          model.state().parameters, model.transfer());
+    return train::import_weights(options_.weights, work_.config, model.store().arena(),
+                                 model.state().parameters, model.transfer());
   }
 
-  static Result<std::string> digest(Composition& model) {
-    const ValueRun parameters{model.state().parameters, model.store().arena().count};
+  static Result<std::string> digest(parallel::Composition& model) {
+    const parallel::ValueRun parameters{model.state().parameters, model.store().arena().count};
     Sha256 sha;
     TRY(model.transfer().read({&parameters, 1}, [&](std::span<const float> values) {
       sha.update(values.data(), values.size_bytes());
@@ -216,31 +217,32 @@ class Bench {
     return hex(sha.finish());
   }
 
-  Status time_steps(Composition& model, Communicator& world, const std::string& path,
-                    Measured& measured) {
-    TRY_ASSIGN(const TokenSource source,
-               TokenSource::open({path, TokenWidth::kU16, work_.config.vocabulary}));
-    TRY_ASSIGN(const DataSplit split,
-               split_data({.tokens = source.count(), .context = work_.context}, path));
-    const BatchShape batch{
+  Status time_steps(parallel::Composition& model, comm::Communicator& world,
+                    const std::string& path, Measured& measured) {
+    TRY_ASSIGN(const train::TokenSource source,
+               train::TokenSource::open({path, train::TokenWidth::kU16, work_.config.vocabulary}));
+    TRY_ASSIGN(const train::DataSplit split,
+               train::split_data({.tokens = source.count(), .context = work_.context}, path));
+    const train::BatchShape batch{
         .micro = work_.batch, .accumulation = options_.accumulate, .data_size = options_.ranks};
-    BatchLoader loader(source, split, {.shape = batch, .data_rank = world.rank()});
-    ExitReason reason;
-    TRY_ASSIGN(TrainStep step, TrainStep::create({.batch = batch,
-                                                  .context = work_.context,
-                                                  .schedule = {.kind = ScheduleKind::kConstant,
-                                                               .peak = options_.rate,
-                                                               .steps = 1'000'000},
-                                                  .clip_norm = 1.0},
-                                                 {model, world, loader, reason, clock_}));
-    const MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
-                              work_.config.width};
+    train::BatchLoader loader(source, split, {.shape = batch, .data_rank = world.rank()});
+    train::ExitReason reason;
+    TRY_ASSIGN(train::TrainStep step,
+               train::TrainStep::create({.batch = batch,
+                                         .context = work_.context,
+                                         .schedule = {.kind = optim::ScheduleKind::kConstant,
+                                                      .peak = options_.rate,
+                                                      .steps = 1'000'000},
+                                         .clip_norm = 1.0},
+                                        {model, world, loader, reason, clock_}));
+    const kernels::MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
+                                       work_.config.width};
     std::vector<Peer> peers;
     if (world.rank() == 0 && on_cpu()) {
       TRY_ASSIGN(peers, matmul_peers(largest, computed_in(options_), options_.threads));
     }
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
-      TRY_ASSIGN(const TrainStep::Outcome outcome, step.run(i, false));
+      TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, false));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
       measured.losses.push_back(outcome.metrics.loss);
       const double rate = best_rate(peers, largest, clock_);
@@ -255,7 +257,7 @@ class Bench {
     return {};
   }
 
-  static double best_rate(const std::vector<Peer>& peers, const MatmulShape& shape,
+  static double best_rate(const std::vector<Peer>& peers, const kernels::MatmulShape& shape,
                           const Clock& clock) {
     constexpr int kTimes = 10;
     const auto flops = static_cast<double>(2 * shape.m * shape.n * shape.k * kTimes);
@@ -268,7 +270,7 @@ class Bench {
     return best;
   }
 
-  bool on_cpu() const { return options_.device.type == DeviceType::kCpu; }
+  bool on_cpu() const { return options_.device.type == kernels::DeviceType::kCpu; }
 
   StepOptions options_;
   Workload work_;
@@ -277,7 +279,7 @@ class Bench {
 };
 
 void add_device(const StepOptions& options, const Measured& measured, Json& json) {
-  const Result<DeviceInfo> info = describe(options.device);
+  const Result<kernels::DeviceInfo> info = kernels::describe(options.device);
   if (info.ok()) json["name"] = info->name;
   Json peaks = Json::object();
   const double datasheet = info.ok() ? datasheet_flops_per_second(info->name) : 0;
@@ -285,28 +287,31 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   if (measured.matmul_peak > 0) peaks["measured"] = measured.matmul_peak;
   json["peakFlopsPerSecond"] = std::move(peaks);
   json["libraryMemoryBytes"] = measured.library_bytes;
-  const bool is_measured = options.algorithms == blas::AlgorithmChoice::kMeasured;
+  const bool is_measured = options.algorithms == kernels::blas::AlgorithmChoice::kMeasured;
   json["algorithms"] = is_measured ? "measured" : "first";
 }
 
-Json parts_of(const std::vector<StepSeconds>& steps) {
-  const auto median = [&](double StepSeconds::*part) { return spread_of(steps, part).median; };
-  return {{"data", median(&StepSeconds::data)},
-          {"forward", median(&StepSeconds::forward)},
-          {"backward", median(&StepSeconds::backward)},
-          {"communication", median(&StepSeconds::communication)},
-          {"update", median(&StepSeconds::update)}};
+Json parts_of(const std::vector<train::StepSeconds>& steps) {
+  const auto median = [&](double train::StepSeconds::*part) {
+    return spread_of(steps, part).median;
+  };
+  return {{"data", median(&train::StepSeconds::data)},
+          {"forward", median(&train::StepSeconds::forward)},
+          {"backward", median(&train::StepSeconds::backward)},
+          {"communication", median(&train::StepSeconds::communication)},
+          {"update", median(&train::StepSeconds::update)}};
 }
 
 // Returns the percentage of a step not spent on communication that backward did not hide.
-double percent_not_waiting(const std::vector<StepSeconds>& steps) {
+double percent_not_waiting(const std::vector<train::StepSeconds>& steps) {
   std::vector<double> values;
-  for (const StepSeconds& step : steps) values.push_back(1 - step.communication / step.total);
+  for (const train::StepSeconds& step : steps)
+    values.push_back(1 - step.communication / step.total);
   return 100 * spread_of(std::move(values)).median;
 }
 
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
-  const Spread seconds = spread_of(measured.steps, &StepSeconds::total);
+  const Spread seconds = spread_of(measured.steps, &train::StepSeconds::total);
   const double tokens =
       static_cast<double>(work.batch * work.context * options.accumulate * options.ranks);
   const auto flops = [&](FlopsFormula formula) {
@@ -316,10 +321,10 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
   const double peak = spread_of(measured.product_rates).median;
   Json json = {{"program", "bench_step"},
                {"preset", options.preset},
-               {"precision", options.precision == Precision::kBf16 ? "bf16" : "fp32"},
-               {"computedIn", computed_in(options) == Precision::kBf16 ? "bf16" : "fp32"},
-               {"attention", options.attention == AttentionBy::kCudnn ? "cudnn" : "own"},
-               {"device", options.device.type == DeviceType::kCuda ? "cuda" : "cpu"},
+               {"precision", options.precision == kernels::Precision::kBf16 ? "bf16" : "fp32"},
+               {"computedIn", computed_in(options) == kernels::Precision::kBf16 ? "bf16" : "fp32"},
+               {"attention", options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own"},
+               {"device", options.device.type == kernels::DeviceType::kCuda ? "cuda" : "cpu"},
                {"threads", options.threads},
                {"ranks", options.ranks},
                {"batch", work.batch},
@@ -340,7 +345,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"oneDnnGigaFlops", peak * 1e-9},
                {"percentOfOneDnn", peak > 0 ? 100 * rate / peak : 0.0},
                {"percentNotWaiting", percent_not_waiting(measured.steps)}};
-  if (options.device.type == DeviceType::kCuda) add_device(options, measured, json);
+  if (options.device.type == kernels::DeviceType::kCuda) add_device(options, measured, json);
   if (options.curve) {
     json["losses"] = measured.losses;
     json["parametersSha256"] = measured.parameters;
@@ -350,18 +355,19 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
 
 // Ranks are forked, and CUDA does not survive a fork: several ranks run only on the CPU.
 Status check_device(const StepOptions& options) {
-  if (options.device.type == DeviceType::kCpu) return {};
+  if (options.device.type == kernels::DeviceType::kCpu) return {};
   if (options.ranks > 1) return unavailable("--ranks 1 expected with --device cuda");
-  TRY(device_ops(options.device.type));
-  TRY(rank_device_here(options.device.index));
+  TRY(kernels::device_ops(options.device.type));
+  TRY(train::rank_device_here(options.device.index));
   return {};
 }
 
 Status check_cudnn(const StepOptions& options, const Workload& work) {
-  if (options.attention != AttentionBy::kCudnn) return {};
-  if (options.device.type == DeviceType::kCpu) return unavailable("[cudnn] a GPU expected");
-  TRY(dnn::prepare_attention(options.device,
-                             attention_shape(work.config, work.batch, work.context)));
+  if (options.attention != kernels::AttentionBy::kCudnn) return {};
+  if (options.device.type == kernels::DeviceType::kCpu)
+    return unavailable("[cudnn] a GPU expected");
+  TRY(kernels::dnn::prepare_attention(
+      options.device, model::attention_shape(work.config, work.batch, work.context)));
   return {};
 }
 
@@ -374,7 +380,7 @@ int run(int argc, char** argv) {
   const TimePoint began = SystemClock().now();
   const Result<StepOptions> options = parse_step_options(argc, argv);
   if (!options.ok()) return fail(options.error());
-  if (!cpu_level_cap().ok()) return fail(cpu_level_cap().error());
+  if (!kernels::cpu_level_cap().ok()) return fail(kernels::cpu_level_cap().error());
   const Result<Workload> work = workload_of(*options);
   if (!work.ok()) return fail(work.error());
   if (const Status there = check_device(*options); !there.ok()) {
@@ -384,10 +390,10 @@ int run(int argc, char** argv) {
     return fail(can.error(), kNoCudnn);
   }
   std::vector<pid_t> children;
-  const Result<CommOptions> comm = spread_out(options->ranks, children);
+  const Result<comm::CommOptions> comm = spread_out(options->ranks, children);
   if (!comm.ok()) return fail(comm.error());
-  set_threads(options->threads);
-  blas::set_algorithm_choice(options->algorithms);
+  kernels::set_threads(options->threads);
+  kernels::blas::set_algorithm_choice(options->algorithms);
   const Result<Measured> measured = Bench(*options, *work, began).run(*comm);
   if (measured.ok() && comm->rank == 0) {
     std::puts(dump_json(report(*options, *work, *measured)).c_str());

@@ -32,17 +32,18 @@ Setter text(std::string StepOptions::*member) {
 }
 
 bool set_precision(StepOptions& options, std::string_view value) {
-  options.precision = value == "bf16" ? Precision::kBf16 : Precision::kF32;
+  options.precision = value == "bf16" ? kernels::Precision::kBf16 : kernels::Precision::kF32;
   return value == "bf16" || value == "fp32";
 }
 
 bool set_attention(StepOptions& options, std::string_view value) {
-  options.attention = value == "cudnn" ? AttentionBy::kCudnn : AttentionBy::kOwn;
+  options.attention = value == "cudnn" ? kernels::AttentionBy::kCudnn : kernels::AttentionBy::kOwn;
   return value == "cudnn" || value == "own";
 }
 
 bool set_device(StepOptions& options, std::string_view value) {
-  options.device = value == "cuda" ? Device{DeviceType::kCuda, 0} : Device{};
+  options.device =
+      value == "cuda" ? kernels::Device{kernels::DeviceType::kCuda, 0} : kernels::Device{};
   return value == "cuda" || value == "cpu";
 }
 
@@ -52,7 +53,7 @@ bool set_curve(StepOptions& options, std::string_view value) {
 }
 
 bool set_algorithms(StepOptions& options, std::string_view value) {
-  using enum blas::AlgorithmChoice;
+  using enum kernels::blas::AlgorithmChoice;
   options.algorithms = value == "measured" ? kMeasured : kFirst;
   return value == "measured" || value == "first";
 }

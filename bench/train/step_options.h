@@ -15,9 +15,9 @@ namespace lockstep::bench {
 // The flags of bench_step; bench_step.cc explains them.
 struct StepOptions {
   std::string preset = "kjv";
-  Precision precision = Precision::kF32;
-  AttentionBy attention = AttentionBy::kOwn;
-  Device device;
+  kernels::Precision precision = kernels::Precision::kF32;
+  kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  kernels::Device device;
   int threads = 1;
   int ranks = 1;
   int64_t batch = 0;  // sequences per rank and micro-batch; 0: the preset's
@@ -30,7 +30,7 @@ struct StepOptions {
   double rate = 1e-4;
   bool curve = false;
   int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: not measured
-  blas::AlgorithmChoice algorithms = blas::AlgorithmChoice::kFirst;
+  kernels::blas::AlgorithmChoice algorithms = kernels::blas::AlgorithmChoice::kFirst;
 };
 
 struct Workload {

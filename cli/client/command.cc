@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 void add_client_commands(CLI::App& app, ClientContext context) {
   add_submit(app, context);
@@ -74,4 +74,4 @@ Result<Json> patch_job(Connection& connection, const std::string& name, const Js
                           .content_type = "application/merge-patch+json"});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "cli/client/connection.h"
 #include "cli/client/output.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Shared by the commands that talk to a cluster. Each command has its own source file with an
 // add_...() function that registers it; its callback stores the exit code in `exit_code`.
@@ -51,4 +51,4 @@ std::string meta_text(const Json& object, const char* key);
 // Applies a merge patch to a TrainingJob.
 Result<Json> patch_job(Connection& connection, const std::string& name, const Json& patch);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

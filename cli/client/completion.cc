@@ -1,6 +1,6 @@
 #include "cli/client/completion.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Each script asks the program, which prints one word per line, or ":file" if the shell must
@@ -95,7 +95,7 @@ std::vector<std::string> names_for(const ClientContext& context, const Completio
     case CompletionKind::kUser:
       break;
   }
-  const Result<Kubeconfig> config = client_kubeconfig(context.environment, request.flags);
+  const Result<kube::Kubeconfig> config = client_kubeconfig(context.environment, request.flags);
   if (!config.ok()) return {};
   if (request.kind == CompletionKind::kContext) return keys(config->contexts);
   return request.kind == CompletionKind::kCluster ? keys(config->clusters) : keys(config->users);
@@ -139,4 +139,4 @@ void complete_words(const CLI::App& app, ClientContext context,
   print(out);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 
 #include "cli/client/command.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // The kind of word that can complete a command line. kFile: the shell completes it.
 enum class CompletionKind {
@@ -38,4 +38,4 @@ void complete_words(const CLI::App& app, ClientContext context,
 // Returns the completion script for bash, zsh or fish; empty for other shells.
 std::string completion_script(const std::string& shell);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -2,7 +2,7 @@
 
 #include "cli/client/completion.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Returns the option that the word names ("-n", "--namespace", "--namespace=x"), or nullptr.
@@ -126,4 +126,4 @@ CompletionRequest completion_request(const CLI::App& app, const std::vector<std:
   return request;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "common/base/version.h"
 #include "controller/kube/kube_client.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kReplyBytesMax = 256u << 20;
@@ -43,15 +43,18 @@ Error server_error(int code, const std::string& body) {
 }
 
 std::string with_query(const ApiCall& call) {
-  const ApiRequest request{
-      .verb = ApiVerb::kList, .type = {"", ""}, .namespace_ = "", .name = "", .query = call.query};
-  const std::string query = request_path(request);  // "/?a=b"
+  const loop::ApiRequest request{.verb = loop::ApiVerb::kList,
+                                 .type = {"", ""},
+                                 .namespace_ = "",
+                                 .name = "",
+                                 .query = call.query};
+  const std::string query = kube::request_path(request);  // "/?a=b"
   return call.path + query.substr(1);
 }
 
 std::string encoded(const std::string& part) {
-  const ApiRequest request{.type = {"", ""}, .namespace_ = "", .name = part};
-  return request_path(request).substr(2);  // "//name"
+  const loop::ApiRequest request{.type = {"", ""}, .namespace_ = "", .name = part};
+  return kube::request_path(request).substr(2);  // "//name"
 }
 
 }  // namespace
@@ -84,12 +87,12 @@ Result<Duration> parse_duration(const std::string& text) {
   return from_seconds(seconds);
 }
 
-Result<Kubeconfig> client_kubeconfig(const ClientEnvironment& environment,
-                                     const ConnectionFlags& flags) {
-  return load_kubeconfig({.explicit_file = flags.kubeconfig,
-                          .environment = environment.kubeconfig,
-                          .home = environment.home,
-                          .working_folder = environment.working_folder});
+Result<kube::Kubeconfig> client_kubeconfig(const ClientEnvironment& environment,
+                                           const ConnectionFlags& flags) {
+  return kube::load_kubeconfig({.explicit_file = flags.kubeconfig,
+                                .environment = environment.kubeconfig,
+                                .home = environment.home,
+                                .working_folder = environment.working_folder});
 }
 
 Result<std::unique_ptr<Connection>> Connection::open(const ClientEnvironment& environment,
@@ -97,24 +100,24 @@ Result<std::unique_ptr<Connection>> Connection::open(const ClientEnvironment& en
                                                      const Clock& clock) {
   TRY_ASSIGN(Duration timeout, parse_duration(flags.request_timeout));
   if (timeout <= Duration{0}) timeout = std::chrono::hours(1);
-  TRY_ASSIGN(const Kubeconfig config, client_kubeconfig(environment, flags));
+  TRY_ASSIGN(const kube::Kubeconfig config, client_kubeconfig(environment, flags));
   if (config.clusters.empty()) {
     return not_found(
         "no cluster is configured: start one on this machine with `" + environment.program +
         " up`, or point KUBECONFIG or --kubeconfig to the kubeconfig of your cluster (default: "
         "~/.kube/config)");
   }
-  Result<KubeAccess> access = kube_access(config, {.context = flags.context,
-                                                   .cluster = flags.cluster,
-                                                   .user = flags.user,
-                                                   .namespace_ = flags.namespace_});
+  Result<kube::KubeAccess> access = kube::kube_access(config, {.context = flags.context,
+                                                               .cluster = flags.cluster,
+                                                               .user = flags.user,
+                                                               .namespace_ = flags.namespace_});
   if (!access.ok()) return access.error();
   access->server.user_agent = std::string("lockstep/") + kVersion;
-  start_http_threads(2);
+  kube::start_http_threads(2);
   return std::unique_ptr<Connection>(new Connection(std::move(access).value(), timeout, clock));
 }
 
-Connection::Connection(KubeAccess access, Duration timeout, const Clock& clock)
+Connection::Connection(kube::KubeAccess access, Duration timeout, const Clock& clock)
     : access_(std::move(access)),
       timeout_(timeout),
       clock_(clock),
@@ -122,15 +125,15 @@ Connection::Connection(KubeAccess access, Duration timeout, const Clock& clock)
       credentials_(access_.credentials, clock),
       client_(access_.server, mailbox_, timers_) {}
 
-HttpRequest Connection::request_for(const ApiCall& call) {
-  HttpRequest request{.method = call.method,
-                      .path_and_query = with_query(call),
-                      .authorization = credentials_.authorization(),
-                      .fields = credentials_.fields(),
-                      .accept = call.accept,
-                      .content_type = call.content_type,
-                      .deadline = timeout_,
-                      .reply_bytes_max = kReplyBytesMax};
+kube::HttpRequest Connection::request_for(const ApiCall& call) {
+  kube::HttpRequest request{.method = call.method,
+                            .path_and_query = with_query(call),
+                            .authorization = credentials_.authorization(),
+                            .fields = credentials_.fields(),
+                            .accept = call.accept,
+                            .content_type = call.content_type,
+                            .deadline = timeout_,
+                            .reply_bytes_max = kReplyBytesMax};
   if (!call.body.is_null()) request.body = dump_json(call.body);
   return request;
 }
@@ -154,12 +157,13 @@ bool Connection::run_until(const std::function<bool()>& done, std::optional<Time
   return true;
 }
 
-Result<HttpReply> Connection::send(const ApiCall& call, size_t bytes_max) {
+Result<kube::HttpReply> Connection::send(const ApiCall& call, size_t bytes_max) {
   for (bool may_retry = true;; may_retry = false) {
-    HttpRequest request = request_for(call);
+    kube::HttpRequest request = request_for(call);
     request.reply_bytes_max = bytes_max;
-    std::optional<Result<HttpReply>> reply;
-    client_.send(std::move(request), [&](Result<HttpReply> answer) { reply = std::move(answer); });
+    std::optional<Result<kube::HttpReply>> reply;
+    client_.send(std::move(request),
+                 [&](Result<kube::HttpReply> answer) { reply = std::move(answer); });
     run_until([&] { return reply.has_value(); });
     if (!reply->ok()) return unreachable(reply->error());
     print_warnings((*reply)->warning);
@@ -170,7 +174,7 @@ Result<HttpReply> Connection::send(const ApiCall& call, size_t bytes_max) {
 }
 
 Result<Json> Connection::call(const ApiCall& call) {
-  TRY_ASSIGN(const HttpReply reply, send(call, kReplyBytesMax));
+  TRY_ASSIGN(const kube::HttpReply reply, send(call, kReplyBytesMax));
   Result<Json> body = parse_json(reply.body, kReplyLimits);
   if (!body.ok())
     return unavailable("the server's response can't be parsed: " + body.error().message);
@@ -178,17 +182,18 @@ Result<Json> Connection::call(const ApiCall& call) {
 }
 
 Result<std::string> Connection::text(const ApiCall& call, size_t bytes_max) {
-  TRY_ASSIGN(HttpReply reply, send(call, bytes_max));
+  TRY_ASSIGN(kube::HttpReply reply, send(call, bytes_max));
   return std::move(reply.body);
 }
 
-std::unique_ptr<HttpHandle> Connection::stream(const ApiCall& call, HttpStreamHandler handler) {
-  HttpRequest request = request_for(call);
+std::unique_ptr<kube::HttpHandle> Connection::stream(const ApiCall& call,
+                                                     kube::HttpStreamHandler handler) {
+  kube::HttpRequest request = request_for(call);
   request.deadline = std::chrono::hours(24);
   return client_.stream(std::move(request), std::move(handler));
 }
 
-Status Connection::end_of_stream(const Result<HttpReply>& reply) {
+Status Connection::end_of_stream(const Result<kube::HttpReply>& reply) {
   if (!reply.ok()) return unreachable(reply.error());
   print_warnings(reply->warning);
   if (reply->status == 200) return {};
@@ -203,7 +208,7 @@ Result<Connection::WatchEnd> Connection::watch_once(
   watch.query["watch"] = "1";
   watch.query["allowWatchBookmarks"] = "true";
   watch.query["resourceVersion"] = version;
-  std::optional<Result<HttpReply>> end;
+  std::optional<Result<kube::HttpReply>> end;
   bool is_stopped = false;
   bool is_expired = false;
   const auto handle =
@@ -226,7 +231,7 @@ Result<Connection::WatchEnd> Connection::watch_once(
                              if (type != "BOOKMARK") is_stopped = !on_event(type, *object);
                            }
                          },
-                     .on_end = [&](Result<HttpReply> reply) { end = std::move(reply); }});
+                     .on_end = [&](Result<kube::HttpReply> reply) { end = std::move(reply); }});
   const bool in_time =
       run_until([&] { return end.has_value() || is_stopped || is_expired; }, until);
   if (is_stopped) return WatchEnd::kStopped;
@@ -279,7 +284,7 @@ Result<bool> Connection::watch(
 
 std::string jobs_path(const std::string& namespace_) {
   const std::string in = namespace_.empty() ? "" : "/namespaces/" + encoded(namespace_);
-  return std::string(kTrainingJobs.api) + in + "/trainingjobs";
+  return std::string(loop::kTrainingJobs.api) + in + "/trainingjobs";
 }
 
 std::string job_path(const std::string& namespace_, const std::string& name) {
@@ -299,4 +304,4 @@ int print_error(const Error& error) {
   return 1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -9,7 +9,7 @@
 #include "controller/kube/kube_access.h"
 #include "controller/kube/mailbox.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // The tool's environment; main() fills it in.
 struct ClientEnvironment {
@@ -35,8 +35,8 @@ struct ConnectionFlags {
 Result<Duration> parse_duration(const std::string& text);
 
 // Returns the kubeconfig that the flags and the environment select.
-Result<Kubeconfig> client_kubeconfig(const ClientEnvironment& environment,
-                                     const ConnectionFlags& flags);
+Result<kube::Kubeconfig> client_kubeconfig(const ClientEnvironment& environment,
+                                           const ConnectionFlags& flags);
 
 struct ApiCall {
   std::string method = "GET";
@@ -67,9 +67,9 @@ class Connection {
   Result<std::string> text(const ApiCall& call, size_t bytes_max);
 
   // Opens a stream; run_until() drives it. It ends after a day at the latest.
-  std::unique_ptr<HttpHandle> stream(const ApiCall& call, HttpStreamHandler handler);
+  std::unique_ptr<kube::HttpHandle> stream(const ApiCall& call, kube::HttpStreamHandler handler);
   // Converts the end of a stream to a status; OK if it ended normally.
-  Status end_of_stream(const Result<HttpReply>& reply);
+  Status end_of_stream(const Result<kube::HttpReply>& reply);
   // Drives streams until done() returns true. Returns false on timeout.
   bool run_until(const std::function<bool()>& done, std::optional<TimePoint> until = std::nullopt);
 
@@ -84,22 +84,22 @@ class Connection {
       std::optional<TimePoint> until = std::nullopt);
 
  private:
-  Connection(KubeAccess access, Duration timeout, const Clock& clock);
-  Result<HttpReply> send(const ApiCall& call, size_t bytes_max);
-  HttpRequest request_for(const ApiCall& call);
+  Connection(kube::KubeAccess access, Duration timeout, const Clock& clock);
+  Result<kube::HttpReply> send(const ApiCall& call, size_t bytes_max);
+  kube::HttpRequest request_for(const ApiCall& call);
   Error unreachable(const Error& error) const;
   enum class WatchEnd { kStopped, kTimeout, kAgain };
   Result<WatchEnd> watch_once(const ApiCall& call, std::string& version,
                               const std::function<bool(const std::string&, const Json&)>& on_event,
                               std::optional<TimePoint> until);
 
-  const KubeAccess access_;
+  const kube::KubeAccess access_;
   const Duration timeout_;
   const Clock& clock_;
-  Timers timers_;
-  Mailbox mailbox_;
-  Credentials credentials_;
-  HttpClient client_;
+  loop::Timers timers_;
+  kube::Mailbox mailbox_;
+  kube::Credentials credentials_;
+  kube::HttpClient client_;
 };
 
 // API paths with percent-encoded parts.
@@ -112,4 +112,4 @@ std::string core_path(const std::string& namespace_, const std::string& plural,
 // the exit code.
 int print_error(const Error& error);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

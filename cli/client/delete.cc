@@ -2,7 +2,7 @@
 #include "cli/client/job_documents.h"
 #include "cli/client/wait_condition.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct DeleteOptions {
@@ -132,4 +132,4 @@ void add_delete(CLI::App& app, ClientContext context) {
   command->callback([options, context] { run_delete(context, *options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

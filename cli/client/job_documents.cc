@@ -9,7 +9,7 @@
 #include "common/api/yaml.h"
 #include "controller/kube/bearer_token_file.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kBytesMax = 8u << 20;
@@ -64,7 +64,7 @@ Result<std::vector<JobDocument>> read_job_documents(const std::vector<std::strin
   std::string problems;
   for (const std::string& file : files) {
     const std::string shown = file == "-" ? "stdin" : file;
-    Result<std::string> text = file == "-" ? read_input() : read_small_file(file, kBytesMax);
+    Result<std::string> text = file == "-" ? read_input() : kube::read_small_file(file, kBytesMax);
     if (!text.ok()) return invalid(shown + ": " + text.error().message);
     Result<std::vector<Json>> documents =
         documents_from_yaml(*text, 1000, {.bytes_max = kBytesMax, .values_max = 500'000});
@@ -84,4 +84,4 @@ Result<std::vector<JobDocument>> read_job_documents(const std::vector<std::strin
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

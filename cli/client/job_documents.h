@@ -5,7 +5,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct JobDocument {
   std::string file;
@@ -19,4 +19,4 @@ struct JobDocument {
 Result<std::vector<JobDocument>> read_job_documents(const std::vector<std::string>& files,
                                                     bool names_only = false);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

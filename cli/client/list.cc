@@ -1,6 +1,6 @@
 #include "cli/client/command.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr char kTableAccept[] =
@@ -100,4 +100,4 @@ void add_list(CLI::App& app, ClientContext context) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

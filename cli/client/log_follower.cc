@@ -7,7 +7,7 @@
 #include "cli/client/command.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kTextBytesMax = 64u << 20;
@@ -52,7 +52,7 @@ class Follower {
 
  private:
   struct Stream {
-    std::unique_ptr<HttpHandle> handle;
+    std::unique_ptr<kube::HttpHandle> handle;
     std::string prefix;
     std::string rest;  // an incomplete line
     bool is_over = false;
@@ -78,7 +78,7 @@ class Follower {
 
 ApiCall log_call(const JobName& job, const std::string& pod, const LogFollowOptions& options) {
   ApiCall call{.path = core_path(job.namespace_, "pods", pod) + "/log", .accept = "*/*"};
-  call.query["container"] = kNodeContainer;
+  call.query["container"] = plan::kNodeContainer;
   if (options.tail) call.query["tailLines"] = std::to_string(*options.tail);
   return call;
 }
@@ -108,7 +108,7 @@ void Follower::open(const JobPod& pod, bool with_prefix) {
   stream.handle = connection_.stream(
       call, {.on_bytes = [this, &stream](std::string bytes) { take(stream, bytes); },
              .on_end =
-                 [this, &stream, name = pod.name](Result<HttpReply> reply) {
+                 [this, &stream, name = pod.name](Result<kube::HttpReply> reply) {
                    if (!stream.rest.empty()) print_line(stream, std::exchange(stream.rest, {}));
                    stream.is_over = true;
                    stream.is_refused = reply.ok() && reply->status >= 400 && reply->status < 500;
@@ -138,7 +138,7 @@ Status Follower::run(std::optional<TimePoint> until) {
       const Result<TrainingJob> read = stored_training_job_from_json(*job);
       const bool with_prefix = read.ok() && read->spec.nodes > 1 && !options_.node;
       ApiCall list{.path = core_path(job_.namespace_, "pods")};
-      list.query["labelSelector"] = std::string(kJobNameLabel) + "=" + job_.name;
+      list.query["labelSelector"] = std::string(plan::kJobNameLabel) + "=" + job_.name;
       TRY_ASSIGN(const Json pods, connection_.call(list));
       for (const JobPod& pod : chosen_pods(pods, options_)) {
         if (pod.phase != "Pending") open(pod, with_prefix);
@@ -173,7 +173,7 @@ Result<std::string> text_of(Connection& connection, const JobName& job, const Jo
 Status print_logs(Connection& connection, const JobName& job, const LogFollowOptions& options) {
   TRY(connection.call({.path = job_path(job.namespace_, job.name)}));
   ApiCall list{.path = core_path(job.namespace_, "pods")};
-  list.query["labelSelector"] = std::string(kJobNameLabel) + "=" + job.name;
+  list.query["labelSelector"] = std::string(plan::kJobNameLabel) + "=" + job.name;
   TRY_ASSIGN(const Json pods, connection.call(list));
   const std::vector<JobPod> chosen = chosen_pods(pods, options);
   if (chosen.empty()) {
@@ -214,8 +214,8 @@ std::vector<JobPod> chosen_pods(const Json& pod_list, const LogFollowOptions& op
     JobPod pod{.name = meta_text(item, "name"),
                .uid = meta_text(item, "uid"),
                .phase = status == nullptr ? "" : string_or(*status, "phase", ""),
-               .node = number_of(label_of(item, kNodeIndexLabel)),
-               .incarnation = number_of(label_of(item, kIncarnationLabel))};
+               .node = number_of(label_of(item, plan::kNodeIndexLabel)),
+               .incarnation = number_of(label_of(item, plan::kIncarnationLabel))};
     if (!options.node || pod.node == *options.node) by_node[pod.node].push_back(std::move(pod));
   }
   std::vector<JobPod> chosen;
@@ -263,4 +263,4 @@ Status follow_logs(Connection& connection, const JobName& job, const LogFollowOp
   return Follower(connection, job, options).run(until);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -6,7 +6,7 @@
 
 #include "cli/client/wait_condition.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct LogFollowOptions {
   bool follow = false;
@@ -43,4 +43,4 @@ std::string merged_logs(const std::vector<PodText>& texts, bool keep_timestamps)
 Status follow_logs(Connection& connection, const JobName& job, const LogFollowOptions& options,
                    std::optional<TimePoint> until = std::nullopt);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

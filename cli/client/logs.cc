@@ -1,7 +1,7 @@
 #include "cli/client/command.h"
 #include "cli/client/log_follower.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct LogsOptions {
@@ -56,4 +56,4 @@ void add_logs(CLI::App& app, ClientContext context) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

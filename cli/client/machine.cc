@@ -1,6 +1,6 @@
 #include "cli/client/command.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Annotation that the local node obeys: "off" cuts a machine's power.
@@ -184,4 +184,4 @@ void add_machine(CLI::App& app, ClientContext context) {
           drain);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 
 #include "common/api/yaml.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Returns the columns on a terminal, for any bytes: UTF-8 continuation bytes don't count.
@@ -159,4 +159,4 @@ std::string age_of(const std::string& time, WallTime now) {
   return then.ok() ? age_text(now - *then) : "<unknown>";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

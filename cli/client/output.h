@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 enum class OutputFormat { kTable, kWide, kJson, kYaml, kName };
 // Parses the value of -o; kInvalid names the choices.
@@ -40,4 +40,4 @@ std::string age_text(Duration age);
 // Returns the age of an RFC 3339 time; "<unknown>" if the text is not one.
 std::string age_of(const std::string& time, WallTime now);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

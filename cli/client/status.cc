@@ -6,7 +6,7 @@
 #include "cli/client/wait_condition.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct StatusOptions {
@@ -53,7 +53,7 @@ Result<std::string> page_of(Connection& connection, const Json& object) {
   StatusInput input{.now = connection.clock().wall_now(), .width = columns()};
   TRY_ASSIGN(input.job, stored_training_job_from_json(object));
   ApiCall pods{.path = core_path(input.job.metadata.namespace_, "pods")};
-  pods.query["labelSelector"] = std::string(kJobNameLabel) + "=" + input.job.metadata.name;
+  pods.query["labelSelector"] = std::string(plan::kJobNameLabel) + "=" + input.job.metadata.name;
   input.pods = items_of(connection, pods, input.trouble);
   input.events = events_of(connection, input.job, input.trouble);
   return status_page(input);
@@ -126,4 +126,4 @@ void add_status(CLI::App& app, ClientContext context) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -8,7 +8,7 @@
 #include "common/api/conditions.h"
 #include "common/api/hang_limit.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kEventsShown = 10;
@@ -315,4 +315,4 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
   return text + ").\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -6,7 +6,7 @@
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct StatusInput {
   TrainingJob job;
@@ -26,4 +26,4 @@ std::string status_page(const StatusInput& input);
 // user's program, that nothing can be known.
 std::string stuck_page(const TrainingJob& job, WallTime now);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

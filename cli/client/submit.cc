@@ -3,7 +3,7 @@
 #include "cli/client/log_follower.h"
 #include "cli/client/wait_condition.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct SubmitOptions {
@@ -125,4 +125,4 @@ void add_submit(CLI::App& app, ClientContext context) {
   command->callback([options, context] { run_submit(context, *options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -1,6 +1,6 @@
 #include "cli/client/command.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct ChangeOptions {
@@ -53,4 +53,4 @@ void add_suspend(CLI::App& app, ClientContext context) {
              });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -1,7 +1,7 @@
 #include "cli/client/command.h"
 #include "cli/client/wait_condition.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct WaitOptions {
@@ -56,4 +56,4 @@ void add_wait(CLI::App& app, ClientContext context) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 #include "cli/client/command.h"
 #include "common/api/conditions.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 bool is_same_word(const std::string& a, const std::string& b) {
@@ -98,4 +98,4 @@ Result<int> wait_for_job(Connection& connection, const JobName& job_name, const 
   return in_time ? kExitEnded : kExitTimeout;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

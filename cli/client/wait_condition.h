@@ -6,7 +6,7 @@
 #include "cli/client/connection.h"
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct JobName {
   std::string namespace_;
@@ -35,4 +35,4 @@ std::string ending_of(const TrainingJobStatus& status);
 Result<int> wait_for_job(Connection& connection, const JobName& job, const WaitCondition& what,
                          std::optional<TimePoint> until, std::string& why);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -14,7 +14,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pod_template.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -74,8 +74,8 @@ std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
 Problems check_local(const TrainingJob& job) {
   Problems problems;
   const std::string& manager = job.spec.managedBy;
-  if (!manager.empty() && manager != kControllerName)
-    problems.push_back("spec.managedBy: found " + manager + ", expected " + kControllerName +
+  if (!manager.empty() && manager != plan::kControllerName)
+    problems.push_back("spec.managedBy: found " + manager + ", expected " + plan::kControllerName +
                        " or nothing, because a local run has no other controller");
   if (job.spec.suspend)
     problems.push_back(
@@ -107,9 +107,10 @@ Problems check_files(const std::string& program_folder, LocalJob& local) {
 
 // Makes a program run, and be looked up, in its document's folder.
 void run_in(const fs::path& folder, TrainingJobSpec& spec) {
-  Json container = {{"name", kNodeContainer}, {"workingDir", folder.lexically_normal().string()}};
+  Json container = {{"name", plan::kNodeContainer},
+                    {"workingDir", folder.lexically_normal().string()}};
   Json with_folder = {{"spec", {{"containers", Json::array({std::move(container)})}}}};
-  merge_template(with_folder, spec.podTemplate);
+  plan::merge_template(with_folder, spec.podTemplate);
   spec.podTemplate = std::move(with_folder);
 }
 
@@ -152,4 +153,4 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
   return local;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "common/api/training_job.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct LocalJob {
   TrainingJob job;
@@ -25,4 +25,4 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
 // Returns a problem if the job needs more GPUs than this machine has, which runs all of it. Pure.
 Problems gpu_problems(const TrainingJobSpec& spec, int64_t gpus);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -11,7 +11,7 @@
 #include "cli/run/run_job.h"
 #include "common/api/conditions.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr int kPollMilliseconds = 200;
@@ -305,4 +305,4 @@ std::string LocalRun::result_json(End end) const {
   return dump_json(result);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "local/local_cluster.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct LocalRunOptions {
   TrainingJob job;     // valid, with absolute paths and checkpoint.path set
@@ -80,4 +80,4 @@ class LocalRun {
   std::unique_ptr<local::LocalCluster> cluster_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -4,7 +4,7 @@
 #include "controller/plan/pod_template.h"
 #include "local/node/pod_plan.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 void warn(const Json& part, const std::string& path, std::vector<std::string>& warnings) {
@@ -31,9 +31,9 @@ void remove_supported_fields(Json& container) {
 }  // namespace
 
 Problems local_template_problems(const TrainingJob& job) {
-  Problems problems = pod_template_problems(job.spec.podTemplate);
+  Problems problems = plan::pod_template_problems(job.spec.podTemplate);
   if (!problems.empty()) return problems;
-  Result<local::PodPlan> planned = local::plan_pod(make_worker_pod(job, {}));
+  Result<local::PodPlan> planned = local::plan_pod(plan::make_worker_pod(job, {}));
   if (planned.ok()) return {};
   const std::string& message = planned.error().message;
   return {"spec.podTemplate" + std::string(message.starts_with("spec.") ? "." : ": ") + message};
@@ -56,4 +56,4 @@ std::vector<std::string> local_template_warnings(const Json& pod_template) {
   return warnings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr double kWidth = 800, kHeight = 500;
@@ -197,4 +197,4 @@ std::string loss_curve_svg(const LossCurve& curve) {
          legend(!curve.validation.empty()) + "</svg>\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

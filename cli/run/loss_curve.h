@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct LossCurve {
   std::string title;
@@ -22,4 +22,4 @@ std::string loss_curve_svg(const LossCurve& curve);
 // ten.
 std::vector<double> round_ticks(double low, double high, int count);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kLineBytesMax = 64u << 10;
@@ -71,4 +71,4 @@ double MetricsReader::median_tokens_per_second() const {
   return *middle;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Follows a metrics.jsonl while it is written: one JSON object per line, with `step` and either the
 // numbers of a training step or a `validationLoss`. A restart of the job truncates the file;
@@ -40,4 +40,4 @@ class MetricsReader {
   double tokens_per_second_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

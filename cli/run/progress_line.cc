@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 std::string number(double value, const char* format) {
@@ -93,4 +93,4 @@ std::string progress_log_line(const ProgressSnapshot& snapshot) {
   return clock_text(snapshot.elapsed_seconds) + "  " + state_prefix(snapshot) + "step " + text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

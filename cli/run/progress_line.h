@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // The state of a run at one moment.
 struct ProgressSnapshot {
@@ -32,4 +32,4 @@ std::string clock_text(double seconds);
 // 412345 -> "412k", 1234 -> "1.23k".
 std::string rate_text(double per_second);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

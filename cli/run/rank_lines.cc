@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +78,4 @@ std::string RankLines::new_to_user(int64_t rank, std::string_view log) const {
   return lines;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Follows the logs of a job's pods for the output of its ranks: whole lines that start with
 // `[rank N] `, as the agents mark them. Skips the agents' own lines.
@@ -37,4 +37,4 @@ class RankLines {
   std::map<std::string, std::string> recent_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

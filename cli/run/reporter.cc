@@ -9,7 +9,7 @@
 #include "common/api/conditions.h"
 #include "local/node/pod_worker.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr Duration kLogInterval = std::chrono::seconds(5);
@@ -133,4 +133,4 @@ void Reporter::write_all(std::string_view text) {
   write_to(fd_, text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

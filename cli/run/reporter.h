@@ -9,7 +9,7 @@
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Returns what to tell a user when a job's status changes: rounds, restarts with their cause,
 // checkpoints, conditions that became true. In reading order. Leaves out what ends the run,
@@ -51,4 +51,4 @@ class Reporter {
   std::optional<TimePoint> logged_at_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 #include "cli/run/local_run.h"
 #include "local/node/gpu_pool.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ int validate_files(const std::vector<std::string>& files, const std::string& pro
   return exit_code;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct RunOptions {
   std::string file;
@@ -28,4 +28,4 @@ int run_job(const RunOptions& options, const Clock& clock);
 // kExitBadInput.
 int validate_files(const std::vector<std::string>& files, const std::string& program_folder);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 SignalWait::~SignalWait() {
   for (const int fd : {signal_fd_, wake_fd_}) {
@@ -43,4 +43,4 @@ void SignalWait::wake() {
   (void)!write(wake_fd_, &one, sizeof one);  // if full, a wake-up is already pending
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -2,7 +2,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Lets a foreground command wait for signals and for other threads. From block_signals() on,
 // SIGINT, SIGTERM and SIGHUP no longer end the process. One thread calls block_signals(), wait()
@@ -30,4 +30,4 @@ class SignalWait {
   int count_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

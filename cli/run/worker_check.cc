@@ -14,7 +14,7 @@
 #include "common/api/worker_config.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // A file without a name, in memory.
@@ -96,4 +96,4 @@ Result<Problems> worker_problems(const std::string& program_folder, const Traini
                                         : "signal " + std::to_string(WTERMSIG(status))));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

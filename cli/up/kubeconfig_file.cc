@@ -2,7 +2,7 @@
 
 #include "common/base/base64.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 std::string kubeconfig_text(const local::ClusterAccess& access) {
   std::string authority;
@@ -29,4 +29,4 @@ std::string kubeconfig_text(const local::ClusterAccess& access) {
          access.token + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

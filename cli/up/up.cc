@@ -20,7 +20,7 @@
 #include "local/node/machine.h"
 #include "local/node/program.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ int run_up(const UpOptions& options, const Clock& clock) {
   return Up(options, clock).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

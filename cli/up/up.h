@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct UpOptions {
   std::string program_folder;  // with lockstep-controller, -agent and -worker
@@ -33,4 +33,4 @@ struct UpOptions {
 // the process has one thread.
 int run_up(const UpOptions& options, const Clock& clock);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

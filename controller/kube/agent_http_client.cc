@@ -2,7 +2,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr size_t kReplyBytesMax = 2 * kAgentStateBytesMax;
@@ -39,7 +39,7 @@ AgentHttpClient::Client& AgentHttpClient::client(const std::string& ip) {
   return *client;
 }
 
-void AgentHttpClient::send(const AgentAddress& agent, HttpRequest request, Done done) {
+void AgentHttpClient::send(const loop::AgentAddress& agent, HttpRequest request, Done done) {
   request.authorization = bearer(agent.token);
   request.reply_bytes_max = kReplyBytesMax;
   Client& to = client(agent.ip);
@@ -53,7 +53,7 @@ void AgentHttpClient::send(const AgentAddress& agent, HttpRequest request, Done 
                });
 }
 
-void AgentHttpClient::forget(const AgentAddress& agent) {
+void AgentHttpClient::forget(const loop::AgentAddress& agent) {
   const auto found = clients_.find(agent.ip);
   if (found == clients_.end()) return;
   found->second->is_forgotten = true;
@@ -72,7 +72,7 @@ const std::string& AgentHttpClient::text_of(const std::shared_ptr<const Assignme
   return last_text_;
 }
 
-void AgentHttpClient::put_assignment(const AgentAddress& agent,
+void AgentHttpClient::put_assignment(const loop::AgentAddress& agent,
                                      const std::shared_ptr<const Assignment>& assignment,
                                      int64_t node_index, Done done) {
   send(agent,
@@ -83,7 +83,7 @@ void AgentHttpClient::put_assignment(const AgentAddress& agent,
        std::move(done));
 }
 
-void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
+void AgentHttpClient::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
                                  Done done) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
   send(agent,
@@ -94,4 +94,4 @@ void AgentHttpClient::poll_state(const AgentAddress& agent, int64_t since, Durat
        std::move(done));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

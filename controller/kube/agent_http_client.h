@@ -8,7 +8,7 @@
 #include "controller/kube/plain_http.h"
 #include "controller/loop/agent_client.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 struct AgentHttpOptions {
   int64_t port = kAgentPort;
@@ -21,16 +21,17 @@ struct AgentHttpOptions {
 // Agents over HTTP, with one client and its connections per address. An address may belong to
 // another agent by now, or to several agents at the same time (pods in the host network). So a
 // client is destroyed only once no request is open on it.
-class AgentHttpClient final : public AgentClient {
+class AgentHttpClient final : public loop::AgentClient {
  public:
-  AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, Timers& timers)
+  AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, loop::Timers& timers)
       : options_(options), mailbox_(mailbox), timers_(timers) {}
 
-  void put_assignment(const AgentAddress& agent,
+  void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override;
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
-  void forget(const AgentAddress& agent) override;
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  Done done) override;
+  void forget(const loop::AgentAddress& agent) override;
 
  private:
   struct Client {
@@ -39,13 +40,13 @@ class AgentHttpClient final : public AgentClient {
     bool is_forgotten = false;
   };
 
-  void send(const AgentAddress& agent, HttpRequest request, Done done);
+  void send(const loop::AgentAddress& agent, HttpRequest request, Done done);
   Client& client(const std::string& ip);
   const std::string& text_of(const std::shared_ptr<const Assignment>& assignment);
 
   AgentHttpOptions options_;
   Mailbox& mailbox_;
-  Timers& timers_;
+  loop::Timers& timers_;
   const std::shared_ptr<PlainNetwork> network_ = start_plain_network();
   std::map<std::string, std::unique_ptr<Client>> clients_;  // by address
   std::weak_ptr<const Assignment>
@@ -55,4 +56,4 @@ class AgentHttpClient final : public AgentClient {
   std::string last_text_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 Result<std::string> read_small_file(const std::string& path, size_t bytes_max) {
   std::ifstream file(path, std::ios::binary);
@@ -44,4 +44,4 @@ bool BearerTokenFile::refresh() {
   return token_ != before;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

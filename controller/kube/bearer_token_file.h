@@ -4,7 +4,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // A bearer token in a file that somebody rotates. The file is read again once a minute, and when
 // the server refuses the token. While it can't be read, or is empty, the last token stays. Source:
@@ -29,4 +29,4 @@ class BearerTokenFile {
 // Reads a file of at most `bytes_max`, without white space at its end.
 Result<std::string> read_small_file(const std::string& path, size_t bytes_max = 1u << 20);
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

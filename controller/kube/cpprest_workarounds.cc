@@ -4,7 +4,7 @@
 
 #include "controller/kube/socket_options.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 void add_fields(web::http::http_headers& headers, const std::vector<HttpField>& fields) {
   std::map<std::string, std::string> values;
@@ -23,4 +23,4 @@ void open_and_tune(boost::asio::ip::tcp::socket& socket,
   if (socket.is_open()) set_socket_options(socket.native_handle());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -32,7 +32,7 @@
 // | calls back at any later time, from threads that   | Exchange outlives what it refers to;  |
 // | end with the process                              | exit_with_http_threads() (http.h)     |
 // | starts 40 threads                                 | start_http_threads() (http.h)         |
-namespace lockstep {
+namespace lockstep::kube {
 
 inline constexpr std::chrono::hours kNoIdleTimeout{1};
 
@@ -112,4 +112,4 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
   Consume consume_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -3,7 +3,7 @@
 #include "common/base/base64.h"
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr Duration kRest = std::chrono::seconds(20);
@@ -86,4 +86,4 @@ void Credentials::take(const Result<ExecCredential>& credential) {
   expires_ = credential->expires;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

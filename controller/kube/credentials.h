@@ -12,7 +12,7 @@
 #include "controller/kube/exec_credential.h"
 #include "controller/kube/http.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // The client's identity to an API server. At most one of token, user name and plugin.
 struct CredentialOptions {
@@ -63,4 +63,4 @@ class Credentials {
   std::jthread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr char kGroup[] = "client.authentication.k8s.io/";
@@ -219,4 +219,4 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& clu
   return parse_exec_credential(plugin, *output);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

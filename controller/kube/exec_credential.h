@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "controller/kube/kubeconfig.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // A credential from a plugin.
 struct ExecCredential {
@@ -43,4 +43,4 @@ struct ExecPatience {
 Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, const Json& cluster,
                                        const ExecPatience& patience = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -13,7 +13,7 @@
 #include "controller/kube/cpprest_workarounds.h"
 #include "controller/kube/line_framer.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 namespace rest = web::http;
@@ -121,7 +121,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::shared_ptr<TlsReport> report{};
   };
 
-  Exchange(Mailbox& mailbox, Timers& timers, Options options)
+  Exchange(Mailbox& mailbox, loop::Timers& timers, Options options)
       : mailbox_(mailbox),
         timers_(timers),
         options_(std::move(options)),
@@ -314,10 +314,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   Mailbox& mailbox_;
-  Timers& timers_;
+  loop::Timers& timers_;
   Options options_;
   const bool wants_bytes_;
-  std::optional<Timers::Id> deadline_;
+  std::optional<loop::Timers::Id> deadline_;
   bool is_over_ = false;
   pplx::cancellation_token_source cancel_;
 
@@ -334,7 +334,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 };
 
 struct HttpClient::Impl {
-  Impl(HttpServer to, Mailbox& mailbox, Timers& timers)
+  Impl(HttpServer to, Mailbox& mailbox, loop::Timers& timers)
       : mailbox(mailbox),
         timers(timers),
         server(std::move(to)),
@@ -373,7 +373,7 @@ struct HttpClient::Impl {
   }
 
   Mailbox& mailbox;
-  Timers& timers;
+  loop::Timers& timers;
   HttpServer server;
   const std::string prefix;
   const std::shared_ptr<TlsReport> report;
@@ -408,7 +408,7 @@ void exit_with_http_threads(int exit_code) {
   std::_Exit(exit_code);
 }
 
-HttpClient::HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers)
+HttpClient::HttpClient(HttpServer server, Mailbox& mailbox, loop::Timers& timers)
     : impl_(std::make_unique<Impl>(std::move(server), mailbox, timers)) {}
 
 HttpClient::~HttpClient() = default;
@@ -434,4 +434,4 @@ std::unique_ptr<HttpHandle> HttpClient::stream(HttpRequest request, HttpStreamHa
   return std::make_unique<StreamHandle>(impl_->start(request, std::move(options)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

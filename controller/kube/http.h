@@ -11,7 +11,7 @@
 #include "controller/kube/tls.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // HTTP clients of trusted servers, over cpprestsdk, which stays hidden behind this header. It holds
 // whole heads and chunks of replies in memory, so use plain_http.h for untrusted servers. No
@@ -88,7 +88,7 @@ class HttpHandle {
 // timers are destroyed.
 class HttpClient {
  public:
-  HttpClient(HttpServer server, Mailbox& mailbox, Timers& timers);
+  HttpClient(HttpServer server, Mailbox& mailbox, loop::Timers& timers);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -109,4 +109,4 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

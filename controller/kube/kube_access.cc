@@ -5,7 +5,7 @@
 
 #include "common/base/base64.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr size_t kFileBytesMax = 4u << 20;
@@ -249,4 +249,4 @@ Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& ov
   return access;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

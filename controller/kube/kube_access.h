@@ -6,7 +6,7 @@
 #include "controller/kube/http.h"
 #include "controller/kube/kubeconfig.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Overrides of a kubeconfig from the command line; empty: none.
 struct KubeOverrides {
@@ -30,4 +30,4 @@ struct KubeAccess {
 // which newer kubectls don't know, and proxies other than HTTP ones). The message names the entry.
 Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& overrides);
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

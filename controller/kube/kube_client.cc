@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 2'000'000};
@@ -31,7 +31,7 @@ void append_encoded(std::string& out, std::string_view text) {
   }
 }
 
-std::string collection_path(ResourceType type, const std::string& namespace_) {
+std::string collection_path(loop::ResourceType type, const std::string& namespace_) {
   std::string path(type.api);
   if (!namespace_.empty()) {
     path += "/namespaces/";
@@ -52,24 +52,24 @@ void append_query(std::string& path, const std::map<std::string, std::string>& q
   }
 }
 
-const char* method_of(ApiVerb verb) {
+const char* method_of(loop::ApiVerb verb) {
   switch (verb) {
-    case ApiVerb::kGet:
-    case ApiVerb::kList:
+    case loop::ApiVerb::kGet:
+    case loop::ApiVerb::kList:
       return "GET";
-    case ApiVerb::kCreate:
+    case loop::ApiVerb::kCreate:
       return "POST";
-    case ApiVerb::kReplace:
-    case ApiVerb::kReplaceStatus:
+    case loop::ApiVerb::kReplace:
+    case loop::ApiVerb::kReplaceStatus:
       return "PUT";
-    case ApiVerb::kDelete:
+    case loop::ApiVerb::kDelete:
       return "DELETE";
   }
   return "GET";
 }
 
-const char* verb_name(ApiVerb verb) {
-  return verb == ApiVerb::kList ? "LIST" : method_of(verb);
+const char* verb_name(loop::ApiVerb verb) {
+  return verb == loop::ApiVerb::kList ? "LIST" : method_of(verb);
 }
 
 int code_of(const Result<HttpReply>& reply) {
@@ -86,36 +86,37 @@ bool has_cause(const Json& status, std::string_view reason) {
 }
 
 // `status`: the server's metav1.Status, or null if the body is not one (a proxy's page).
-ApiOutcome outcome_of(int code, const Json& status, bool has_retry_after) {
+loop::ApiOutcome outcome_of(int code, const Json& status, bool has_retry_after) {
   const std::string reason = string_or(status, "reason", "");
   switch (code) {
     case 400:
     case 413:
     case 415:
     case 422:
-      return ApiOutcome::kInvalid;
+      return loop::ApiOutcome::kInvalid;
     case 401:
-      return ApiOutcome::kUnauthorized;
+      return loop::ApiOutcome::kUnauthorized;
     case 403:
-      return ApiOutcome::kForbidden;
+      return loop::ApiOutcome::kForbidden;
     case 404:
-      return ApiOutcome::kNotFound;
+      return loop::ApiOutcome::kNotFound;
     case 409:
-      return reason == "AlreadyExists" ? ApiOutcome::kAlreadyExists : ApiOutcome::kConflict;
+      return reason == "AlreadyExists" ? loop::ApiOutcome::kAlreadyExists
+                                       : loop::ApiOutcome::kConflict;
     case 410:
-      return ApiOutcome::kExpired;
+      return loop::ApiOutcome::kExpired;
     case 429:
-      return ApiOutcome::kThrottled;
+      return loop::ApiOutcome::kThrottled;
     case 504:
-      return has_cause(status, "ResourceVersionTooLarge") ? ApiOutcome::kTooLarge
-                                                          : ApiOutcome::kTimeout;
+      return has_cause(status, "ResourceVersionTooLarge") ? loop::ApiOutcome::kTooLarge
+                                                          : loop::ApiOutcome::kTimeout;
     default:
-      return has_retry_after ? ApiOutcome::kThrottled : ApiOutcome::kUnavailable;
+      return has_retry_after ? loop::ApiOutcome::kThrottled : loop::ApiOutcome::kUnavailable;
   }
 }
 
-ApiReply from_status(int code, const Json& status, Duration retry_after) {
-  ApiReply reply;
+loop::ApiReply from_status(int code, const Json& status, Duration retry_after) {
+  loop::ApiReply reply;
   reply.outcome = outcome_of(code, status, retry_after > Duration{0});
   reply.message = "HTTP " + std::to_string(code) + ": " + string_or(status, "message", "");
   reply.retry_after = retry_after;
@@ -126,11 +127,11 @@ ApiReply from_status(int code, const Json& status, Duration retry_after) {
   return reply;
 }
 
-ApiReply from_error(const Error& error) {
-  ApiReply reply;
-  reply.outcome = error.code == Code::kTimeout   ? ApiOutcome::kTimeout
-                  : error.code == Code::kInvalid ? ApiOutcome::kUnreadable
-                                                 : ApiOutcome::kUnavailable;
+loop::ApiReply from_error(const Error& error) {
+  loop::ApiReply reply;
+  reply.outcome = error.code == Code::kTimeout   ? loop::ApiOutcome::kTimeout
+                  : error.code == Code::kInvalid ? loop::ApiOutcome::kUnreadable
+                                                 : loop::ApiOutcome::kUnavailable;
   reply.message = error.message;
   return reply;
 }
@@ -143,13 +144,13 @@ Result<Json> parse_objects(std::string_view text, int objects_at) {
 
 }  // namespace
 
-std::string request_path(const ApiRequest& request) {
+std::string request_path(const loop::ApiRequest& request) {
   std::string path = collection_path(request.type, request.namespace_);
   if (!request.name.empty()) {
     path += '/';
     append_encoded(path, request.name);
   }
-  if (request.verb == ApiVerb::kReplaceStatus) path += "/status";
+  if (request.verb == loop::ApiVerb::kReplaceStatus) path += "/status";
   append_query(path, request.query);
   return path;
 }
@@ -171,16 +172,16 @@ Duration retry_after(const std::string& header, WallTime now) {
   return std::clamp(then - now, Duration{0}, kMax);
 }
 
-ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at) {
+loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at) {
   if (!reply.ok()) return from_error(reply.error());
   Result<Json> body = parse_objects(reply->body, objects_at);
   if (reply->status >= 200 && reply->status < 300) {
     // The request has taken effect; the next read shows it.
     if (!body.ok()) {
-      return {.outcome = ApiOutcome::kUnreadable,
+      return {.outcome = loop::ApiOutcome::kUnreadable,
               .message = "could not parse the reply: " + body.error().message};
     }
-    return {.outcome = ApiOutcome::kOk, .body = std::move(body).value()};
+    return {.outcome = loop::ApiOutcome::kOk, .body = std::move(body).value()};
   }
   return from_status(reply->status, body.ok() ? *body : Json(),
                      retry_after(reply->retry_after, now));
@@ -202,7 +203,7 @@ CredentialOptions without_waiting(CredentialOptions options) {
 
 }  // namespace
 
-KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& timers,
+KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, loop::Timers& timers,
                        const Clock& clock)
     : options_(std::move(options)),
       timers_(timers),
@@ -211,12 +212,12 @@ KubeClient::KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& time
       requests_(options_.server, mailbox, timers),
       watches_(options_.server, mailbox, timers) {}
 
-void KubeClient::send(ApiRequest request, Done done) {
-  if (request.type.plural == kLeases.plural) {
+void KubeClient::send(loop::ApiRequest request, Done done) {
+  if (request.type.plural == loop::kLeases.plural) {
     send_now(std::move(request), std::move(done), true);
     return;
   }
-  const ApiPriority priority = request.priority;
+  const loop::ApiPriority priority = request.priority;
   limiter_.submit(
       [this, request = std::move(request), done = std::move(done),
        since = timers_.now()]() mutable {
@@ -226,16 +227,16 @@ void KubeClient::send(ApiRequest request, Done done) {
       priority);
 }
 
-void KubeClient::send_in_turn(ApiRequest request, Done done) {
+void KubeClient::send_in_turn(loop::ApiRequest request, Done done) {
   if (request.may_send && !request.may_send()) {
     limiter_.end_one();
-    done(not_sent());
+    done(loop::not_sent());
     return;
   }
   send_now(
       std::move(request),
-      [this, done = std::move(done)](ApiReply reply) {
-        if (reply.outcome == ApiOutcome::kThrottled)
+      [this, done = std::move(done)](loop::ApiReply reply) {
+        if (reply.outcome == loop::ApiOutcome::kThrottled)
           limiter_.hold_until(timers_.now() + std::min(reply.retry_after, options_.hold_max));
         limiter_.end_one();
         done(std::move(reply));
@@ -243,7 +244,7 @@ void KubeClient::send_in_turn(ApiRequest request, Done done) {
       true);
 }
 
-void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
+void KubeClient::send_now(loop::ApiRequest request, Done done, bool may_retry) {
   HttpRequest http{.method = method_of(request.verb),
                    .path_and_query = request_path(request),
                    .authorization = authorization(),
@@ -251,18 +252,19 @@ void KubeClient::send_now(ApiRequest request, Done done, bool may_retry) {
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
   if (!request.body.is_null()) http.body = dump_json(request.body);
-  requests_.send(
-      std::move(http), [this, request = std::move(request), done = std::move(done), may_retry,
-                        since = timers_.now()](Result<HttpReply> reply) mutable {
-        metrics_.count(verb_name(request.verb), code_of(reply));
-        metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
-        if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
-          send_now(std::move(request), std::move(done), false);
-          return;
-        }
-        if (reply.ok()) tell_warning(reply->warning);
-        done(to_api_reply(reply, timers_.wall_now(), request.verb == ApiVerb::kList ? kInList : 0));
-      });
+  requests_.send(std::move(http),
+                 [this, request = std::move(request), done = std::move(done), may_retry,
+                  since = timers_.now()](Result<HttpReply> reply) mutable {
+                   metrics_.count(verb_name(request.verb), code_of(reply));
+                   metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
+                   if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
+                     send_now(std::move(request), std::move(done), false);
+                     return;
+                   }
+                   if (reply.ok()) tell_warning(reply->warning);
+                   done(to_api_reply(reply, timers_.wall_now(),
+                                     request.verb == loop::ApiVerb::kList ? kInList : 0));
+                 });
 }
 
 const std::string& KubeClient::authorization() {
@@ -284,9 +286,10 @@ void KubeClient::tell_warning(const std::string& warning) {
 namespace {
 
 // Turns the lines of one watch into events, and its end into an outcome.
-class KubeWatch final : public WatchHandle {
+class KubeWatch final : public loop::WatchHandle {
  public:
-  KubeWatch(WatchHandler handler, Timers& timers, Credentials& credentials, RequestMetrics& metrics)
+  KubeWatch(loop::WatchHandler handler, loop::Timers& timers, Credentials& credentials,
+            RequestMetrics& metrics)
       : handler_(std::move(handler)),
         timers_(timers),
         credentials_(credentials),
@@ -301,8 +304,8 @@ class KubeWatch final : public WatchHandle {
  private:
   void on_lines(const std::vector<std::string>& lines) {
     if (is_over_) return;
-    std::vector<WatchEvent> events;
-    std::optional<ApiReply> end;
+    std::vector<loop::WatchEvent> events;
+    std::optional<loop::ApiReply> end;
     for (const std::string& line : lines) {
       end = read(line, events);
       if (end) break;
@@ -315,7 +318,8 @@ class KubeWatch final : public WatchHandle {
   }
 
   // Adds the line's event, or returns how the watch ends with it.
-  static std::optional<ApiReply> read(const std::string& line, std::vector<WatchEvent>& events) {
+  static std::optional<loop::ApiReply> read(const std::string& line,
+                                            std::vector<loop::WatchEvent>& events) {
     Result<Json> event = parse_objects(line, kInEvent);
     if (!event.ok()) return from_error(event.error());
     Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
@@ -325,10 +329,10 @@ class KubeWatch final : public WatchHandle {
     if (type == "ERROR") {
       return from_status(static_cast<int>(int_or(*object, "code", 500)), *object, Duration{0});
     }
-    WatchEventType kind = WatchEventType::kModified;
-    if (type == "ADDED") kind = WatchEventType::kAdded;
-    if (type == "DELETED") kind = WatchEventType::kDeleted;
-    if (type == "BOOKMARK") kind = WatchEventType::kBookmark;
+    loop::WatchEventType kind = loop::WatchEventType::kModified;
+    if (type == "ADDED") kind = loop::WatchEventType::kAdded;
+    if (type == "DELETED") kind = loop::WatchEventType::kDeleted;
+    if (type == "BOOKMARK") kind = loop::WatchEventType::kBookmark;
     events.push_back({.type = kind, .object = std::move(*object)});
     return std::nullopt;
   }
@@ -338,15 +342,15 @@ class KubeWatch final : public WatchHandle {
     is_over_ = true;
     metrics_.count("WATCH", code_of(reply));
     if (reply.ok() && reply->status == 200) {
-      handler_.on_end({.outcome = ApiOutcome::kOk});
+      handler_.on_end({.outcome = loop::ApiOutcome::kOk});
       return;
     }
     if (reply.ok() && reply->status == 401) credentials_.refresh();
     handler_.on_end(to_api_reply(reply, timers_.wall_now(), 0));
   }
 
-  WatchHandler handler_;
-  Timers& timers_;
+  loop::WatchHandler handler_;
+  loop::Timers& timers_;
   Credentials& credentials_;
   RequestMetrics& metrics_;
   bool is_over_ = false;
@@ -355,7 +359,8 @@ class KubeWatch final : public WatchHandle {
 
 }  // namespace
 
-std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandler handler) {
+std::unique_ptr<loop::WatchHandle> KubeClient::watch(loop::WatchRequest request,
+                                                     loop::WatchHandler handler) {
   std::string path = collection_path(request.type, request.namespace_) + "?watch=1";
   append_query(path, request.query);
   int64_t seconds = 300;
@@ -373,4 +378,4 @@ std::unique_ptr<WatchHandle> KubeClient::watch(WatchRequest request, WatchHandle
   return watch;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

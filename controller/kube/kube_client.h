@@ -11,7 +11,7 @@
 #include "controller/kube/request_metrics.h"
 #include "controller/loop/api_client.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 struct KubeClientOptions {
   HttpServer server{};
@@ -25,13 +25,13 @@ struct KubeClientOptions {
 };
 
 // Returns the path and query of a request, percent-encoded.
-std::string request_path(const ApiRequest& request);
+std::string request_path(const loop::ApiRequest& request);
 
 // Parses Retry-After, in seconds or as a date. At most five minutes; 0 if there is none.
 Duration retry_after(const std::string& header, WallTime now);
 
 // Interprets an HTTP reply. `objects_at`: as in ObjectLimits.
-ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at);
+loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at);
 
 // The Kubernetes API over HTTP.
 // - Leases bypass the rate limit, so that a busy leader does not lose its lease because of it.
@@ -44,27 +44,28 @@ ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_
 //   common/base/json.h). Other objects come whole.
 // - Warnings from the server (a deprecated version of the API, an unknown field) are logged, each
 //   text once.
-class KubeClient final : public ApiClient {
+class KubeClient final : public loop::ApiClient {
  public:
   // References must outlive it.
-  KubeClient(KubeClientOptions options, Mailbox& mailbox, Timers& timers, const Clock& clock);
+  KubeClient(KubeClientOptions options, Mailbox& mailbox, loop::Timers& timers, const Clock& clock);
 
-  void send(ApiRequest request, Done done) override;
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
+  void send(loop::ApiRequest request, Done done) override;
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override;
 
   const RequestMetrics& metrics() const { return metrics_; }
   // Number of requests that wait for the rate limit, or for others' answers.
   size_t waiting() const { return limiter_.waiting(); }
 
  private:
-  void send_in_turn(ApiRequest request, Done done);
-  void send_now(ApiRequest request, Done done, bool may_retry);
+  void send_in_turn(loop::ApiRequest request, Done done);
+  void send_now(loop::ApiRequest request, Done done, bool may_retry);
   // Returns the authorization of the next request. Also switches to a new client certificate.
   const std::string& authorization();
   void tell_warning(const std::string& warning);
 
   KubeClientOptions options_;
-  Timers& timers_;
+  loop::Timers& timers_;
   Credentials credentials_;
   RateLimiter limiter_;
   HttpClient requests_;
@@ -73,4 +74,4 @@ class KubeClient final : public ApiClient {
   std::set<std::string> told_warnings_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -10,7 +10,7 @@
 #include "common/base/base64.h"
 #include "controller/kube/bearer_token_file.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 namespace fs = std::filesystem;
@@ -299,4 +299,4 @@ Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources) {
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -7,7 +7,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Reads and merges kubeconfig files as kubectl does. Source: Kubernetes, "Organizing Cluster Access
 // Using kubeconfig Files"; what that leaves open was tried with kubectl 1.20 and 1.33.
@@ -87,4 +87,4 @@ Result<Kubeconfig> parse_kubeconfig(const std::string& text, const std::string& 
 // here. kNotFound if the context, or what it names, does not exist.
 Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -1,6 +1,6 @@
 #include "controller/kube/line_framer.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 bool LineFramer::feed(std::string_view bytes, std::vector<std::string>& lines) {
   while (!bytes.empty()) {
@@ -17,4 +17,4 @@ bool LineFramer::feed(std::string_view bytes, std::vector<std::string>& lines) {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Splits a stream of bytes, however it arrives in pieces, into lines without their ends (\n or
 // \r\n). Skips empty lines.
@@ -23,4 +23,4 @@ class LineFramer {
   std::string rest_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

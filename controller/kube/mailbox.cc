@@ -1,6 +1,6 @@
 #include "controller/kube/mailbox.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 void Mailbox::post(std::function<void()> call) {
   {
@@ -30,4 +30,4 @@ void Mailbox::wait(std::optional<TimePoint> until) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

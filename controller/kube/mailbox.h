@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Calls that other threads post to the loop's thread.
 class Mailbox {
@@ -26,4 +26,4 @@ class Mailbox {
   std::deque<std::function<void()>> calls_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

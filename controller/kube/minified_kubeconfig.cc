@@ -1,7 +1,7 @@
 #include "common/base/base64.h"
 #include "controller/kube/kubeconfig.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 void put(Json& object, const char* key, const std::string& value) {
@@ -90,4 +90,4 @@ Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& na
   return json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

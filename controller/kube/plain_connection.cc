@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "controller/kube/socket_options.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 namespace asio = boost::asio;
@@ -235,4 +235,4 @@ void PlainConnection::fail(ErrorCode error) {
   fail(unavailable("[http] " + error.message()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -15,7 +15,7 @@
 #include "controller/kube/plain_exchange.h"
 #include "controller/kube/reply_body.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 class PlainNetwork {
  public:
@@ -103,4 +103,4 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   bool is_used_ = false;  // carried an exchange before this one
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -2,10 +2,10 @@
 
 #include "controller/kube/plain_connection.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
-PlainExchange::PlainExchange(Mailbox& mailbox, Timers& timers, std::weak_ptr<PlainNetwork> network,
-                             Request request, Done done)
+PlainExchange::PlainExchange(Mailbox& mailbox, loop::Timers& timers,
+                             std::weak_ptr<PlainNetwork> network, Request request, Done done)
     : request_(std::move(request)),
       mailbox_(mailbox),
       timers_(timers),
@@ -64,4 +64,4 @@ void PlainExchange::finish(Result<HttpReply> result) {
   done(std::move(result));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -9,7 +9,7 @@
 
 #include "controller/kube/plain_http.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 class PlainConnection;
 
@@ -26,7 +26,7 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
   };
   using Done = std::function<void(Result<HttpReply>)>;
 
-  PlainExchange(Mailbox& mailbox, Timers& timers, std::weak_ptr<PlainNetwork> network,
+  PlainExchange(Mailbox& mailbox, loop::Timers& timers, std::weak_ptr<PlainNetwork> network,
                 Request request, Done done);
 
   // Called on the loop's thread.
@@ -59,10 +59,10 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
 
   // Used on the loop's thread.
   Mailbox& mailbox_;
-  Timers& timers_;
+  loop::Timers& timers_;
   const std::weak_ptr<PlainNetwork> network_;
   Done done_;
-  std::optional<Timers::Id> deadline_;
+  std::optional<loop::Timers::Id> deadline_;
   bool is_over_ = false;
 
   std::mutex mutex_;
@@ -70,4 +70,4 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
   bool has_ended_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

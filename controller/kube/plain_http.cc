@@ -4,7 +4,7 @@
 
 #include "controller/kube/plain_connection.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 // Control characters would end a part of the head early and begin another.
@@ -45,7 +45,7 @@ std::shared_ptr<PlainPool> pool_for(const PlainHttpClient::Server& server, Plain
 
 }  // namespace
 
-PlainHttpClient::PlainHttpClient(Server server, Mailbox& mailbox, Timers& timers,
+PlainHttpClient::PlainHttpClient(Server server, Mailbox& mailbox, loop::Timers& timers,
                                  std::shared_ptr<PlainNetwork> network)
     : server_(std::move(server)),
       mailbox_(mailbox),
@@ -81,4 +81,4 @@ void PlainHttpClient::send(HttpRequest request, std::function<void(Result<HttpRe
   network_->post([pool = pool_, exchange] { pool->run(exchange); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -7,7 +7,7 @@
 
 #include "controller/kube/http.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // The thread that runs the connections of plain clients; it ends with the last owner.
 class PlainNetwork;
@@ -29,7 +29,7 @@ class PlainHttpClient {
     uint16_t port = 80;
   };
 
-  PlainHttpClient(Server server, Mailbox& mailbox, Timers& timers,
+  PlainHttpClient(Server server, Mailbox& mailbox, loop::Timers& timers,
                   std::shared_ptr<PlainNetwork> network);
   ~PlainHttpClient();
   PlainHttpClient(const PlainHttpClient&) = delete;
@@ -44,10 +44,10 @@ class PlainHttpClient {
  private:
   const Server server_;
   Mailbox& mailbox_;
-  Timers& timers_;
+  loop::Timers& timers_;
   const std::shared_ptr<PlainNetwork> network_;
   std::shared_ptr<PlainPool> pool_;
   std::vector<std::weak_ptr<PlainExchange>> exchanges_;  // may include ended ones
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

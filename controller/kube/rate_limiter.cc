@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::kube {
 
-RateLimiter::RateLimiter(Timers& timers, Options options)
+RateLimiter::RateLimiter(loop::Timers& timers, Options options)
     : timers_(timers),
       options_(options),
       tokens_(options.burst),
@@ -15,7 +15,7 @@ RateLimiter::~RateLimiter() {
   if (timer_) timers_.cancel(*timer_);
 }
 
-void RateLimiter::submit(std::function<void()> call, ApiPriority priority) {
+void RateLimiter::submit(std::function<void()> call, loop::ApiPriority priority) {
   lanes_[static_cast<size_t>(priority)].calls.push_back(std::move(call));
   if (!timer_) drain();
 }
@@ -87,4 +87,4 @@ void RateLimiter::drain() {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

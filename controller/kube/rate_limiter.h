@@ -9,7 +9,7 @@
 #include "controller/loop/api_client.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // A token bucket: at most `burst` calls together, `per_second` in the long run, and `open_max` that
 // have not ended. Calls of one priority keep their order. Higher priorities pass lower ones, but
@@ -22,11 +22,11 @@ class RateLimiter {
     size_t open_max = SIZE_MAX;
   };
 
-  RateLimiter(Timers& timers, Options options);
+  RateLimiter(loop::Timers& timers, Options options);
   ~RateLimiter();
 
   // Makes the call now, or when its turn has come: from a timer or from within end_one().
-  void submit(std::function<void()> call, ApiPriority priority = ApiPriority::kRoutine);
+  void submit(std::function<void()> call, loop::ApiPriority priority = loop::ApiPriority::kRoutine);
   // Reports that a call has ended; needed only for `open_max`. A call may report its own end.
   void end_one();
   // Makes no call before then; the latest such time counts.
@@ -44,7 +44,7 @@ class RateLimiter {
   Lane& next_lane();
   std::function<void()> take();
 
-  Timers& timers_;
+  loop::Timers& timers_;
   Options options_;
   double tokens_;
   TimePoint filled_at_;
@@ -52,7 +52,7 @@ class RateLimiter {
   size_t open_ = 0;
   bool is_draining_ = false;
   std::array<Lane, 3> lanes_;  // by ApiPriority
-  std::optional<Timers::Id> timer_;
+  std::optional<loop::Timers::Id> timer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // A Boost.Beast body that keeps nothing: it hands each piece to a function as it is parsed,
 // whatever length the head announced. If the function returns false, the reply ends as one that is
@@ -42,4 +42,4 @@ struct ReplyBody {
   };
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

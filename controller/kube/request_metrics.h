@@ -7,7 +7,7 @@
 
 #include "common/base/histogram.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Metrics of requests to the API server. A watch counts once, when the server, the network or the
 // deadline ends it, not when it is dropped here. It has no duration.
@@ -24,4 +24,4 @@ struct RequestMetrics {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

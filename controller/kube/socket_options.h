@@ -4,7 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // Sets the options of every connection to a server. A peer that vanished is noticed within half a
 // minute, however quiet the connection. A request is sent without delay: its body is written after
@@ -20,4 +20,4 @@ inline void set_socket_options(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

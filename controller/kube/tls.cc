@@ -10,7 +10,7 @@
 
 #include "controller/kube/bearer_token_file.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 constexpr size_t kCertificatesMax = 1000;
@@ -208,4 +208,4 @@ Status check_certificate_authority(const std::string& pem) {
   return read_certificates(pem).ok() ? Status() : Status(read_certificates(pem).error());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

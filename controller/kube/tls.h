@@ -8,7 +8,7 @@
 
 using SSL_CTX = struct ssl_ctx_st;
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // The servers a client trusts, and its own identity.
 struct TlsOptions {
@@ -54,4 +54,4 @@ bool reread_client_certificate(TlsOptions& options);
 // Checks that there is at least one certificate in `pem`.
 Status check_certificate_authority(const std::string& pem);
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // Pods that the API server accepted in a recent check, by their digest (CheckPod::template_digest).
 // If many similar jobs are created together, only the first few are checked. If rules, webhooks or
@@ -29,4 +29,4 @@ class AcceptedPodCache {
   std::map<std::string, TimePoint> until_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 struct AgentAddress {
   std::string ip;
@@ -37,4 +37,4 @@ class AgentClient {
   virtual void forget(const AgentAddress& agent) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 // Two requests may be open, and the answer to the earlier one may come last. So a sequence that is
@@ -48,7 +48,7 @@ struct AgentWatchers::Agent {
   std::string pod_uid;
   AgentAddress address;
   std::string node;
-  AgentView view;
+  plan::AgentView view;
   bool was_heard = false;    // at any time
   bool is_excluded = false;  // silent for too long while most others were heard
   Retry retry;
@@ -116,10 +116,10 @@ void AgentWatchers::drop(Agent& agent) {
 }
 
 void AgentWatchers::set_targets(const std::string& job, const std::string& token,
-                                const std::vector<AgentTarget>& targets) {
+                                const std::vector<plan::AgentTarget>& targets) {
   Agents& agents = jobs_[job];
   std::set<std::string> wanted;
-  for (const AgentTarget& target : targets) wanted.insert(target.pod_uid);
+  for (const plan::AgentTarget& target : targets) wanted.insert(target.pod_uid);
   for (auto it = agents.begin(); it != agents.end();) {
     if (wanted.contains(it->first)) {
       ++it;
@@ -129,7 +129,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
     it = agents.erase(it);
     --agents_count_;
   }
-  for (const AgentTarget& target : targets) {
+  for (const plan::AgentTarget& target : targets) {
     if (agents.contains(target.pod_uid)) continue;
     auto agent = std::make_shared<Agent>(Agent{.job = job,
                                                .pod_uid = target.pod_uid,
@@ -146,8 +146,8 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
   if (agents.empty()) jobs_.erase(job);
 }
 
-std::map<std::string, AgentView> AgentWatchers::views(const std::string& job) const {
-  std::map<std::string, AgentView> views;
+std::map<std::string, plan::AgentView> AgentWatchers::views(const std::string& job) const {
+  std::map<std::string, plan::AgentView> views;
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return views;
   for (const auto& [uid, agent] : found->second) views[uid] = agent->view;
@@ -197,7 +197,7 @@ Duration AgentWatchers::delay_after_failure(Agent& agent, const Error& error) {
 
 void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
   constexpr size_t kErrorBytesMax = 256;
-  AgentView& view = agent.view;
+  plan::AgentView& view = agent.view;
   view.error = utf8_head(clean_utf8(error.message), kErrorBytesMax);
   const bool refuses = error.code == Code::kNotFound;
   if (refuses) note_heard(agent);
@@ -293,4 +293,4 @@ void AgentWatchers::exclude_silent_agents() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

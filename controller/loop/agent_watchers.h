@@ -15,7 +15,7 @@
 #include "controller/loop/work_queue.h"
 #include "controller/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // How agents are polled, and when their silence may be the controller's own fault. With a silence
 // limit S and polls of W, at most S/3, a healthy agent with nothing to say is heard every W. The
@@ -66,9 +66,9 @@ class AgentWatchers {
 
   // From now on polls exactly these agents of the job; `token` is the job's.
   void set_targets(const std::string& job, const std::string& token,
-                   const std::vector<AgentTarget>& targets);
+                   const std::vector<plan::AgentTarget>& targets);
   // Returns the views of the job's agents by pod UID.
-  std::map<std::string, AgentView> views(const std::string& job) const;
+  std::map<std::string, plan::AgentView> views(const std::string& job) const;
   // Records what an agent said in an answer to something other than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
   // Returns whether this process hears so little that an agent's silence may be the controller's
@@ -123,4 +123,4 @@ class AgentWatchers {
   std::optional<Timers::Id> tick_timer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

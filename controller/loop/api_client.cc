@@ -1,6 +1,6 @@
 #include "controller/loop/api_client.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 std::string_view outcome_name(ApiOutcome outcome) {
   switch (outcome) {
@@ -39,4 +39,4 @@ ApiReply not_sent() {
           .message = "not sent: the lease may be another's by now"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

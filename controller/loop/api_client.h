@@ -10,7 +10,7 @@
 #include "common/base/json.h"
 #include "controller/loop/shared_json.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // A resource type of the Kubernetes API and its path.
 struct ResourceType {
@@ -113,4 +113,4 @@ class ApiClient {
   virtual std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

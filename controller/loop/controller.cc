@@ -7,7 +7,7 @@
 #include "common/base/sha256.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 // After this many plans, answers, timers and probes have their turn.
@@ -39,14 +39,14 @@ InformerOptions for_pods(const ControllerOptions& options) {
   InformerOptions informer = options.informer;
   informer.type = kPods;
   informer.namespace_ = options.namespace_;
-  informer.label_selector = std::string(kManagedByLabel) + "=" + kManagedByValue;
-  informer.trim = trimmed_pod;
+  informer.label_selector = std::string(plan::kManagedByLabel) + "=" + plan::kManagedByValue;
+  informer.trim = plan::trimmed_pod;
   return informer;
 }
 
-bool writes_status(const Plan& plan) {
-  return std::any_of(plan.actions.begin(), plan.actions.end(), [](const Action& action) {
-    return std::holds_alternative<WriteStatus>(action);
+bool writes_status(const plan::Plan& plan) {
+  return std::any_of(plan.actions.begin(), plan.actions.end(), [](const plan::Action& action) {
+    return std::holds_alternative<plan::WriteStatus>(action);
   });
 }
 
@@ -105,7 +105,7 @@ std::string metadata_text(const Json& document, std::string_view key) {
 
 // Uses the owner, not a label, which anybody may change.
 std::string job_key_of(const Json& pod) {
-  return metadata_text(pod, "namespace") + "/" + controller_name(pod);
+  return metadata_text(pod, "namespace") + "/" + plan::controller_name(pod);
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ void Controller::on_job(const std::string& key, const Json* before, const Json* 
 void Controller::on_pod(const std::string& key, const Json* before, const Json* after) {
   std::optional<TimePoint> seen_at;
   if (before != nullptr) {
-    const auto owner = pods_by_owner_.find(controller_uid(*before));
+    const auto owner = pods_by_owner_.find(plan::controller_uid(*before));
     if (owner != pods_by_owner_.end()) {
       const auto known = owner->second.find(key);
       const bool is_same = after != nullptr && known != owner->second.end() &&
@@ -204,7 +204,8 @@ void Controller::on_pod(const std::string& key, const Json* before, const Json* 
   }
   const Json& pod = after != nullptr ? *after : *before;
   if (after != nullptr) {
-    if (std::optional<PodView> view = pod_view_from_json(pod); view && !view->owner_uid.empty()) {
+    if (std::optional<plan::PodView> view = plan::pod_view_from_json(pod);
+        view && !view->owner_uid.empty()) {
       const auto memory = memory_.find(view->owner_uid);
       if (memory != memory_.end()) memory->second.absent_pods.erase(view->name);
       view->seen_at = seen_at ? *seen_at : timers_.now();
@@ -255,7 +256,7 @@ Controller::Memory& Controller::remember(const Json& document) {
     const bool is_known = !memory.version.empty();
     if (!is_known || !memory.problems.empty() || !reread_stored_job(document, memory.job)) {
       memory.job = read_job(document, memory.problems);
-      memory.spec_problems = spec_problems(memory.job);
+      memory.spec_problems = plan::spec_problems(memory.job);
       memory.token = hex(hmac_sha256(options_.key, memory.job.metadata.uid));
     }
     if (is_known) {
@@ -267,13 +268,13 @@ Controller::Memory& Controller::remember(const Json& document) {
   return memory;
 }
 
-Observed Controller::observe(const std::string& key, const Json& document) {
+plan::Observed Controller::observe(const std::string& key, const Json& document) {
   const Memory& memory = remember(document);
-  Observed observed{.job = memory.job,
-                    .problems = memory.problems,
-                    .spec_problems = memory.spec_problems,
-                    .absent_pods = memory.absent_pods,
-                    .refusal = memory.refusal};
+  plan::Observed observed{.job = memory.job,
+                          .problems = memory.problems,
+                          .spec_problems = memory.spec_problems,
+                          .absent_pods = memory.absent_pods,
+                          .refusal = memory.refusal};
   // After a change of the job, a pod is tried immediately.
   if (memory.refused_generation != memory.job.metadata.generation) observed.refusal.reset();
   if (memory.checked_generation == memory.job.metadata.generation) {
@@ -303,9 +304,9 @@ void Controller::forget(const std::string& key) {
 
 // Returns whether the plan only wants a pod checked, and a similar one was accepted recently. If
 // so, records that as the answer.
-bool Controller::knows_answer(const Plan& plan, const std::string& uid) {
+bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
   if (plan.actions.empty()) return false;
-  const CheckPod* check = std::get_if<CheckPod>(&plan.actions.front());
+  const plan::CheckPod* check = std::get_if<plan::CheckPod>(&plan.actions.front());
   if (check == nullptr) return false;
   Memory& memory = memory_[uid];
   memory.template_digest = check->template_digest;
@@ -323,9 +324,9 @@ void Controller::reconcile(const std::string& key) {
     return;
   }
   const SharedJson document = found->second;
-  Observed observed = observe(key, document);
+  plan::Observed observed = observe(key, document);
   const ObjectMeta& metadata = observed.job.metadata;
-  Plan plan = options_.plan(observed, timers_.now(), options_.limits);
+  plan::Plan plan = options_.plan(observed, timers_.now(), options_.limits);
   if (knows_answer(plan, metadata.uid)) {
     observed.pod_check.emplace();
     plan = options_.plan(observed, timers_.now(), options_.limits);
@@ -424,7 +425,7 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
   memory->checked_generation = generation;
   if (is_answered && refusal.empty()) accepted_pods_.add(memory->template_digest, timers_.now());
   // A refusal holds until the server says otherwise.
-  if (is_answered || !memory->pod_check) memory->pod_check = PodCheck{.refusal = refusal};
+  if (is_answered || !memory->pod_check) memory->pod_check = plan::PodCheck{.refusal = refusal};
   if (!memory->pod_check->refusal.empty()) {
     memory->pod_check->retry_at = next_try(memory->checks_refused++);
   }
@@ -473,4 +474,4 @@ void Controller::agent_reported(const JobContext& job, const std::string& pod_ui
   watchers_.learn(job.key, pod_uid, state);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

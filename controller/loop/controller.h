@@ -22,16 +22,17 @@
 #include "controller/loop/work_queue.h"
 #include "controller/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
-using PlanFunction = std::function<Plan(const Observed&, TimePoint now, const Limits&)>;
+using PlanFunction =
+    std::function<plan::Plan(const plan::Observed&, TimePoint now, const plan::Limits&)>;
 
 struct ControllerOptions {
   std::string namespace_{};  // namespace of the jobs; empty: all
   std::string key{};         // secret: job tokens are HMAC-SHA256 of it and the job's UID
   std::string identity = "lockstep-controller";
-  PlanFunction plan = lockstep::plan;
-  Limits limits{};
+  PlanFunction plan = lockstep::plan::plan;
+  plan::Limits limits{};
   std::optional<LeaseOptions> lease{};  // nullopt: this is the only replica
   ProgressBudget::Options progress{};
   WorkQueueOptions queue{};
@@ -88,12 +89,12 @@ class Controller final : private CacheUpdater {
     Problems spec_problems;
     std::string token;
     std::set<std::string> absent_pods;
-    std::optional<PodRefusal> refusal;
+    std::optional<plan::PodRefusal> refusal;
     int64_t refused_generation = 0;  // the job's generation that `refusal` is about
     int refusals = 0;                // in a row
     int creates_failed = 0;          // in a row
     std::string version_refused;     // of the document for which the server refused a status
-    std::optional<PodCheck> pod_check;
+    std::optional<plan::PodCheck> pod_check;
     int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
     int checks_refused = 0;          // in a row
     std::string template_digest;     // of the pod that was checked last
@@ -107,10 +108,10 @@ class Controller final : private CacheUpdater {
   void work();
   void reconcile(const std::string& key);
   Memory& remember(const Json& document);
-  Observed observe(const std::string& key, const Json& document);
+  plan::Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
-  bool knows_answer(const Plan& plan, const std::string& uid);
+  bool knows_answer(const plan::Plan& plan, const std::string& uid);
   TimePoint next_try(int refusals) const;
   // Returns nullptr if the job is gone by now.
   Memory* memory_of(const JobContext& job);
@@ -147,7 +148,7 @@ class Controller final : private CacheUpdater {
   Informer pods_;
   std::optional<LeaderElection> election_;
 
-  std::map<std::string, std::map<std::string, PodView>> pods_by_owner_;  // UID -> key -> pod
+  std::map<std::string, std::map<std::string, plan::PodView>> pods_by_owner_;  // UID -> key -> pod
   std::map<std::string, Memory> memory_;
   bool leads_ = false;
   bool is_stopped_ = false;
@@ -155,4 +156,4 @@ class Controller final : private CacheUpdater {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -9,7 +9,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pod_template.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 Execution failed(const char* what, const ApiReply& reply) {
@@ -68,7 +68,7 @@ bool is_answer(ApiOutcome outcome) {
 
 // Returns the pod with all its labels; nullopt if none was missing or different.
 std::optional<Json> with_labels(const std::string& job, const std::string& name, const Json& pod) {
-  const std::optional<Json> wanted = worker_labels_by_name(job, name);
+  const std::optional<Json> wanted = plan::worker_labels_by_name(job, name);
   if (!wanted) return std::nullopt;
   Json labelled = pod;
   Json& labels = labelled["metadata"]["labels"];
@@ -96,7 +96,7 @@ Json with_status(const Json& document, Json status) {
 
 struct Executor::Run {
   JobContext job;
-  std::vector<Action> actions;
+  std::vector<plan::Action> actions;
   std::function<void(Execution)> done;
   size_t next = 0;  // the first action not started yet
   size_t open = 0;  // started and not answered
@@ -115,7 +115,7 @@ Executor::Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& 
       cache_updater_(cache_updater),
       options_(std::move(options)) {}
 
-void Executor::run(JobContext job, std::vector<Action> actions,
+void Executor::run(JobContext job, std::vector<plan::Action> actions,
                    std::function<void(Execution)> done) {
   next_group(std::make_shared<Run>(
       Run{.job = std::move(job), .actions = std::move(actions), .done = std::move(done)}));
@@ -140,7 +140,7 @@ void Executor::next_group(const RunPtr& run) {
   const size_t kind = run->actions[run->next].index();
   const size_t begin = run->next;
   size_t most = options_.side_by_side;
-  if (std::holds_alternative<CreatePod>(run->actions[begin])) {
+  if (std::holds_alternative<plan::CreatePod>(run->actions[begin])) {
     most = std::min(most, run->pods_at_once);
     run->pods_at_once = std::min(2 * run->pods_at_once, options_.side_by_side);
   }
@@ -150,23 +150,23 @@ void Executor::next_group(const RunPtr& run) {
   }
   const size_t end = run->next;
   run->open = end - begin;
-  enter_server(*run, !std::holds_alternative<PutAssignment>(run->actions[begin]));
+  enter_server(*run, !std::holds_alternative<plan::PutAssignment>(run->actions[begin]));
   for (size_t i = begin; i < end; ++i) start(run, run->actions[i]);
 }
 
-void Executor::start(const RunPtr& run, Action& action) {
+void Executor::start(const RunPtr& run, plan::Action& action) {
   struct Visitor {
     Executor& self;
     const RunPtr& run;
-    void operator()(CreateSecret& action) { self.create_secret(run, action); }
-    void operator()(CreatePod& action) { self.create_pod(run, action); }
-    void operator()(CheckPod& action) { self.check_pod(run, action); }
-    void operator()(ConfirmPod& action) { self.confirm_pod(run, action); }
-    void operator()(DeletePod& action) { self.delete_pod(run, action); }
-    void operator()(DeleteJob& action) { self.delete_job(run, action); }
-    void operator()(PutAssignment& action) { self.put_assignment(run, action); }
-    void operator()(WriteStatus& action) { self.write_status(run, action); }
-    void operator()(EmitEvent& action) { self.emit_event(run, action); }
+    void operator()(plan::CreateSecret& action) { self.create_secret(run, action); }
+    void operator()(plan::CreatePod& action) { self.create_pod(run, action); }
+    void operator()(plan::CheckPod& action) { self.check_pod(run, action); }
+    void operator()(plan::ConfirmPod& action) { self.confirm_pod(run, action); }
+    void operator()(plan::DeletePod& action) { self.delete_pod(run, action); }
+    void operator()(plan::DeleteJob& action) { self.delete_job(run, action); }
+    void operator()(plan::PutAssignment& action) { self.put_assignment(run, action); }
+    void operator()(plan::WriteStatus& action) { self.write_status(run, action); }
+    void operator()(plan::EmitEvent& action) { self.emit_event(run, action); }
   };
   std::visit(Visitor{*this, run}, action);
 }
@@ -183,7 +183,7 @@ void Executor::finish_one(const RunPtr& run, Execution execution) {
   if (--run->open == 0) next_group(run);
 }
 
-void Executor::create_secret(const RunPtr& run, CreateSecret& action) {
+void Executor::create_secret(const RunPtr& run, plan::CreateSecret& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kSecrets, "");
   request.body = std::move(action.body);
   api_.send(std::move(request), [this, run](ApiReply reply) {
@@ -199,7 +199,7 @@ void Executor::create_secret(const RunPtr& run, CreateSecret& action) {
   });
 }
 
-void Executor::create_pod(const RunPtr& run, CreatePod& action) {
+void Executor::create_pod(const RunPtr& run, plan::CreatePod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
   request.body = std::move(action.body);
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
@@ -223,7 +223,7 @@ void Executor::create_pod(const RunPtr& run, CreatePod& action) {
   });
 }
 
-void Executor::check_pod(const RunPtr& run, CheckPod& action) {
+void Executor::check_pod(const RunPtr& run, plan::CheckPod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
   request.query = {{"dryRun", "All"}};
   request.body = std::move(action.body);
@@ -262,7 +262,7 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
   api_.send(request_of(run->job, ApiVerb::kGet, kPods, name), [this, run, name](ApiReply reply) {
     if (!reply.ok()) {
       finish_one(run, failed("reading a pod", reply));
-    } else if (controller_uid(reply.body) == run->job.uid) {
+    } else if (plan::controller_uid(reply.body) == run->job.uid) {
       learn_pod(run, name, reply.body);
     } else {
       reply.message = "pod " + name + " already exists and belongs to another owner";
@@ -273,10 +273,10 @@ void Executor::adopt_pod(const RunPtr& run, const std::string& name) {
   });
 }
 
-void Executor::confirm_pod(const RunPtr& run, const ConfirmPod& action) {
+void Executor::confirm_pod(const RunPtr& run, const plan::ConfirmPod& action) {
   api_.send(request_of(run->job, ApiVerb::kGet, kPods, action.name),
             [this, run, name = action.name](ApiReply reply) {
-              if (reply.ok() && controller_uid(reply.body) == run->job.uid) {
+              if (reply.ok() && plan::controller_uid(reply.body) == run->job.uid) {
                 learn_pod(run, name, reply.body);
               } else if (reply.ok() || reply.outcome == ApiOutcome::kNotFound) {
                 cache_updater_.pod_absent(run->job, name);
@@ -306,7 +306,7 @@ void Executor::learn_pod(const RunPtr& run, const std::string& name, const Share
   });
 }
 
-void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
+void Executor::delete_pod(const RunPtr& run, const plan::DeletePod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kDelete, kPods, action.name);
   request.body = {{"apiVersion", "v1"},
                   {"kind", "DeleteOptions"},
@@ -315,7 +315,7 @@ void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
   api_.send(std::move(request), [this, run, name = action.name, uid = action.uid](ApiReply reply) {
     if (reply.ok()) {
       log_info("deleted a pod", {{"job", run->job.key}, {"pod", name}});
-      if (!controller_uid(reply.body).empty()) cache_updater_.pod_written(reply.body);
+      if (!plan::controller_uid(reply.body).empty()) cache_updater_.pod_written(reply.body);
       finish_one(run, {});
     } else if (reply.outcome == ApiOutcome::kNotFound || reply.outcome == ApiOutcome::kConflict) {
       cache_updater_.pod_gone(run->job, name, uid);
@@ -326,7 +326,7 @@ void Executor::delete_pod(const RunPtr& run, const DeletePod& action) {
   });
 }
 
-void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
+void Executor::delete_job(const RunPtr& run, const plan::DeleteJob& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kDelete, kTrainingJobs, run->job.name);
   request.body = {
       {"apiVersion", "v1"},
@@ -347,7 +347,7 @@ void Executor::delete_job(const RunPtr& run, const DeleteJob& action) {
   });
 }
 
-void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
+void Executor::put_assignment(const RunPtr& run, const plan::PutAssignment& action) {
   const AgentAddress address{.ip = action.target.ip, .token = run->job.token};
   agents_.put_assignment(address, action.assignment, action.node_index,
                          [this, run, target = action.target](Result<AgentState> answer) {
@@ -364,14 +364,14 @@ void Executor::put_assignment(const RunPtr& run, const PutAssignment& action) {
                          });
 }
 
-ApiRequest Executor::status_request(const JobContext& job, const WriteStatus& action) const {
+ApiRequest Executor::status_request(const JobContext& job, const plan::WriteStatus& action) const {
   ApiRequest request = request_of(job, ApiVerb::kReplaceStatus, kTrainingJobs, job.name);
   request.body = with_status(job.document, status_to_json(action.status));
   request.body["metadata"]["resourceVersion"] = action.resource_version;
   return request;
 }
 
-void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
+void Executor::write_status(const RunPtr& run, const plan::WriteStatus& action) {
   if (action.progress_only) return write_progress(run, action);
   api_.send(status_request(run->job, action), [this, run](ApiReply reply) {
     if (reply.ok()) {
@@ -393,7 +393,7 @@ void Executor::write_status(const RunPtr& run, const WriteStatus& action) {
 }
 
 // If it fails, a later write brings the next numbers.
-void Executor::write_progress(const RunPtr& run, const WriteStatus& action) {
+void Executor::write_progress(const RunPtr& run, const plan::WriteStatus& action) {
   ApiRequest request = status_request(run->job, action);
   request.priority = ApiPriority::kPatient;
   request.may_send = [latest = run->job.latest] { return !latest.expired(); };
@@ -423,7 +423,7 @@ void Executor::reread_job(const RunPtr& run) {
             });
 }
 
-void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
+void Executor::emit_event(const RunPtr& run, const plan::EmitEvent& action) {
   const std::string note(utf8_head(action.message, kNoteBytesMax));
   log_info("event", {{"job", run->job.key}, {"reason", action.reason}, {"note", note}});
   if (events_open_ >= kEventsOpenMax) {
@@ -440,7 +440,7 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
       {"kind", "Event"},
       {"metadata", {{"name", run->job.name + suffix}, {"namespace", run->job.namespace_}}},
       {"eventTime", rfc3339_micro(timers_.wall_now())},
-      {"reportingController", kControllerName},
+      {"reportingController", plan::kControllerName},
       {"reportingInstance", options_.instance},
       {"action", action.reason},
       {"reason", action.reason},
@@ -462,4 +462,4 @@ void Executor::emit_event(const RunPtr& run, const EmitEvent& action) {
   finish_one(run, {});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

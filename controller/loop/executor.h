@@ -10,7 +10,7 @@
 #include "controller/loop/timers.h"
 #include "controller/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // The job that a plan belongs to.
 struct JobContext {
@@ -80,7 +80,7 @@ class Executor {
   Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
            CacheUpdater& cache_updater, Options options);
 
-  void run(JobContext job, std::vector<Action> actions, std::function<void(Execution)> done);
+  void run(JobContext job, std::vector<plan::Action> actions, std::function<void(Execution)> done);
   // Number of plans that wait for the API server now, not for agents.
   size_t plans_at_server() const { return plans_at_server_; }
 
@@ -91,25 +91,25 @@ class Executor {
   void next_group(const RunPtr& run);
   void enter_server(Run& run, bool is_in);
   // Carries out an action, once only: its body moves into the request.
-  void start(const RunPtr& run, Action& action);
+  void start(const RunPtr& run, plan::Action& action);
   void finish_one(const RunPtr& run, Execution execution);
 
-  void create_secret(const RunPtr& run, CreateSecret& action);
-  void create_pod(const RunPtr& run, CreatePod& action);
+  void create_secret(const RunPtr& run, plan::CreateSecret& action);
+  void create_pod(const RunPtr& run, plan::CreatePod& action);
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void note_failure(const RunPtr& run, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);
-  void check_pod(const RunPtr& run, CheckPod& action);
-  void confirm_pod(const RunPtr& run, const ConfirmPod& action);
+  void check_pod(const RunPtr& run, plan::CheckPod& action);
+  void confirm_pod(const RunPtr& run, const plan::ConfirmPod& action);
   void learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod);
-  void delete_pod(const RunPtr& run, const DeletePod& action);
-  void delete_job(const RunPtr& run, const DeleteJob& action);
-  void put_assignment(const RunPtr& run, const PutAssignment& action);
-  ApiRequest status_request(const JobContext& job, const WriteStatus& action) const;
-  void write_status(const RunPtr& run, const WriteStatus& action);
-  void write_progress(const RunPtr& run, const WriteStatus& action);
+  void delete_pod(const RunPtr& run, const plan::DeletePod& action);
+  void delete_job(const RunPtr& run, const plan::DeleteJob& action);
+  void put_assignment(const RunPtr& run, const plan::PutAssignment& action);
+  ApiRequest status_request(const JobContext& job, const plan::WriteStatus& action) const;
+  void write_status(const RunPtr& run, const plan::WriteStatus& action);
+  void write_progress(const RunPtr& run, const plan::WriteStatus& action);
   void reread_job(const RunPtr& run);
-  void emit_event(const RunPtr& run, const EmitEvent& action);
+  void emit_event(const RunPtr& run, const plan::EmitEvent& action);
 
   ApiClient& api_;
   AgentClient& agents_;
@@ -121,4 +121,4 @@ class Executor {
   size_t events_open_ = 0;  // sent and not answered
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

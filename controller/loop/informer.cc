@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "controller/loop/resource_version.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 const Json& metadata_of(const Json& object) {
@@ -261,4 +261,4 @@ void Informer::learn_absent(const std::string& key, const std::string& uid) {
   if (known != nullptr && uid_of(*known) == uid) erase(key);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

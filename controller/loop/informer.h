@@ -11,7 +11,7 @@
 #include "controller/loop/retry.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // Returns "namespace/name" of an object.
 std::string object_key(const Json& object);
@@ -108,4 +108,4 @@ class Informer {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

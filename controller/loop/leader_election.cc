@@ -4,7 +4,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 const Json& member(const Json& object, std::string_view key) {
@@ -241,4 +241,4 @@ void LeaderElection::give_up(bool may_retry) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

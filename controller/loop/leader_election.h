@@ -9,7 +9,7 @@
 #include "controller/loop/api_client.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 struct LeaseOptions {
   std::string namespace_ = "default";
@@ -84,4 +84,4 @@ class LeaderElection {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::loop {
 
 void LeaderGuardedClient::send(ApiRequest request, Done done) {
   const bool is_read = request.verb == ApiVerb::kGet || request.verb == ApiVerb::kList;
@@ -35,4 +35,4 @@ void LeaderGuardedClient::when_writes_done(std::function<void()> done) {
   on_writes_done_ = std::move(done);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -6,7 +6,7 @@
 #include "controller/loop/api_client.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // An ApiClient for a process that may have lost the lease. It sends a write only if `may_write`
 // holds now and, if the write has to wait for its turn, again then. Otherwise it answers
@@ -37,4 +37,4 @@ class LeaderGuardedClient final : public ApiClient {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -5,7 +5,7 @@
 #include "common/api/training_job_fields.h"
 #include "controller/plan/conditions.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 double seconds_from(const std::string& time, WallTime now) {
@@ -63,4 +63,4 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
   if (wall_time_from_rfc3339(begun).ok()) ready_seconds_.observe(seconds_from(begun, now));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

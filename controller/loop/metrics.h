@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/histogram.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // Metrics of the work queue, from the moment when a key starts to wait.
 struct QueueMetrics {
@@ -76,4 +76,4 @@ class JobMetrics {
   Histogram ready_seconds_{bounds_seconds(0.1, 5000)};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 // Returns a fraction from 0 to 1 that depends on the name alone.
@@ -22,4 +22,4 @@ TimePoint ProgressBudget::next(const std::string& job, size_t jobs, TimePoint no
   return last.any ? std::max(own, *last.any + options_.interval_min) : own;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

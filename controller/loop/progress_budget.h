@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // Limits how often jobs may write only numbers to status (progress, pods that run). All jobs
 // together may do so at most `per_second` times, each as often as the others. A job waits for
@@ -40,4 +40,4 @@ class ProgressBudget {
   std::map<std::string, Writes> last_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 bool is_version(std::string_view text) {
@@ -18,4 +18,4 @@ std::optional<std::strong_ordering> compare_versions(std::string_view a, std::st
   return a.compare(b) <=> 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

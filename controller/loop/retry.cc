@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::loop {
 
 Duration Retry::next(TimePoint now) {
   if (now - last_ > delay_ + options_.reset_after) delay_ = Duration{0};
@@ -12,4 +12,4 @@ Duration Retry::next(TimePoint now) {
   return delay_ + std::chrono::duration_cast<Duration>(delay_ * stretch);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

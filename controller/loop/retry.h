@@ -3,7 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 struct RetryOptions {
   Duration first = std::chrono::milliseconds(800);
@@ -29,4 +29,4 @@ class Retry {
   TimePoint last_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -5,7 +5,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // An immutable document whose copies share its memory. An object comes with an answer or an event,
 // stays in a cache and goes out with a plan without being copied. Always holds a document,
@@ -31,4 +31,4 @@ class SharedJson {
   std::shared_ptr<const Json> json_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -1,6 +1,6 @@
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 Timers::Id Timers::at(TimePoint when, std::function<void()> call) {
   const Id id{when, ++last_};
@@ -29,4 +29,4 @@ void Timers::run_due() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 // Calls scheduled for a time. Single-threaded; the owner of the thread calls run_due() when next()
 // has come.
@@ -35,4 +35,4 @@ class Timers {
   std::map<Id, std::function<void()>> calls_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::loop {
 
 WorkQueue::WorkQueue(Timers& timers, WorkQueueOptions options, std::function<void()> on_ready)
     : timers_(timers), options_(options), on_ready_(std::move(on_ready)) {}
@@ -115,4 +115,4 @@ std::pair<double, double> WorkQueue::unfinished_seconds() const {
   return {sum, longest};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -10,7 +10,7 @@
 #include "controller/loop/metrics.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 
 struct WorkQueueOptions {
   Duration retry_first = std::chrono::milliseconds(5);
@@ -82,4 +82,4 @@ class WorkQueue {
   std::map<std::string, int> failures_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -6,7 +6,7 @@
 #include "common/metrics/process.h"
 #include "controller/plan/conditions.h"
 
-namespace lockstep {
+namespace lockstep::monitor {
 namespace {
 
 using Type = Exposition::Type;
@@ -17,8 +17,8 @@ double number(uint64_t value) {
   return static_cast<double>(value);
 }
 
-void add_queue(const WorkQueue& queue, Exposition& out) {
-  const QueueMetrics& metrics = queue.metrics();
+void add_queue(const loop::WorkQueue& queue, Exposition& out) {
+  const loop::QueueMetrics& metrics = queue.metrics();
   const auto [unfinished, longest] = queue.unfinished_seconds();
   const MetricLabels name{{"name", kController}};
   const auto single = [&](const char* family, const char* help, Type type, double value) {
@@ -42,8 +42,8 @@ void add_queue(const WorkQueue& queue, Exposition& out) {
   out.add(metrics.work_seconds, name);
 }
 
-void add_reconciles(const Controller& controller, Exposition& out) {
-  const ReconcileMetrics& metrics = controller.reconcile_metrics();
+void add_reconciles(const loop::Controller& controller, Exposition& out) {
+  const loop::ReconcileMetrics& metrics = controller.reconcile_metrics();
   out.family("controller_runtime_reconcile_total", "Reconciles that have ended, by result",
              Type::kCounter);
   const auto result = [&](const char* name, uint64_t count) {
@@ -88,7 +88,7 @@ void add_requests(const MetricsSources& sources, Exposition& out) {
              number(sources.requests_waiting));
 }
 
-void add_job_counts(const Informer& jobs, Exposition& out) {
+void add_job_counts(const loop::Informer& jobs, Exposition& out) {
   std::map<std::pair<std::string, std::string>, uint64_t> counts;
   for (const auto& [key, job] : jobs.objects()) {
     const Json* status = find_member(job, "status");
@@ -101,8 +101,8 @@ void add_job_counts(const Informer& jobs, Exposition& out) {
   }
 }
 
-void add_jobs(const Controller& controller, Exposition& out) {
-  const JobMetrics& metrics = controller.job_metrics();
+void add_jobs(const loop::Controller& controller, Exposition& out) {
+  const loop::JobMetrics& metrics = controller.job_metrics();
   add_job_counts(controller.jobs(), out);
   out.family("lockstep_restarts_total", "Restarts of jobs, by the reason of the failure",
              Type::kCounter);
@@ -112,8 +112,8 @@ void add_jobs(const Controller& controller, Exposition& out) {
   out.family("lockstep_recovery_seconds",
              "Seconds of each part of a recovery, from the failure until all ranks train again",
              Type::kHistogram);
-  for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
-    out.add(metrics.part_seconds(i), {{"part", kRecoveryParts[i].name}});
+  for (size_t i = 0; i < loop::kRecoveryParts.size(); ++i) {
+    out.add(metrics.part_seconds(i), {{"part", loop::kRecoveryParts[i].name}});
   }
   out.family("lockstep_downtime_seconds", "Seconds from a failure until all ranks train again",
              Type::kHistogram);
@@ -131,13 +131,13 @@ void add_goodput(const MetricsSources& sources, Exposition& out) {
       "Share of the job's time spent on steps that were not repeated, since it first trained",
       Type::kGauge);
   sources.controller.visit_jobs([&](const TrainingJob& job) {
-    const std::optional<double> ratio = goodput_ratio(job.status, sources.wall_now);
+    const std::optional<double> ratio = loop::goodput_ratio(job.status, sources.wall_now);
     if (!ratio) return;
     out.add(*ratio, {{"namespace", job.metadata.namespace_}, {"job", job.metadata.name}});
   });
 }
 
-void add_restarts(const Controller& controller, Exposition& out) {
+void add_restarts(const loop::Controller& controller, Exposition& out) {
   out.family("lockstep_job_restarts", "Restarts of the job, as in its status", Type::kGauge);
   controller.visit_jobs([&](const TrainingJob& job) {
     if (is_finished(job.status)) return;
@@ -147,7 +147,7 @@ void add_restarts(const Controller& controller, Exposition& out) {
 }
 
 void add_self(const MetricsSources& sources, Exposition& out) {
-  const Controller& controller = sources.controller;
+  const loop::Controller& controller = sources.controller;
   out.family("leader_election_master_status", "1 if this replica is the leader", Type::kGauge);
   out.add(controller.is_leading() ? 1 : 0, {{"name", "lockstep-controller"}});
   out.family("lockstep_controller_cached_objects", "Objects in the controller's caches",
@@ -175,4 +175,4 @@ std::string render_metrics(const MetricsSources& sources) {
   return out.text();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::monitor

@@ -5,11 +5,11 @@
 #include "controller/kube/request_metrics.h"
 #include "controller/loop/controller.h"
 
-namespace lockstep {
+namespace lockstep::monitor {
 
 struct MetricsSources {
-  const Controller& controller;
-  const RequestMetrics& requests;
+  const loop::Controller& controller;
+  const kube::RequestMetrics& requests;
   size_t requests_waiting = 0;
   std::string api_host{};  // of the API server
   std::string version{};
@@ -20,4 +20,4 @@ struct MetricsSources {
 // have, under the names of controller-runtime and client-go. Call it on the controller's thread.
 std::string render_metrics(const MetricsSources& sources);
 
-}  // namespace lockstep
+}  // namespace lockstep::monitor

@@ -5,7 +5,7 @@
 
 #include "common/metrics/exposition.h"
 
-namespace lockstep {
+namespace lockstep::monitor {
 namespace {
 
 constexpr char kText[] = "text/plain; charset=utf-8";
@@ -70,4 +70,4 @@ Result<std::unique_ptr<http::Server>> serve_probes(const ListenAddress& address,
   return http::Server::start("0.0.0.0", address.port, probes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::monitor

@@ -6,7 +6,7 @@
 
 #include "common/http/server.h"
 
-namespace lockstep {
+namespace lockstep::monitor {
 
 // Result of a readiness probe.
 struct Readiness {
@@ -48,4 +48,4 @@ Result<ListenAddress> listen_address(const std::string& text);
 // machine without IPv6. `probes` must outlive the server.
 Result<std::unique_ptr<http::Server>> serve_probes(const ListenAddress& address, Probes& probes);
 
-}  // namespace lockstep
+}  // namespace lockstep::monitor

@@ -4,7 +4,7 @@
 
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr char kCopyFolder[] = "/copy";
@@ -80,4 +80,4 @@ void inject_agent(const std::string& agent_image, Json& pod_spec) {
   list_of(pod_spec, "volumes").push_back({{"name", kAgentCopier}, {"emptyDir", Json::object()}});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

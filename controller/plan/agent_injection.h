@@ -4,7 +4,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Injects the agent into a pod whose container `node` runs a user's image. An init container with
 // `agent_image` copies the agent's bundle into a volume, which `node` mounts read-only at the
@@ -14,4 +14,4 @@ namespace lockstep {
 // `node` already runs `agent_image`, or if `agent_image` is empty (images then contain the agent).
 void inject_agent(const std::string& agent_image, Json& pod_spec);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 AgentTrouble refused_token(const Pass& pass, const PodView& pod) {
@@ -41,4 +41,4 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // An agent that answers, but with nothing the controller can use. Its pod keeps running and is not
 // recreated: a new one would behave the same.
@@ -17,4 +17,4 @@ struct AgentTrouble {
 // Returns the trouble of the first member that has one.
 std::optional<AgentTrouble> agent_trouble(const Pass& pass);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

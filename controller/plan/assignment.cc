@@ -4,7 +4,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 Verdict start_round(Pass& pass, int64_t round, const char* why) {
@@ -72,4 +72,4 @@ Verdict assignment(Pass& pass) {
   return Verdict::kActed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

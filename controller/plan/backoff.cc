@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 Duration restart_delay(int64_t attempt, const Limits& limits) {
   if (attempt < 2) return Duration{0};
@@ -25,4 +25,4 @@ bool must_back_off(Pass& pass, const FailureStatus& failure) {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Returns how long to delay the restart after the `attempt`-th failure in a row without progress: 0
 // for the first, then backoff_first x 2^(attempt - 2), at most backoff_max.
@@ -18,4 +18,4 @@ Duration restart_wait(const FailureStatus& failure, WallTime wall_now, const Lim
 // requeues the plan for the end of the wait.
 bool must_back_off(Pass& pass, const FailureStatus& failure);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

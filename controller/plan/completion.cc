@@ -4,7 +4,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // A pod that exited successfully needs no report from its agent.
@@ -64,4 +64,4 @@ Verdict completion(Pass& pass) {
   return Verdict::kDecided;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include "common/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
   Condition* place = nullptr;
@@ -23,4 +23,4 @@ bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
   return flipped;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

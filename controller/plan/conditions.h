@@ -5,7 +5,7 @@
 #include "common/api/conditions.h"
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Less than the CRD takes: a longer one would have every later write of the status refused.
 inline constexpr size_t kMessageBytesMax = 4096;
@@ -21,4 +21,4 @@ struct ConditionUpdate {
 // Adds it, or brings it up to date in place. Returns whether the status flipped (or is new).
 bool set_condition(TrainingJobStatus& status, ConditionUpdate update);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

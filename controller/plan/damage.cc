@@ -10,7 +10,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pod_failure.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 struct WorkerFailure {
@@ -370,4 +370,4 @@ Damage assess_damage(const Pass& pass) {
   return damage;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -7,7 +7,7 @@
 #include "common/api/training_job.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // The reason for giving up a pod with a silent agent.
 inline constexpr char kAgentSilent[] = "AgentSilent";
@@ -57,4 +57,4 @@ std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
 Duration base_silence_limit(const Pass& pass);
 Duration current_silence_limit(const Pass& pass);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Enforces spec.activeDeadlineSeconds, counted from status.startTime. A suspension restarts the
 // count, as for a batch/Job.
@@ -34,4 +34,4 @@ Verdict deadline(Pass& pass) {
   return Verdict::kDecided;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -1,7 +1,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Deletes the pods of a job whose deletion waits for them (foreground deletion, another party's
 // finalizer), and of a job that was given to another controller while it was suspended. If the job
@@ -25,4 +25,4 @@ Verdict deletion(Pass& pass) {
   return Verdict::kLeave;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 bool is_in_round(const Pass& pass, const PodView& pod) {
@@ -99,4 +99,4 @@ Verdict ending(Pass& pass) {
   return Verdict::kActed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

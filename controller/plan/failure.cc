@@ -11,7 +11,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // Returns the last `bytes` of the text, from the beginning of a line if there is one.
@@ -264,4 +264,4 @@ Verdict failure(Pass& pass) {
   return decide(pass, damage);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 bool matches(const FailureRule& rule, const FailureStatus& failure) {
@@ -22,4 +22,4 @@ std::optional<size_t> rule_for(const std::vector<FailureRule>& rules,
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -6,10 +6,10 @@
 
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Returns the index of the first rule that matches the failure; nullopt if none does, so that the
 // default action applies.
 std::optional<size_t> rule_for(const std::vector<FailureRule>& rules, const FailureStatus& failure);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -7,7 +7,7 @@
 #include "common/base/sha256.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr std::string_view kFixed[] = {"gpusPerNode",   "processesPerNode", "threadsPerProcess",
@@ -103,4 +103,4 @@ Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
   return problems;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,7 +4,7 @@
 
 #include "common/api/training_job.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Fields that a job's pods and assignments are made from can't change while it has pods: a
 // recreated pod would differ from the others. spec.nodes, suspend and the policies (failure, times)
@@ -17,4 +17,4 @@ std::string fixed_fields(const TrainingJobSpec& spec);
 // Returns a problem for each field that differs from `fixed`; none if `fixed` is empty.
 Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

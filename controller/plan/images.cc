@@ -4,7 +4,7 @@
 
 #include "controller/plan/members.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 const std::string& agent_image_of(const Pass& pass) {
   const std::string& recorded = pass.status.agentImage;
@@ -20,4 +20,4 @@ void derive_agent_image(Pass& pass) {
   if (!pass.members.empty()) pass.status.agentImage = pass.limits.job_image;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,7 +4,7 @@
 
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Lockstep's own image runs in the pods of jobs that name no image, and provides the agent for the
 // images of other jobs. All ranks of a round run one version: status.agentImage keeps the image
@@ -19,4 +19,4 @@ const std::string& agent_image_of(const Pass& pass);
 // Records the controller's image if none of the previous members is left.
 void derive_agent_image(Pass& pass);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -10,7 +10,7 @@
 #include "common/base/utf8.h"
 #include "controller/plan/conditions.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kOldMessageBytes = 160;
@@ -157,4 +157,4 @@ void note_resumed(TrainingJobStatus& status, int64_t step) {
   store_newest(status);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // A job's ledger consists of status.failures (status.lastFailure is its newest entry), status.lost
 // (what all failures have cost) and status.trainedSeconds (the time in between).
@@ -48,4 +48,4 @@ std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t
 // are done again, and count as lost.
 void note_resumed(TrainingJobStatus& status, int64_t step);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 std::vector<int64_t> members_from_text(std::string_view text) {
   std::vector<int64_t> members;
@@ -28,4 +28,4 @@ std::string members_to_text(const std::vector<int64_t>& members) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

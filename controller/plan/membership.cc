@@ -3,7 +3,7 @@
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // Returns an incarnation above that of every existing pod of the index. A pod from before the job
@@ -46,4 +46,4 @@ Verdict membership(Pass& pass) {
   return Verdict::kDecided;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

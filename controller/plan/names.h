@@ -7,7 +7,7 @@
 #include "common/api/training_job.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Names and labels of a job's child objects. They are deterministic, so that creating a child from
 // a stale cache fails with AlreadyExists instead of making a duplicate.
@@ -44,4 +44,4 @@ inline std::string token_secret_name(const ObjectMeta& job) {
   return job.name + "-token-" + hex(sha256(job.uid)).substr(0, kHexDigits);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

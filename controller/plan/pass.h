@@ -7,7 +7,7 @@
 
 #include "controller/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // One call of plan(): what was observed, and the result so far. Shared by the policies.
 struct Pass {
@@ -79,4 +79,4 @@ void derive_status(Pass& pass);
 Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoint now,
              const Limits& limits);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_template.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 void delete_superseded(Pass& pass) {
@@ -71,4 +71,4 @@ Verdict placement(Pass& pass) {
   return Verdict::kActed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/world.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
@@ -142,4 +142,4 @@ Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoi
   return std::move(pass.plan);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

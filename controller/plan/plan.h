@@ -16,7 +16,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pod_view.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Reports that this process itself has received from one pod's agent. Nothing from before it began
 // to listen counts.
@@ -186,4 +186,4 @@ Problems spec_problems(const TrainingJob& job);
 // carries out what status says. Pods and agents thus follow only decisions that are recorded.
 Plan plan(const Observed& observed, TimePoint now, const Limits& limits);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 struct Name {
@@ -63,4 +63,4 @@ const char* start_trouble(const PodView& pod) {
   return name != nullptr ? name : "ContainerCreateFailed";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

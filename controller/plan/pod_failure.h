@@ -2,7 +2,7 @@
 
 #include "controller/plan/pod_view.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Returns why a pod ended or is ending, as a word that does not depend on the server's version:
 // OOMKilled, StartError, Evicted, Preempted, NodeTainted, NodeShutdown, NodeNotReady, NodeDeleted,
@@ -15,4 +15,4 @@ const char* end_of_pod(const PodView& pod);
 // nullptr if it is starting normally. The kubelet keeps trying.
 const char* start_trouble(const PodView& pod);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -8,7 +8,7 @@
 #include "controller/plan/agent_injection.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr char kRankPortPrefix[] = "rank-";
@@ -383,4 +383,4 @@ Problems pod_template_problems(const Json& pod_template) {
   return problems;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct NewPod {
   int64_t index = 0;
@@ -47,4 +47,4 @@ Problems pod_template_problems(const Json& pod_template);
 // patchMergeKey tags of k8s.io/api/core/v1 types.go.
 void merge_template(Json& base, const Json& patch);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 const Json& member(const Json& object, std::string_view key) {
@@ -174,4 +174,4 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   return view;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

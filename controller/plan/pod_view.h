@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // The part of a Kubernetes Pod that the plan uses.
 struct PodView {
@@ -62,4 +62,4 @@ Json trimmed_pod(const Json& pod);
 std::string controller_uid(const Json& object);
 std::string controller_name(const Json& object);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include "controller/plan/conditions.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kRanksNamed = 8;
@@ -50,4 +50,4 @@ void derive_precision(Pass& pass) {
   set_condition(pass.status, std::move(update));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

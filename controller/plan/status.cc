@@ -12,7 +12,7 @@
 #include "controller/plan/precision.h"
 #include "controller/plan/stuck.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 void set(Pass& pass, const char* type, bool value, std::string reason, std::string message = "") {
@@ -221,4 +221,4 @@ void derive_status(Pass& pass) {
   pass.status.state = display_state(pass.status);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

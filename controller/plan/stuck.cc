@@ -5,7 +5,7 @@
 
 #include "controller/plan/conditions.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kRangesNamed = 12;
@@ -245,4 +245,4 @@ void derive_stuck(Pass& pass) {
   set_condition(pass.status, std::move(update));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

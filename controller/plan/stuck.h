@@ -8,7 +8,7 @@
 #include "common/api/agent_messages.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // State of each rank of one round, by rank; null if unknown.
 using RankStates = std::vector<const WorkerState*>;
@@ -38,4 +38,4 @@ std::string stuck_text(const StuckRank& stuck, const StuckNames& names);
 // when the culprit or the waiting ranks change, and when it is over.
 void derive_stuck(Pass& pass);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

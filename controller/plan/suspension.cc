@@ -4,7 +4,7 @@
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 void flip(Pass& pass, const char* type, bool value, std::string reason) {
@@ -77,4 +77,4 @@ Verdict suspension(Pass& pass) {
   return is_suspended ? resume(pass) : Verdict::kNext;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

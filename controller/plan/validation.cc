@@ -5,7 +5,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_template.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 Problems find_problems(const Pass& pass) {
@@ -118,4 +118,4 @@ Verdict validation(Pass& pass) {
   return Verdict::kDecided;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

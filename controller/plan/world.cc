@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 namespace {
 
@@ -111,4 +111,4 @@ void begin_round(Pass& pass, int64_t round) {
                                             .worldSize = world->world_size()};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

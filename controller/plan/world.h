@@ -7,7 +7,7 @@
 #include "common/base/result.h"
 #include "controller/plan/pass.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Returns whether all of these pods exist and run.
 bool all_run(std::span<const PodView* const> pods);
@@ -31,4 +31,4 @@ int64_t next_round(const Pass& pass);
 // round stays unformed, with the old number, until all are there.
 void begin_round(Pass& pass, int64_t round);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -6,7 +6,7 @@
 
 #include "kernels/device/device_errors.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 uint64_t aligned(uint64_t offset) {
@@ -116,4 +116,4 @@ void* Arena::at(size_t part) const {
   return static_cast<std::byte*>(buffer_.data()) + of.offset;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

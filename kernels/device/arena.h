@@ -7,7 +7,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // The purpose of a piece of memory. The arena lays the uses out in this order.
 enum class ArenaUse : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace };
@@ -79,4 +79,4 @@ class Arena {
   Buffer buffer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

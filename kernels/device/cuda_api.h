@@ -9,7 +9,7 @@
 // The part of the CUDA runtime that device.cc needs. cuda/ implements it. no_cuda/ defines the same
 // symbols, but counts 0 devices and returns kUnavailable. Stream handles are cudaStream_t, event
 // handles are cudaEvent_t, and `index` is their device. Errors name call, file, line and device.
-namespace lockstep::cuda_api {
+namespace lockstep::kernels::cuda_api {
 
 int device_count();
 Result<DeviceInfo> describe(int index);
@@ -42,4 +42,4 @@ Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by);
 void release_pinned(void* data);
 Status copy(int index, void* stream, const CopyArgs& args);
 
-}  // namespace lockstep::cuda_api
+}  // namespace lockstep::kernels::cuda_api

@@ -11,7 +11,7 @@
 #include "kernels/device/cuda_api.h"
 #include "kernels/device/device_errors.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -197,4 +197,4 @@ Status copy_bytes(Device device, void* stream, const CopyArgs& args) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -11,7 +11,7 @@
 #include "common/base/result.h"
 #include "kernels/device/dtype.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 enum class DeviceType : uint8_t { kCpu, kCuda };
 
@@ -174,4 +174,4 @@ Status copy_bytes(Stream& stream, const CopyArgs& args);
 // The same on a stream given by its handle, without the stream's earlier errors.
 Status copy_bytes(Device device, void* stream, const CopyArgs& args);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

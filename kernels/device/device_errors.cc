@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 std::string name_of(Device device) {
   if (device.type == DeviceType::kCpu) return "CPU";
@@ -46,4 +46,4 @@ Error out_of_memory(const FailedAllocation& failed) {
                      " short; at most " + std::to_string(failed.free_bytes) + " bytes fit");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

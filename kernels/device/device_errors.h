@@ -8,7 +8,7 @@
 #include "kernels/device/device.h"
 
 // Texts of device errors. Pure, so they can be tested without a device.
-namespace lockstep {
+namespace lockstep::kernels {
 
 // "CPU", "CUDA device 1"
 std::string name_of(Device device);
@@ -40,4 +40,4 @@ struct FailedAllocation {
 // 79.1 GiB are free, 2.80 GiB short; at most 1288490188 bytes fit".
 Error out_of_memory(const FailedAllocation& failed);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

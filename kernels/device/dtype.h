@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 enum class DType : uint8_t { kF32, kBf16 };
 
@@ -73,4 +73,4 @@ struct Workspace {
   size_t bytes = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

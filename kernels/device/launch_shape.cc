@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 Status check_launchable(const LaunchShape& shape) {
   if (is_launchable(shape)) return {};
@@ -13,4 +13,4 @@ Status check_launchable(const LaunchShape& shape) {
                  " threads with " + std::to_string(shape.shared_bytes) + " bytes of shared memory");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

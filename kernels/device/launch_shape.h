@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Counts in three dimensions; x varies fastest.
 struct Extent {
@@ -53,4 +53,4 @@ constexpr bool is_launchable(const LaunchShape& shape) {
 // kInvalid, with the shape, if it is not launchable.
 Status check_launchable(const LaunchShape& shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/device/shared_library.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 constexpr unsigned kLinksMax = 18;  // NVML_NVLINK_MAX_LINKS
@@ -108,4 +108,4 @@ std::vector<Xid> Nvml::new_xids() {
   return xids;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // The NVML (NVIDIA Management Library) functions we use, declared as in the NVML API reference
 // guide; 0 is success. Loaded at run time, so neither the header nor the library is needed to build
@@ -93,4 +93,4 @@ class Nvml {
   std::vector<Watched> watched_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -37,4 +37,4 @@ Range chunk(const Partition& partition, int index) {
   return {.begin = begin, .end = begin + size + (index < longer ? 1 : 0), .index = index};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // A part of [0, n): the `index`-th chunk of the partition.
 struct Range {
@@ -52,4 +52,4 @@ class RangeFunction {
 // dependency of oneDNN) and parallel_std.cc (std::thread).
 void parallel_for(int64_t n, int64_t grain, RangeFunction body);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -1,6 +1,6 @@
 #include "kernels/device/parallel.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 void parallel_for(int64_t n, int64_t grain, RangeFunction body) {
   const Partition partition{.n = n, .grain = grain, .threads = threads()};
@@ -12,4 +12,4 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction body) {
   for (int i = 0; i < chunks; ++i) body(chunk(partition, i));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

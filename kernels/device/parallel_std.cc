@@ -5,7 +5,7 @@
 
 #include "kernels/device/parallel.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -81,4 +81,4 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction body) {
   team.run(partition, body);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

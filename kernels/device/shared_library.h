@@ -6,7 +6,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // A library loaded at run time with dlopen().
 struct SharedLibrary {
@@ -23,4 +23,4 @@ Status find_function(const SharedLibrary& library, const char* name, Function& f
   return unavailable(std::string("[") + library.name + "] the library does not export " + name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

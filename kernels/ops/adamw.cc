@@ -7,7 +7,7 @@
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -76,4 +76,4 @@ void adamw(Stream& stream, const AdamW& args) {
   }
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

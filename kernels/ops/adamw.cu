@@ -10,7 +10,7 @@
 #include "kernels/ops/rounding.h"
 #include "kernels/ops/tensor_batch.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -159,4 +159,4 @@ void adamw(Stream& stream, const AdamW& args) {
   start();
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 struct AdamWTensor {
   float* parameter = nullptr;
@@ -43,4 +43,4 @@ struct AdamW {
   uint64_t rounding_seed = 0;           // 0: round to nearest
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -13,7 +13,7 @@
 // The scores of a block against all keys up to its last query are kept in a strip of scratch, so
 // that softmax needs one pass and the four products are ordinary small matrix products. Memory is
 // linear in T.
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -325,4 +325,4 @@ void attention_backward(Stream&, const AttentionBackward& args) {
   });
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -12,7 +12,7 @@
 // Backward recomputes the probabilities from the log-sum-exp twice: for dq, whose blocks have
 // queries, and for dk and dv, whose blocks have keys. This way one thread sums each value, in a
 // fixed order.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -127,4 +127,4 @@ void attention_backward(Stream& stream, const AttentionBackward& op) {
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

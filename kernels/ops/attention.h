@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // B batch, T sequence, NH query heads, KVH key/value heads, each of width HD; C = NH*HD, D =
 // KVH*HD. KVH must divide NH (CHECK). Query head h reads key/value head h / (NH/KVH) (Ainslie et
@@ -67,4 +67,4 @@ inline constexpr int64_t kAttentionBlockRows = 32;
 int64_t attention_stride(const AttentionShape& shape);
 int64_t attention_scratch_floats(const AttentionShape& shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/ops/attention.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // Arguments of the attention kernels. T: float or Bf16.
 template <class T>
@@ -52,4 +52,4 @@ __device__ T* of_head(T* values, const AttentionArgs<Element>& args, int64_t sam
   return values + (sample * args.heads + head) * args.sequence;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -2,7 +2,7 @@
 
 #include "kernels/ops/geometry.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -55,4 +55,4 @@ LaunchShape attention_plain_shape(const AttentionShape& shape, int64_t heads, co
       .name = name, .blocks = {ceil_divided(rows, kAttentionWarps)}, .threads = kAttentionThreads};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

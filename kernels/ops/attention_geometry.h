@@ -7,7 +7,7 @@
 #include "kernels/ops/attention.h"
 
 // Launch shapes of the kernels in attention.cu; pure.
-namespace lockstep {
+namespace lockstep::kernels {
 
 // A block of a tensor core kernel has kAttentionTile queries (keys in the dk/dv kernel), 16 per
 // warp, and loops over the other side one tile at a time.
@@ -37,4 +37,4 @@ LaunchShape attention_dkv_shape(const AttentionShape& shape);
 inline constexpr int kAttentionLaneColumns = kAttentionHeadDimMax / kWarpThreads;
 LaunchShape attention_plain_shape(const AttentionShape& shape, int64_t heads, const char* name);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -10,7 +10,7 @@
 // Attention without tensor cores, for any head_dim up to kAttentionHeadDimMax, in fp32, or in bf16
 // with fp32 sums. A warp has one row of one head, and each lane every 32nd column; it loops over
 // the other rows one by one. Uses the same formulas as attention_tiles.cuh.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // The lane's columns of a row; 0 past head_dim.
 struct LaneRow {
@@ -154,4 +154,4 @@ __global__ void __launch_bounds__(kAttentionThreads)
   dv.store(packed_rows(args.dqkv, args, at.sample, v_head).row(at.t), args.head_dim, 1.0f);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -1,7 +1,7 @@
 #include "kernels/device/parallel.h"
 #include "kernels/ops/attention.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 int64_t attention_stride(const AttentionShape& shape) {
   constexpr int64_t kLine = 16;  // a cache line in floats; at least one vector of any instruction
@@ -22,4 +22,4 @@ size_t attention_workspace(const AttentionShape& shape, DeviceType type) {
          sizeof(float);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

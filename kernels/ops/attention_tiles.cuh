@@ -13,7 +13,7 @@
 // the same columns of row g + 8. Rows past the end of the sequence are read as zeros and not
 // written. Source: Dao, "FlashAttention-2", 2023: online softmax, and backward from the
 // log-sum-exp.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
@@ -390,4 +390,4 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkv_tiles(Attenti
                 args.sequence, dv, ones);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -6,7 +6,7 @@
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -217,4 +217,4 @@ void classifier_finish(Stream& stream, const ClassifierFinish& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

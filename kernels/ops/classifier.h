@@ -4,7 +4,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Softmax cross-entropy over `vocabulary` tokens. A rank holds columns [column_begin, column_begin
 // + columns) of the logits. Columns at or past `vocabulary` are padding: their probability and
@@ -63,4 +63,4 @@ struct ClassifierFinish {
   float gradient_scale = 1.0f;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // With norm = sqrt(sum of squares[i]): *scale = 1, or clip_norm / (norm + 1e-6) if norm is above
 // clip_norm, as PyTorch's clip_grad_norm_. clip_norm 0: always 1. Otherwise a norm that is not
@@ -26,4 +26,4 @@ constexpr float clip_factor(double norm, double clip_norm) {
   return static_cast<float>(is_finite ? factor : norm - norm);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

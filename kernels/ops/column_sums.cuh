@@ -4,7 +4,7 @@
 #include "kernels/ops/geometry.h"
 
 // The second pass of sums over rows: adds up the partial sums of the first pass.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 struct ColumnParts {
   const float* sums;  // [columns] for each part
@@ -27,4 +27,4 @@ inline void launch_add_parts(Stream& stream, const ColumnParts& parts, float* to
   launch(stream, elements_shape("add_parts", columns, 1), add_parts, parts, to, columns);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -8,7 +8,7 @@
 #include "kernels/ops/isa_table.h"
 #include "kernels/ops/matmul.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -64,4 +64,4 @@ CpuLevel cpu_level() {
   return std::max(ops, cpu_matmul_support().level);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Sets of x86-64 instructions between which results differ in their last bits, since sums are taken
 // in another order. Each level includes the ones before it. Names: "baseline" (SSE2), "avx2",
@@ -32,4 +32,4 @@ const Result<CpuLevel>& cpu_level_cap();
 // use.
 CpuLevel cpu_level();
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 #include "kernels/ops/op_table.h"
 #include "kernels/ops/own_gemm.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 void embedding_forward(Stream&, const EmbeddingForward&);
 void embedding_backward(Stream&, const EmbeddingBackward&);
@@ -36,4 +36,4 @@ void add(Stream&, const Add&);
 void own_gemm(const Gemm& args);
 void fill_normal(const NormalFill& args);
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -2,7 +2,7 @@
 
 #include "kernels/ops/blas/blas.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 Result<const OpTable*> cuda_ops() {
   TRY(blas::available());
@@ -39,4 +39,4 @@ Result<const OpTable*> cuda_ops() {
   return &kOps;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -2,16 +2,16 @@
 
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Returns the CUDA ops. kUnavailable in a build without CUDA (no_cuda/cuda_ops.cc), and on a
 // machine without cuBLASLt; the error names it.
 Result<const OpTable*> cuda_ops();
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels
 
 // Each op is in the .cu file named like its header. Ops issue work to the stream and return.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 void embedding_forward(Stream&, const EmbeddingForward&);
 void embedding_backward(Stream&, const EmbeddingBackward&);
@@ -42,4 +42,4 @@ void scale(Stream&, const Scale&);
 void add(Stream&, const Add&);
 void sample(Stream&, const Sample&);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include "kernels/device/cuda/values.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // Rows that a kernel processes in packs: their width and start addresses. Rows are dense; the
 // kernel does not handle a remainder after a row's last pack.
@@ -46,4 +46,4 @@ T* elements_of(const View& view) {
   return static_cast<T*>(view.data);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

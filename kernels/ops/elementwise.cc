@@ -6,7 +6,7 @@
 #include "kernels/ops/rounding.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -154,4 +154,4 @@ void squared_norm(Stream&, const SquaredNorm& args) {
   *args.sum = sum;
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -8,7 +8,7 @@
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/rounding.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -116,4 +116,4 @@ void add(Stream& stream, const Add& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

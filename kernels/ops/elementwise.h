@@ -6,7 +6,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 struct Fill {
   View out = {};
@@ -56,4 +56,4 @@ struct SquaredNorm {
 };
 inline constexpr size_t kSquaredNormWorkspace = 256 * sizeof(double);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

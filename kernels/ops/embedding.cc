@@ -5,7 +5,7 @@
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -63,4 +63,4 @@ void embedding_backward(Stream&, const EmbeddingBackward& args) {
   });
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

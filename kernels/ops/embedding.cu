@@ -7,7 +7,7 @@
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/token_sort.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -235,4 +235,4 @@ void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // out[b,t] = token_table[tokens[b,t] - vocabulary_begin] + position_table[t].
 // A token outside this shard [vocabulary_begin, + vocabulary) gives a row of zeros, so the sum over
@@ -53,4 +53,4 @@ struct EmbeddingTokens {
 size_t embedding_backward_workspace(const EmbeddingTokens& tokens, int64_t width,
                                     DeviceType device);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/ops/geometry.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -68,4 +68,4 @@ size_t embedding_backward_workspace(const EmbeddingTokens& tokens, int64_t width
   return device == DeviceType::kCpu ? 0 : token_workspace(tokens, width).bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -11,7 +11,7 @@
 // Backward sorts the rows by token, stably, one digit at a time (least significant first; Knuth,
 // The Art of Computer Programming 3, section 5.2.5). Then it adds up the sorted rows in parts of
 // kTokenPart. Each row is read the same number of times, whatever the tokens are.
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Each block has a run of rows. It first counts their digits, then places the rows after those with
 // equal digits of the blocks before it.
@@ -51,4 +51,4 @@ struct TokenWorkspace {
 };
 TokenWorkspace token_workspace(const EmbeddingTokens& tokens, int64_t width);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 #include "kernels/ops/gelu_value.cuh"
 #include "kernels/ops/geometry.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -51,4 +51,4 @@ void gelu_backward(Stream& stream, const GeluBackward& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), GPT-2's approximation.
 // Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
@@ -22,4 +22,4 @@ struct GeluBackward {
   int64_t count = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

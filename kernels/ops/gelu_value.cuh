@@ -2,7 +2,7 @@
 
 #include "kernels/device/cuda/values.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // GELU(x) = x * s, s = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), as in kernels/ops/simd.h.
 // Beyond |x| = 16, s is exactly 0 or 1 in fp32, so x is clamped there. T is the type results are
@@ -35,4 +35,4 @@ __device__ __forceinline__ float gelu_derivative(float x) {
   return t.s + t.x * t.s * t.complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

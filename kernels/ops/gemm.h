@@ -6,7 +6,7 @@
 #include "kernels/device/dtype.h"
 #include "kernels/ops/matmul.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // c[M,N] = A B, or c += A B, in fp32, row-major and dense. A is a[M,K], or a[K,M] if transposed; B
 // is b[K,N], or b[N,K] if transposed. Both factors have the same dtype; bf16 only if
@@ -34,4 +34,4 @@ bool matmul_in_bf16(Precision precision);
 // aligned.
 size_t matmul_factor_bytes(int64_t count, DType dtype);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

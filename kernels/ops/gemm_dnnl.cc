@@ -9,7 +9,7 @@
 #include "kernels/device/parallel.h"
 #include "kernels/ops/gemm.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -229,4 +229,4 @@ MatmulSupport cpu_matmul_support() {
           .level = chosen.level};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

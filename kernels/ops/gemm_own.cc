@@ -3,7 +3,7 @@
 #include "kernels/ops/op_table.h"
 #include "kernels/ops/own_gemm.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 void gemm(const Gemm& args) {
   own_gemm(args);
@@ -16,4 +16,4 @@ MatmulSupport cpu_matmul_support() {
           .level = supported_isas().front()->level};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

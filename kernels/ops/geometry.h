@@ -7,7 +7,7 @@
 // How ops' kernels are mapped to threads: pure functions of sizes. Each shape has a constant for
 // the threads of a block. Its kernels use that constant in __launch_bounds__, so that the compiler
 // limits registers accordingly.
-namespace lockstep {
+namespace lockstep::kernels {
 
 constexpr int64_t ceil_divided(int64_t n, int64_t by) {
   return (n + by - 1) / by;
@@ -73,4 +73,4 @@ constexpr int64_t row_parts(int64_t rows, int64_t most) {
   return worth < 1 ? 1 : worth > most ? most : worth;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

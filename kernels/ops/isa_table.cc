@@ -3,7 +3,7 @@
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 const IsaTable kIsaTable = {
     .name = LOCKSTEP_ISA_NAME,
@@ -31,16 +31,16 @@ const IsaTable kIsaTable = {
             .classifier_finish = classifier_finish,
             .adamw = adamw,
             .squared_norm = squared_norm,
-            .clip_scale = lockstep::clip_scale,
-            .loss_sum = lockstep::loss_sum,
+            .clip_scale = lockstep::kernels::clip_scale,
+            .loss_sum = lockstep::kernels::loss_sum,
             .fill = fill,
             .cast = cast,
             .scale = scale,
             .add = add,
-            .sample = lockstep::sample,
+            .sample = lockstep::kernels::sample,
         },
     .own_gemm = own_gemm,
     .fill_normal = fill_normal,
 };
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -7,7 +7,7 @@
 #include "kernels/ops/normal.h"
 #include "kernels/ops/op_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // The operations as compiled for one instruction set.
 struct IsaTable {
@@ -38,4 +38,4 @@ void sample(Stream&, const Sample&);
 void clip_scale(Stream&, const ClipScale&);
 void loss_sum(Stream&, const LossSum&);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

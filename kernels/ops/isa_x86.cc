@@ -2,7 +2,7 @@
 
 #include "kernels/ops/isa_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 std::span<const IsaTable* const> supported_isas() {
   static constexpr std::array<const IsaTable*, 3> kAll = {
@@ -16,4 +16,4 @@ std::span<const IsaTable* const> supported_isas() {
   return std::span(kAll).subspan(too_new);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -154,4 +154,4 @@ void layernorm_backward(Stream&, const LayerNormBackward& args) {
   }
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

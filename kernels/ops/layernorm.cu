@@ -3,7 +3,7 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/norm.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -22,4 +22,4 @@ void layernorm_backward(Stream& stream, const LayerNormBackward& args) {
   launch_norm_backward<true>(stream, kNames, args, layernorm_backward_parts(DeviceType::kCuda));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // y = (h - mean(h)) * rstd(h) * weight + bias for each row. h = x, or with a residual h = residual
 // + x, which is stored in residual_out. R rows (B*T) of width C.
@@ -50,4 +50,4 @@ constexpr size_t layernorm_backward_workspace(int64_t width, DeviceType device) 
   return static_cast<size_t>(layernorm_backward_parts(device) * 2 * width) * sizeof(float);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

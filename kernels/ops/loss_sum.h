@@ -4,7 +4,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // *sum += the sum of the losses, accumulated in double, in an order that depends only on their
 // count.
@@ -14,4 +14,4 @@ struct LossSum {
   double* sum = nullptr;  // on the device
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

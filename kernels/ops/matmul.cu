@@ -13,7 +13,7 @@
 // Products run in cuBLASLt, with the whole epilogue if possible. If it has no algorithm for that,
 // we try without GELU, then also without the bias, and run the omitted steps as separate kernels.
 // If it has no algorithm at all, we use our own plain kernel.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -34,9 +34,9 @@ Steps steps_of(const Product& product) {
   const Epilogue epilogue = product.epilogue;
   const bool derivative = epilogue == Epilogue::kDGelu;
   return {.add_d = product.accumulate,
-          .add_bias = has_bias(epilogue),
-          .keep_aux = has_aux(epilogue) && !derivative,
-          .gelu = has_gelu(epilogue) && !derivative,
+          .add_bias = blas::has_bias(epilogue),
+          .keep_aux = blas::has_aux(epilogue) && !derivative,
+          .gelu = blas::has_gelu(epilogue) && !derivative,
           .gelu_derivative = derivative};
 }
 
@@ -149,13 +149,13 @@ void run_gelu(Stream& stream, const Call& whole, const Call& done) {
 // Runs the steps of `whole`'s epilogue that `done` did not include.
 void run_rest(Stream& stream, const Call& whole, const Call& done) {
   const Epilogue wanted = whole.product.epilogue, had = done.product.epilogue;
-  if (has_bias(wanted) && !has_bias(had)) run_bias(stream, whole, done);
-  if (has_gelu(wanted) && !has_gelu(had)) run_gelu(stream, whole, done);
+  if (blas::has_bias(wanted) && !blas::has_bias(had)) run_bias(stream, whole, done);
+  if (blas::has_gelu(wanted) && !blas::has_gelu(had)) run_gelu(stream, whole, done);
 }
 
 Status run(Stream& stream, const Call& call, const Workspace& workspace) {
   const Call* before = nullptr;
-  for (const Call& tried : {call, without_gelu(call), without_epilogue(call)}) {
+  for (const Call& tried : {call, blas::without_gelu(call), blas::without_epilogue(call)}) {
     if (call.product.depth == 0) break;
     if (before != nullptr && tried.product.epilogue == before->product.epilogue) continue;
     TRY_ASSIGN(const bool done, blas::multiply(stream, tried, workspace));
@@ -250,4 +250,4 @@ void matmul_backward(Stream& stream, const MatmulBackward& args) {
   if (args.dx) run_or_fail(stream, blas::dx_call(args), workspace);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -7,7 +7,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/cpu_level.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // kF32: everything in fp32. kBf16: both factors are rounded to bf16 (round to nearest even) and
 // multiplied with fp32 accumulation, where matmul_support() says that the device does it natively;
@@ -78,4 +78,4 @@ struct MatmulSupport {
 // call. Ranks compare it when a round forms.
 MatmulSupport cpu_matmul_support();
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

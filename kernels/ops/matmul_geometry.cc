@@ -2,7 +2,7 @@
 
 #include "kernels/ops/geometry.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 LaunchShape plain_product_shape(int64_t rows, int64_t columns) {
   return {.name = "plain_product",
@@ -24,4 +24,4 @@ size_t column_sum_bytes(int64_t rows, int64_t columns) {
   return static_cast<size_t>(column_sum_plan(rows, columns, 1).parts * columns) * sizeof(float);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

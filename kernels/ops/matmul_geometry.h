@@ -6,7 +6,7 @@
 #include "kernels/device/launch_shape.h"
 
 // Launch shapes and workspace sizes of the kernels in matmul.cu; pure.
-namespace lockstep {
+namespace lockstep::kernels {
 
 // One thread per element of D; a block is a square of kProductTile x kProductTile elements.
 inline constexpr int kProductTile = 16;
@@ -24,4 +24,4 @@ ColumnSumPlan column_sum_plan(int64_t rows, int64_t columns, int values);
 // Returns the bytes of the parts' sums.
 size_t column_sum_bytes(int64_t rows, int64_t columns);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

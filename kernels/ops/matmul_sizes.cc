@@ -5,7 +5,7 @@
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/matmul_geometry.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -47,4 +47,4 @@ size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, 
          matmul_forward_workspace(shape, precision, type);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -9,7 +9,7 @@
 
 // Code shared by layer norm and RMS norm: y = (h - mean) * scale * weight + bias. RMS norm has mean
 // 0 and no bias (kCentred false). R rows of width C; T is the activations' type.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 template <class T>
 struct NormForwardRows {
@@ -232,4 +232,4 @@ void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNor
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

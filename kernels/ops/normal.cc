@@ -5,7 +5,7 @@
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -169,4 +169,4 @@ void fill_normal(const NormalFill& args) {
   parallel_for(args.count, kGrain, [&](Range range) { fill_range(args, stream, range); });
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // out[i] = deviation * n(first + i), where n(j) is the j-th normal number of Random(seed, stream).
 // `out` is in host memory and belongs to the caller. first + count is at most 2^63.
@@ -31,4 +31,4 @@ struct NormalFill {
 // polynomials are Taylor's, with their error bounds in normal.cc.
 void fill_normal(const NormalFill& args);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

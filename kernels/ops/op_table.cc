@@ -5,7 +5,7 @@
 #include "kernels/ops/normal.h"
 #include "kernels/ops/own_gemm.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 const OpTable& cpu_ops() {
   return supported_isas().front()->ops;
@@ -28,4 +28,4 @@ void fill_normal(const NormalFill& args) {
   supported_isas().front()->fill_normal(args);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

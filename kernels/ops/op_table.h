@@ -16,7 +16,7 @@
 #include "kernels/ops/sampling.h"
 #include "kernels/ops/swiglu.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // The operations of one device. All tensors are row-major and dense. The caller owns every buffer;
 // an op neither allocates nor synchronises nor knows ranks. Pointers are to memory of the stream's
@@ -67,4 +67,4 @@ const OpTable& cpu_ops();
 // Its name: "x86-64-v4", "x86-64-v3", "baseline".
 const char* cpu_ops_isa();
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 #include "kernels/ops/product.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -58,4 +58,4 @@ void own_gemm(const Gemm& args) {
   }
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -4,7 +4,7 @@
 
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 // c[m,n] = a b, or c += a b. Element (i,k) of a is a[i*a_row + k*a_col], same for b; rows of c are
@@ -134,4 +134,4 @@ inline void product(const Product& p) {
 }
 
 }  // namespace
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

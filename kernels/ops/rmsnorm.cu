@@ -3,7 +3,7 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/norm.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -42,4 +42,4 @@ void rmsnorm_backward(Stream& stream, const RmsNormBackward& args) {
                               rmsnorm_backward_parts(DeviceType::kCuda));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // y = h * rrms(h) * weight for each row, with rrms(h) = 1 / sqrt(mean(h^2) + epsilon). h = x, or
 // with a residual h = residual + x, which is stored in residual_out. R rows (B*T) of width C.
@@ -47,4 +47,4 @@ constexpr size_t rmsnorm_backward_workspace(int64_t width, DeviceType device) {
   return static_cast<size_t>(rmsnorm_backward_parts(device) * width) * sizeof(float);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/simd.h"
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
@@ -41,4 +41,4 @@ void rotary(Stream&, const Rotary& args) {
   });
 }
 
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

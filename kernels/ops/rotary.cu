@@ -5,7 +5,7 @@
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -60,4 +60,4 @@ void rotary(Stream& stream, const Rotary& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

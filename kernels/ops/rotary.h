@@ -5,7 +5,7 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // Rotary position embedding: rotates q and k of packed qkv (attention.h) in-place; v is unchanged.
 // In each head of width HD the pair (x[i], x[i + HD/2]) at position t is rotated by the angle t *
@@ -42,4 +42,4 @@ struct RotaryFrequencies {
 // positions are as precise as near ones.
 void rotary_table(const RotaryFrequencies& frequencies, int64_t positions, float* table);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

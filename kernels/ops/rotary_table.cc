@@ -3,7 +3,7 @@
 
 #include "kernels/ops/rotary.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -34,4 +34,4 @@ void rotary_table(const RotaryFrequencies& frequencies, int64_t positions, float
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 
 // Stochastic rounding from fp32 to bf16 with the same bits on every device: pure functions for host
 // and device.
-namespace lockstep {
+namespace lockstep::kernels {
 
 // A bijection of 64 bits whose outputs look independent. Source: the finalizer of SplitMix64,
 // Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA'14.
@@ -33,4 +33,4 @@ constexpr uint16_t round_stochastically(uint32_t bits, uint64_t random) {
   return static_cast<uint16_t>((bits >> 16) | (is_nan ? 0x40u : 0u));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/ops/isa_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -66,4 +66,4 @@ void sample(Stream&, const Sample& args) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -5,7 +5,7 @@
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -193,4 +193,4 @@ void sample(Stream& stream, const Sample& args) {
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // tokens[r] = a sample from softmax(logits[r] / temperature) over the top_k largest logits: the
 // first token whose cumulative probability exceeds uniforms[r]. Temperature 0 gives the largest
@@ -24,4 +24,4 @@ struct Sample {
 
 size_t sample_workspace(int64_t vocabulary);
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/ops/isa_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 void clip_scale(Stream&, const ClipScale& args) {
   double squares = 0.0;
@@ -19,4 +19,4 @@ void loss_sum(Stream&, const LossSum& args) {
   *args.sum += sum;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -8,7 +8,7 @@
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/tensor_batch.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -114,4 +114,4 @@ void loss_sum(Stream& stream, const LossSum& args) {
   launch(stream, sum_shape("loss_sum", 1), sum_all<float>, args.losses, args.count, args.sum, true);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

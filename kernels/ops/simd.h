@@ -12,7 +12,7 @@
 #error "include LOCKSTEP_ISA_HEADER before kernels/ops/simd.h"
 #endif
 
-namespace lockstep::LOCKSTEP_ISA {
+namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 inline constexpr int kLanes = LOCKSTEP_ISA_LANES;
@@ -234,4 +234,4 @@ inline void store_n(float* p, Vec v, int64_t n) {
 }
 
 }  // namespace
-}  // namespace lockstep::LOCKSTEP_ISA
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -5,7 +5,7 @@
 #include "kernels/ops/dispatch.cuh"
 #include "kernels/ops/geometry.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -83,4 +83,4 @@ void swiglu_backward(Stream& stream, const SwigluBackward& args) {
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 // y = silu(gate) * up, silu(x) = x / (1 + e^-x), for R rows (B*T) of H hidden values. gate and up
 // are packed as one product writes them: gate_up[r] = gate (H), up (H).
@@ -25,4 +25,4 @@ struct SwigluBackward {
   int64_t width = 0;  // H
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 
 // Many tensors in one launch: the kernel arguments contain the tensors and the first block of each.
 // Pure, for host and device.
-namespace lockstep {
+namespace lockstep::kernels {
 
 template <class Tensor, int kCapacity>
 struct TensorBatch {
@@ -57,4 +57,4 @@ constexpr LaunchShape batch_shape(const char* name, const TensorBatch<Tensor, kC
   return {.name = name, .blocks = {.x = batch.blocks}, .threads = kBatchThreads};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 
 // Sorts the rows of a batch by token, stably. The result is deterministic, and the work does not
 // depend on the tokens.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 struct TokensOfShard {
   const int32_t* tokens;
@@ -174,4 +174,4 @@ inline void sort_rows(Stream& stream, const EmbeddingTokens& tokens, const Token
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -23,9 +23,9 @@ namespace {
 // Tensors that are never read: only whether they are null, and their dtype, matters.
 constexpr int64_t kRows = 2;
 float f32_element = 0;
-Bf16 bf16_element;
+kernels::Bf16 bf16_element;
 float* const f32 = &f32_element;
-Bf16* const bf16 = &bf16_element;
+kernels::Bf16* const bf16 = &bf16_element;
 const int32_t tokens[1] = {};
 double sum = 0;
 
@@ -40,231 +40,240 @@ Work memory_and_arithmetic(double bytes, double other) {
 }
 
 TEST(Work, OfEmbeddingsCountsTheRowsThatTheTokensCanName) {
-  EXPECT_TRUE(is(work_of(EmbeddingForward{.tokens = tokens,
-                                          .token_table = f32,
-                                          .position_table = f32,
-                                          .out = bf16,
-                                          .batch = 2,
-                                          .sequence = 3,
-                                          .width = 4,
-                                          .vocabulary = 5}),
+  EXPECT_TRUE(is(work_of(kernels::EmbeddingForward{.tokens = tokens,
+                                                   .token_table = f32,
+                                                   .position_table = f32,
+                                                   .out = bf16,
+                                                   .batch = 2,
+                                                   .sequence = 3,
+                                                   .width = 4,
+                                                   .vocabulary = 5}),
                  memory_and_arithmetic(24 + 5 * 4 * 4 + 3 * 4 * 4 + 6 * 4 * 2, 24)));
-  EXPECT_TRUE(is(work_of(EmbeddingBackward{.tokens = tokens,
-                                           .dout = bf16,
-                                           .dtoken_table = f32,
-                                           .dposition_table = f32,
-                                           .batch = 2,
-                                           .sequence = 3,
-                                           .width = 4,
-                                           .vocabulary = 5}),
+  EXPECT_TRUE(is(work_of(kernels::EmbeddingBackward{.tokens = tokens,
+                                                    .dout = bf16,
+                                                    .dtoken_table = f32,
+                                                    .dposition_table = f32,
+                                                    .batch = 2,
+                                                    .sequence = 3,
+                                                    .width = 4,
+                                                    .vocabulary = 5}),
                  memory_and_arithmetic(24 + 48 + 2 * 80 + 2 * 48, 48)));
-  EXPECT_EQ(work_of(EmbeddingForward{.token_table = f32,
-                                     .out = f32,
-                                     .batch = 1,
-                                     .sequence = 3,
-                                     .width = 4,
-                                     .vocabulary = 50257})
+  EXPECT_EQ(work_of(kernels::EmbeddingForward{.token_table = f32,
+                                              .out = f32,
+                                              .batch = 1,
+                                              .sequence = 3,
+                                              .width = 4,
+                                              .vocabulary = 50257})
                 .bytes,
             3 * 4 * 4 + 3 * 4 * 4)
       << "three tokens name no more than three rows";
 }
 
 TEST(Work, OfNormsCountsTheResidualWhereThereIsOne) {
-  LayerNormForward forward{.x = bf16,
-                           .residual = bf16,
-                           .residual_out = bf16,
-                           .weight = f32,
-                           .bias = f32,
-                           .y = bf16,
-                           .mean = f32,
-                           .rstd = f32,
-                           .rows = kRows,
-                           .width = 4};
+  kernels::LayerNormForward forward{.x = bf16,
+                                    .residual = bf16,
+                                    .residual_out = bf16,
+                                    .weight = f32,
+                                    .bias = f32,
+                                    .y = bf16,
+                                    .mean = f32,
+                                    .rstd = f32,
+                                    .rows = kRows,
+                                    .width = 4};
   EXPECT_TRUE(is(work_of(forward), memory_and_arithmetic(4 * 16 + 2 * 16 + 2 * 8, 9 * 8)));
   forward.residual = forward.residual_out = forward.mean = forward.rstd = nullptr;
   EXPECT_TRUE(is(work_of(forward), memory_and_arithmetic(2 * 16 + 2 * 16, 8 * 8)));
-  EXPECT_TRUE(is(work_of(LayerNormBackward{.dy = bf16,
-                                           .h = bf16,
-                                           .weight = f32,
-                                           .mean = f32,
-                                           .rstd = f32,
-                                           .dresidual = bf16,
-                                           .dx = bf16,
-                                           .dweight = f32,
-                                           .dbias = f32,
-                                           .rows = kRows,
-                                           .width = 4}),
+  EXPECT_TRUE(is(work_of(kernels::LayerNormBackward{.dy = bf16,
+                                                    .h = bf16,
+                                                    .weight = f32,
+                                                    .mean = f32,
+                                                    .rstd = f32,
+                                                    .dresidual = bf16,
+                                                    .dx = bf16,
+                                                    .dweight = f32,
+                                                    .dbias = f32,
+                                                    .rows = kRows,
+                                                    .width = 4}),
                  memory_and_arithmetic(4 * 16 + 16 + 2 * 8 + 4 * 16, 14 * 8)));
-  EXPECT_TRUE(is(work_of(RmsNormForward{.x = bf16,
-                                        .residual = bf16,
-                                        .residual_out = bf16,
-                                        .weight = f32,
-                                        .y = bf16,
-                                        .rrms = f32,
-                                        .rows = kRows,
-                                        .width = 4}),
+  EXPECT_TRUE(is(work_of(kernels::RmsNormForward{.x = bf16,
+                                                 .residual = bf16,
+                                                 .residual_out = bf16,
+                                                 .weight = f32,
+                                                 .y = bf16,
+                                                 .rrms = f32,
+                                                 .rows = kRows,
+                                                 .width = 4}),
                  memory_and_arithmetic(4 * 16 + 16 + 8, 5 * 8)));
-  EXPECT_TRUE(is(work_of(RmsNormBackward{.dy = bf16,
-                                         .h = bf16,
-                                         .weight = f32,
-                                         .rrms = f32,
-                                         .dresidual = bf16,
-                                         .dx = bf16,
-                                         .dweight = f32,
-                                         .rows = kRows,
-                                         .width = 4}),
+  EXPECT_TRUE(is(work_of(kernels::RmsNormBackward{.dy = bf16,
+                                                  .h = bf16,
+                                                  .weight = f32,
+                                                  .rrms = f32,
+                                                  .dresidual = bf16,
+                                                  .dx = bf16,
+                                                  .dweight = f32,
+                                                  .rows = kRows,
+                                                  .width = 4}),
                  memory_and_arithmetic(4 * 16 + 16 + 8 + 2 * 16, 10 * 8)));
 }
 
 TEST(Work, OfProductsKnowsTheirFactorsAndWhatIsLeftOut) {
-  MatmulForward forward{.x = bf16,
-                        .weight = bf16,
-                        .bias = bf16,
-                        .y = bf16,
-                        .pre_activation = bf16,
-                        .m = 2,
-                        .n = 3,
-                        .k = 4,
-                        .activation = Activation::kGelu};
+  kernels::MatmulForward forward{.x = bf16,
+                                 .weight = bf16,
+                                 .bias = bf16,
+                                 .y = bf16,
+                                 .pre_activation = bf16,
+                                 .m = 2,
+                                 .n = 3,
+                                 .k = 4,
+                                 .activation = kernels::Activation::kGelu};
   EXPECT_TRUE(is(work_of(forward), {.bytes = 16 + 24 + 6 + 12 + 12,
                                     .product_flops = 48,
-                                    .factors = DType::kBf16,
+                                    .factors = kernels::DType::kBf16,
                                     .other_flops = 6 + 9 * 6}));
-  EXPECT_TRUE(is(work_of(MatmulForward{.x = f32, .weight = f32, .y = f32, .m = 2, .n = 3, .k = 4}),
-                 {.bytes = 32 + 48 + 24, .product_flops = 48}));
-  EXPECT_TRUE(is(work_of(MatmulForward{.x = f32,
-                                       .weight = bf16,
-                                       .y = f32,
-                                       .m = 2,
-                                       .n = 3,
-                                       .k = 4,
-                                       .precision = Precision::kBf16}),
-                 {.bytes = 32 + 24 + 24, .product_flops = 48, .factors = DType::kBf16}));
-  MatmulBackward backward{.dy = bf16,
-                          .x = bf16,
-                          .weight = bf16,
-                          .x_pre_activation = bf16,
-                          .dx = bf16,
-                          .dweight = f32,
-                          .dbias = f32,
-                          .m = 2,
-                          .n = 3,
-                          .k = 4};
+  EXPECT_TRUE(
+      is(work_of(kernels::MatmulForward{.x = f32, .weight = f32, .y = f32, .m = 2, .n = 3, .k = 4}),
+         {.bytes = 32 + 48 + 24, .product_flops = 48}));
+  EXPECT_TRUE(is(work_of(kernels::MatmulForward{.x = f32,
+                                                .weight = bf16,
+                                                .y = f32,
+                                                .m = 2,
+                                                .n = 3,
+                                                .k = 4,
+                                                .precision = kernels::Precision::kBf16}),
+                 {.bytes = 32 + 24 + 24, .product_flops = 48, .factors = kernels::DType::kBf16}));
+  kernels::MatmulBackward backward{.dy = bf16,
+                                   .x = bf16,
+                                   .weight = bf16,
+                                   .x_pre_activation = bf16,
+                                   .dx = bf16,
+                                   .dweight = f32,
+                                   .dbias = f32,
+                                   .m = 2,
+                                   .n = 3,
+                                   .k = 4};
   EXPECT_TRUE(is(work_of(backward), {.bytes = 12 + 16 + 24 + 16 + 16 + 2 * 48 + 2 * 12,
                                      .product_flops = 96,
-                                     .factors = DType::kBf16,
+                                     .factors = kernels::DType::kBf16,
                                      .other_flops = 17 * 8 + 12 + 6}));
   backward.dx = backward.dbias = nullptr;
   backward.x_pre_activation = nullptr;
   EXPECT_TRUE(is(work_of(backward), {.bytes = 12 + 16 + 2 * 48,
                                      .product_flops = 48,
-                                     .factors = DType::kBf16,
+                                     .factors = kernels::DType::kBf16,
                                      .other_flops = 12}));
 }
 
 TEST(Work, OfActivations) {
-  EXPECT_TRUE(
-      is(work_of(GeluForward{.x = bf16, .y = bf16, .count = 10}), memory_and_arithmetic(40, 90)));
-  EXPECT_TRUE(
-      is(work_of(GeluForward{.x = f32, .y = f32, .count = 10}), memory_and_arithmetic(80, 90)));
-  EXPECT_TRUE(is(work_of(GeluBackward{.x = bf16, .dy = bf16, .dx = bf16, .count = 10}),
+  EXPECT_TRUE(is(work_of(kernels::GeluForward{.x = bf16, .y = bf16, .count = 10}),
+                 memory_and_arithmetic(40, 90)));
+  EXPECT_TRUE(is(work_of(kernels::GeluForward{.x = f32, .y = f32, .count = 10}),
+                 memory_and_arithmetic(80, 90)));
+  EXPECT_TRUE(is(work_of(kernels::GeluBackward{.x = bf16, .dy = bf16, .dx = bf16, .count = 10}),
                  memory_and_arithmetic(60, 170)));
-  EXPECT_TRUE(is(work_of(SwigluForward{.gate_up = bf16, .y = bf16, .rows = kRows, .width = 5}),
-                 memory_and_arithmetic(40 + 20, 50)));
-  EXPECT_TRUE(is(work_of(SwigluBackward{
+  EXPECT_TRUE(
+      is(work_of(kernels::SwigluForward{.gate_up = bf16, .y = bf16, .rows = kRows, .width = 5}),
+         memory_and_arithmetic(40 + 20, 50)));
+  EXPECT_TRUE(is(work_of(kernels::SwigluBackward{
                      .gate_up = bf16, .dy = bf16, .dgate_up = bf16, .rows = kRows, .width = 5}),
                  memory_and_arithmetic(40 + 20 + 40, 110)));
 }
 
 TEST(Work, OfAttentionCountsThePairsThatAreNotMasked) {
-  const AttentionShape grouped{.batch = 1, .sequence = 4, .heads = 2, .head_dim = 8, .kv_heads = 1};
+  const kernels::AttentionShape grouped{
+      .batch = 1, .sequence = 4, .heads = 2, .head_dim = 8, .kv_heads = 1};
   const double pairs = 2 * 10;
-  EXPECT_TRUE(is(work_of(AttentionForward{.qkv = bf16, .out = bf16, .lse = f32, .shape = grouped}),
-                 {.bytes = 4 * 32 * 2 + 4 * 16 * 2 + 4 * 2 * 4,
-                  .product_flops = 4 * 8 * pairs,
-                  .factors = DType::kBf16,
-                  .other_flops = 5 * pairs}));
   EXPECT_TRUE(
-      is(work_of(AttentionBackward{
+      is(work_of(kernels::AttentionForward{.qkv = bf16, .out = bf16, .lse = f32, .shape = grouped}),
+         {.bytes = 4 * 32 * 2 + 4 * 16 * 2 + 4 * 2 * 4,
+          .product_flops = 4 * 8 * pairs,
+          .factors = kernels::DType::kBf16,
+          .other_flops = 5 * pairs}));
+  EXPECT_TRUE(
+      is(work_of(kernels::AttentionBackward{
              .dout = bf16, .qkv = bf16, .out = bf16, .lse = f32, .dqkv = bf16, .shape = grouped}),
          {.bytes = 2 * 4 * 32 * 2 + 2 * 4 * 16 * 2 + 4 * 2 * 4,
           .product_flops = 10 * 8 * pairs,
-          .factors = DType::kBf16,
+          .factors = kernels::DType::kBf16,
           .other_flops = 6 * pairs + 2 * 4 * 16}));
-  const AttentionShape gpt2{
+  const kernels::AttentionShape gpt2{
       .batch = 64, .sequence = 1024, .heads = 12, .head_dim = 64, .kv_heads = 12};
-  EXPECT_EQ(work_of(AttentionForward{.qkv = bf16, .out = bf16, .shape = gpt2}).product_flops,
-            103'179'878'400.0);
-  const AttentionShape turned{.batch = 1, .sequence = 2, .heads = 4, .head_dim = 6, .kv_heads = 2};
-  EXPECT_TRUE(is(work_of(Rotary{.qkv = bf16, .table = f32, .shape = turned}),
+  EXPECT_EQ(
+      work_of(kernels::AttentionForward{.qkv = bf16, .out = bf16, .shape = gpt2}).product_flops,
+      103'179'878'400.0);
+  const kernels::AttentionShape turned{
+      .batch = 1, .sequence = 2, .heads = 4, .head_dim = 6, .kv_heads = 2};
+  EXPECT_TRUE(is(work_of(kernels::Rotary{.qkv = bf16, .table = f32, .shape = turned}),
                  memory_and_arithmetic(2 * 2 * 36 * 2 + 2 * 6 * 4, 3 * 2 * 36)));
 }
 
 TEST(Work, OfTheClassifierKnowsWhetherThereIsAGradient) {
-  const ClassifierShape shape{.rows = kRows, .columns = 6, .vocabulary = 5};
-  Classifier fused{.logits = bf16, .targets = tokens, .losses = f32, .shape = shape};
+  const kernels::ClassifierShape shape{.rows = kRows, .columns = 6, .vocabulary = 5};
+  kernels::Classifier fused{.logits = bf16, .targets = tokens, .losses = f32, .shape = shape};
   EXPECT_TRUE(is(work_of(fused), memory_and_arithmetic(2 * 24 + 8 + 8, 6 * 12)));
   fused.gradient = false;
   EXPECT_TRUE(is(work_of(fused), memory_and_arithmetic(24 + 8 + 8, 4 * 12)));
-  EXPECT_TRUE(is(work_of(ClassifierMax{.logits = bf16, .maxima = f32, .shape = shape}),
+  EXPECT_TRUE(is(work_of(kernels::ClassifierMax{.logits = bf16, .maxima = f32, .shape = shape}),
                  memory_and_arithmetic(24 + 8, 12)));
-  EXPECT_TRUE(is(work_of(ClassifierSum{.logits = bf16,
-                                       .targets = tokens,
-                                       .maxima = f32,
-                                       .sums = f32,
-                                       .target_logits = f32,
-                                       .shape = shape}),
+  EXPECT_TRUE(is(work_of(kernels::ClassifierSum{.logits = bf16,
+                                                .targets = tokens,
+                                                .maxima = f32,
+                                                .sums = f32,
+                                                .target_logits = f32,
+                                                .shape = shape}),
                  memory_and_arithmetic(2 * 24 + 4 * 8, 3 * 12)));
-  ClassifierFinish finish{.logits = bf16,
-                          .targets = tokens,
-                          .sums = f32,
-                          .target_logits = f32,
-                          .losses = f32,
-                          .shape = shape};
+  kernels::ClassifierFinish finish{.logits = bf16,
+                                   .targets = tokens,
+                                   .sums = f32,
+                                   .target_logits = f32,
+                                   .losses = f32,
+                                   .shape = shape};
   EXPECT_TRUE(is(work_of(finish), memory_and_arithmetic(2 * 24 + 4 * 8, 2 * 12)));
   finish.gradient = false;
   EXPECT_TRUE(is(work_of(finish), memory_and_arithmetic(4 * 8, 0)));
 }
 
 TEST(Work, OfTheUpdate) {
-  const AdamWTensor tensors[] = {
+  const kernels::AdamWTensor tensors[] = {
       {.parameter = f32, .gradient = f32, .m = f32, .v = f32, .copy = bf16, .count = 3},
       {.parameter = f32, .gradient = f32, .m = f32, .v = f32, .count = 5}};
-  EXPECT_TRUE(is(work_of(AdamW{.tensors = tensors}),
+  EXPECT_TRUE(is(work_of(kernels::AdamW{.tensors = tensors}),
                  memory_and_arithmetic(3 * 28 + 3 * 2 + 5 * 28, 17 * 8)));
-  const FlatTensor flat[] = {{f32, 3}, {f32, 5}};
+  const kernels::FlatTensor flat[] = {{f32, 3}, {f32, 5}};
+  EXPECT_TRUE(is(work_of(kernels::SquaredNorm{.tensors = flat, .sum = &sum}),
+                 memory_and_arithmetic(32 + 8, 16)));
   EXPECT_TRUE(
-      is(work_of(SquaredNorm{.tensors = flat, .sum = &sum}), memory_and_arithmetic(32 + 8, 16)));
-  EXPECT_TRUE(is(work_of(ClipScale{.squares = &sum, .count = 3, .scale = f32, .norm = f32}),
-                 memory_and_arithmetic(24 + 4 + 4, 3)));
-  EXPECT_TRUE(is(work_of(LossSum{.losses = f32, .count = 5, .sum = &sum}),
+      is(work_of(kernels::ClipScale{.squares = &sum, .count = 3, .scale = f32, .norm = f32}),
+         memory_and_arithmetic(24 + 4 + 4, 3)));
+  EXPECT_TRUE(is(work_of(kernels::LossSum{.losses = f32, .count = 5, .sum = &sum}),
                  memory_and_arithmetic(20 + 16, 5)));
 }
 
 TEST(Work, OfElementsAndDraws) {
-  EXPECT_TRUE(is(work_of(Fill{.out = bf16, .count = 10}), memory_and_arithmetic(20, 0)));
-  EXPECT_TRUE(is(work_of(Cast{.x = f32, .out = bf16, .count = 10}), memory_and_arithmetic(60, 0)));
+  EXPECT_TRUE(is(work_of(kernels::Fill{.out = bf16, .count = 10}), memory_and_arithmetic(20, 0)));
   EXPECT_TRUE(
-      is(work_of(Scale{.x = bf16, .out = bf16, .count = 10}), memory_and_arithmetic(40, 10)));
-  EXPECT_TRUE(is(work_of(Add{.a = bf16, .b = bf16, .out = bf16, .count = 10}),
+      is(work_of(kernels::Cast{.x = f32, .out = bf16, .count = 10}), memory_and_arithmetic(60, 0)));
+  EXPECT_TRUE(is(work_of(kernels::Scale{.x = bf16, .out = bf16, .count = 10}),
+                 memory_and_arithmetic(40, 10)));
+  EXPECT_TRUE(is(work_of(kernels::Add{.a = bf16, .b = bf16, .out = bf16, .count = 10}),
                  memory_and_arithmetic(60, 10)));
   int32_t drawn = 0;
-  EXPECT_TRUE(is(work_of(Sample{.logits = bf16,
-                                .uniforms = f32,
-                                .tokens = &drawn,
-                                .rows = kRows,
-                                .vocabulary = 5,
-                                .stride = 8}),
+  EXPECT_TRUE(is(work_of(kernels::Sample{.logits = bf16,
+                                         .uniforms = f32,
+                                         .tokens = &drawn,
+                                         .rows = kRows,
+                                         .vocabulary = 5,
+                                         .stride = 8}),
                  memory_and_arithmetic(20 + 8 + 8, 50)));
 }
 
 TEST(Roofline, TheBoundIsTheLongestOfTheThree) {
   const Peaks peaks{.bytes = 10, .f32_flops = 5, .bf16_flops = 50};
-  const Work work{.bytes = 100, .product_flops = 600, .factors = DType::kBf16, .other_flops = 10};
+  const Work work{
+      .bytes = 100, .product_flops = 600, .factors = kernels::DType::kBf16, .other_flops = 10};
   EXPECT_EQ(bound_of(work, peaks).seconds, 12);
   EXPECT_STREQ(bound_of(work, peaks).by, "products");
   Work other = work;
-  other.factors = DType::kF32;
+  other.factors = kernels::DType::kF32;
   EXPECT_EQ(bound_of(other, peaks).seconds, 120) << "in fp32 products are slower";
   other = work;
   other.bytes = 130;
@@ -297,7 +306,7 @@ constexpr Model kTiny{.batch = 2,
 
 TEST(Rows, EveryOperationHasOneAndNothingElse) {
   const std::vector<std::string> ops = ops_of_the_table();
-  ASSERT_EQ(ops.size(), sizeof(OpTable) / sizeof(void*));
+  ASSERT_EQ(ops.size(), sizeof(kernels::OpTable) / sizeof(void*));
   std::set<std::string> rows;
   for (const Row& row : rows_of(kTiny)) rows.insert(row.op);
   EXPECT_EQ(rows, std::set<std::string>(ops.begin(), ops.end()));
@@ -305,7 +314,7 @@ TEST(Rows, EveryOperationHasOneAndNothingElse) {
 
 TEST(Rows, EachCallsTheOperationOfItsNameOnSomethingAndCanBeTimed) {
   const std::vector<std::string> ops = ops_of_the_table();
-  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  Result<BenchDevice> bench_device = open_bench_device(kernels::DeviceType::kCpu);
   ASSERT_TRUE(bench_device.ok());
   for (const Row& row : rows_of(kTiny)) {
     Memory memory(*bench_device);
@@ -320,10 +329,10 @@ TEST(Rows, EachCallsTheOperationOfItsNameOnSomethingAndCanBeTimed) {
 }
 
 TEST(Rows, InBf16MoveHalfTheBytesOfActivations) {
-  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  Result<BenchDevice> bench_device = open_bench_device(kernels::DeviceType::kCpu);
   ASSERT_TRUE(bench_device.ok());
   Model half = kTiny;
-  half.dtype = DType::kBf16;
+  half.dtype = kernels::DType::kBf16;
   const std::vector<Row> all = rows_of(kTiny), halves = rows_of(half);
   ASSERT_EQ(all.size(), halves.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -334,17 +343,17 @@ TEST(Rows, InBf16MoveHalfTheBytesOfActivations) {
 }
 
 TEST(Memory, KeepsItsFirstFailure) {
-  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  Result<BenchDevice> bench_device = open_bench_device(kernels::DeviceType::kCpu);
   ASSERT_TRUE(bench_device.ok());
   Memory memory(*bench_device);
-  EXPECT_FALSE(memory.numbers(int64_t{1} << 55, DType::kF32));
+  EXPECT_FALSE(memory.numbers(int64_t{1} << 55, kernels::DType::kF32));
   EXPECT_EQ(memory.floats(1), nullptr);
   ASSERT_FALSE(memory.status().ok());
   EXPECT_NE(memory.status().error().message.find("a bench's tensor"), std::string::npos);
 }
 
 TEST(Peaks, OfThisDeviceAreMeasuredAndThoseOfKnownOnesLookedUp) {
-  Result<BenchDevice> bench_device = open_bench_device(DeviceType::kCpu);
+  Result<BenchDevice> bench_device = open_bench_device(kernels::DeviceType::kCpu);
   ASSERT_TRUE(bench_device.ok());
   const auto peaks = measure_peaks(
       *bench_device, {.copied_bytes = 1 << 16, .product = {64, 64, 64}}, {.seconds = 0.01});

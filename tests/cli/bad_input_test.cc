@@ -14,7 +14,7 @@
 
 #include "tests/support/job_run.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct Outcome {
@@ -399,4 +399,4 @@ TEST_F(BadInput, AnOutputFolderThatCannotBeMadeIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -14,8 +14,8 @@ class ClientTest : public ClientFixture {
 
   static void make_namespace(const std::string& name) {
     const SystemClock clock;
-    const ClientEnvironment environment{.kubeconfig = path("up/kubeconfig")};
-    auto connection = Connection::open(environment, {}, clock);
+    const cli::ClientEnvironment environment{.kubeconfig = path("up/kubeconfig")};
+    auto connection = cli::Connection::open(environment, {}, clock);
     ASSERT_TRUE(connection.ok()) << connection.error().message;
     const Result<Json> made = (*connection)
                                   ->call({.method = "POST",

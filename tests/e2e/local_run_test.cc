@@ -229,7 +229,8 @@ TEST(LocalRunTest, AJobThatTheControllerRefusesEndsItWithTheWords) {
   job.spec.podTemplate = {{"spec", {{"restartPolicy", "Always"}}}};
   job.spec.checkpoint.path = folder.path() / "checkpoints";
   SystemClock clock;
-  LocalRun run(clock, {.job = job, .output = folder.path(), .program_folder = LOCKSTEP_BIN_DIR});
+  cli::LocalRun run(clock,
+                    {.job = job, .output = folder.path(), .program_folder = LOCKSTEP_BIN_DIR});
   testing::internal::CaptureStderr();
   EXPECT_EQ(run.run(), 1);
   std::string said = testing::internal::GetCapturedStderr();
@@ -254,7 +255,7 @@ Said run_unchecked(TrainingJobSpec spec, const fs::path& folder) {
   job.spec.failure.maxRestarts = 0;
   job.spec.checkpoint.path = folder / "checkpoints";
   SystemClock clock;
-  LocalRun run(clock, {.job = job, .output = folder, .program_folder = LOCKSTEP_BIN_DIR});
+  cli::LocalRun run(clock, {.job = job, .output = folder, .program_folder = LOCKSTEP_BIN_DIR});
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   Said said{.code = run.run()};

@@ -7,9 +7,10 @@
 using namespace lockstep;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Result<Json> document = parse_json(fuzz_text(data, size), {.bytes_max = kAssignmentBytesMax});
+  Result<Json> document =
+      parse_json(fuzz::fuzz_text(data, size), {.bytes_max = kAssignmentBytesMax});
   if (!document.ok()) return 0;
-  fit_hash(*document);
+  fuzz::fit_hash(*document);
   const Result<Assignment> assignment = assignment_from_json(*document);
   if (assignment.ok()) {
     CHECK(world_hash(assignment->world) == assignment->hash);

@@ -25,11 +25,11 @@ constexpr const char* kSchema = R"({"type": "object", "properties": {"spec": {"t
       "items": {"type": "object", "required": ["n"], "properties": {"n": {"type": "string"},
         "p": {"type": "string", "default": "q"}, "v": {"type": "integer"}}}}}}}})";
 
-std::shared_ptr<const SchemaNode> schema() {
+std::shared_ptr<const local::SchemaNode> schema() {
   static const auto kCompiled = [] {
     const Result<Json> text = parse_json(kSchema);
     CHECK(text.ok());
-    const auto compiled = compile_schema(*text);
+    const auto compiled = local::compile_schema(*text);
     CHECK(compiled.ok());
     return *compiled;
   }();
@@ -40,14 +40,14 @@ void check_owners(const Json& object) {
   const Json* metadata = find_member(object, "metadata");
   const Json* entries = metadata == nullptr ? nullptr : find_member(*metadata, "managedFields");
   if (entries == nullptr) return;
-  const Shape shape = Shape::of_object(*schema());
-  const Json existing = compare_fields(shape, Json::object(), object).added;
+  const local::Shape shape = local::Shape::of_object(*schema());
+  const Json existing = local::compare_fields(shape, Json::object(), object).added;
   size_t updates = 0;
   for (const Json& entry : *entries) {
-    CHECK(read_field_set(entry["fieldsV1"]).ok());
+    CHECK(local::read_field_set(entry["fieldsV1"]).ok());
     Json missing = entry["fieldsV1"];
     CHECK(!missing.empty());
-    subtract(missing, existing);
+    local::subtract(missing, existing);
     CHECK(missing.empty());
     if (entry["operation"] == "Update") ++updates;
   }
@@ -60,8 +60,8 @@ class Writes {
     if (text.size() < 3) return;
     Result<Json> given = parse_json(text.substr(2));
     if (!given.ok() || !given->is_object()) return;
-    const FieldWriter by{std::string(text.substr(1, 1)), "x.dev/v1", "",
-                         WallTime(std::chrono::seconds(1'600'000'000 + ++count_))};
+    const local::FieldWriter by{std::string(text.substr(1, 1)), "x.dev/v1", "",
+                                WallTime(std::chrono::seconds(1'600'000'000 + ++count_))};
     if (text[0] == 'a' || text[0] == 'f') {
       apply(*std::move(given), by, text[0] == 'f');
     } else {
@@ -73,14 +73,14 @@ class Writes {
  private:
   const Json* live() const { return object_.is_null() ? nullptr : &object_; }
 
-  void apply(Json intent, const FieldWriter& by, bool force) {
+  void apply(Json intent, const local::FieldWriter& by, bool force) {
     intent["apiVersion"] = by.api_version;
-    ApplyResult result = apply_intent(*schema(), live(), intent, by, force);
-    if (auto* conflicts = std::get_if<std::vector<ApplyConflict>>(&result)) {
-      CHECK(!force && !conflicts->empty() && !conflict_message(*conflicts).empty());
+    local::ApplyResult result = local::apply_intent(*schema(), live(), intent, by, force);
+    if (auto* conflicts = std::get_if<std::vector<local::ApplyConflict>>(&result)) {
+      CHECK(!force && !conflicts->empty() && !local::conflict_message(*conflicts).empty());
       return;
     }
-    if (auto* error = std::get_if<PatchError>(&result)) {
+    if (auto* error = std::get_if<local::PatchError>(&result)) {
       CHECK(!error->message.empty());
       return;
     }
@@ -88,21 +88,21 @@ class Writes {
     // An intent with only empty lists owns nothing, so for the next writer the object has no owner.
     const Json* metadata = find_member(object_, "metadata");
     if (metadata == nullptr || find_member(*metadata, "managedFields") == nullptr) return;
-    const ApplyResult again = apply_intent(*schema(), &object_, intent, by, false);
+    const local::ApplyResult again = local::apply_intent(*schema(), &object_, intent, by, false);
     CHECK(std::get<Json>(again) == object_);
   }
 
-  void update(const Json& given, const FieldWriter& by, bool merge) {
+  void update(const Json& given, const local::FieldWriter& by, bool merge) {
     Json next = given;
     if (merge && live() != nullptr) {
-      PatchResult patched = apply_merge_patch(object_, given);
-      if (std::holds_alternative<PatchError>(patched)) return;
+      local::PatchResult patched = local::apply_merge_patch(object_, given);
+      if (std::holds_alternative<local::PatchError>(patched)) return;
       next = std::get<Json>(std::move(patched));
     }
     // Drop managedFields: a client may name owners of fields that don't exist.
     if (find_member(next, "metadata") != nullptr && next["metadata"].is_object())
       next["metadata"].erase("managedFields");
-    record_update(*schema(), live(), next, by);
+    local::record_update(*schema(), live(), next, by);
     object_ = std::move(next);
   }
 
@@ -113,7 +113,7 @@ class Writes {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  std::string_view text = fuzz_text(data, size);
+  std::string_view text = fuzz::fuzz_text(data, size);
   Writes writes;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -16,7 +16,7 @@ using namespace lockstep;
 
 namespace {
 
-Identity identity(uint32_t rank) {
+comm::Identity identity(uint32_t rank) {
   return {.rank = rank,
           .size = 3,
           .round = 7,
@@ -25,8 +25,8 @@ Identity identity(uint32_t rank) {
           .key = "secret"};
 }
 
-std::vector<std::byte> take_output(Handshake& handshake) {
-  const Bytes output = handshake.output();
+std::vector<std::byte> take_output(comm::Handshake& handshake) {
+  const comm::Bytes output = handshake.output();
   std::vector<std::byte> bytes(output.begin(), output.end());
   handshake.sent(bytes.size());
   return bytes;
@@ -34,16 +34,16 @@ std::vector<std::byte> take_output(Handshake& handshake) {
 
 // A handshake of two sides that know the key. Three bytes of the input say which message to change,
 // where and how. A side that receives a changed message never completes.
-void shake_hands(Bytes input) {
-  const Identity high = identity(2);
-  const Identity low = identity(1);
-  Handshake client = Handshake::client(high, sha256("a"), {1, Channel::kData});
-  Handshake server = Handshake::server(low, sha256("b"));
-  Handshake* const hearers[] = {&server, &client, &server, &client};
-  Handshake* speaker = &client;
+void shake_hands(comm::Bytes input) {
+  const comm::Identity high = identity(2);
+  const comm::Identity low = identity(1);
+  comm::Handshake client = comm::Handshake::client(high, sha256("a"), {1, comm::Channel::kData});
+  comm::Handshake server = comm::Handshake::server(low, sha256("b"));
+  comm::Handshake* const hearers[] = {&server, &client, &server, &client};
+  comm::Handshake* speaker = &client;
   bool changed = false;
   for (size_t message = 0; message < std::size(hearers); ++message) {
-    Handshake& hearer = *hearers[message];
+    comm::Handshake& hearer = *hearers[message];
     std::vector<std::byte> bytes = take_output(*speaker);
     if (bytes.size() != hearer.wanted()) break;
     const std::vector<std::byte> said = bytes;
@@ -60,11 +60,11 @@ void shake_hands(Bytes input) {
   CHECK(changed || (client.done() && server.done()));
 }
 
-void hear_garbage(Bytes input) {
-  const Identity self = identity(1);
-  Handshake handshake = Handshake::server(self, sha256("b"));
+void hear_garbage(comm::Bytes input) {
+  const comm::Identity self = identity(1);
+  comm::Handshake handshake = comm::Handshake::server(self, sha256("b"));
   while (handshake.wanted() > 0 && input.size() >= handshake.wanted()) {
-    const Bytes message = input.first(handshake.wanted());
+    const comm::Bytes message = input.first(handshake.wanted());
     input = input.subspan(handshake.wanted());
     if (!handshake.received(message).ok()) break;
     take_output(handshake);
@@ -72,23 +72,23 @@ void hear_garbage(Bytes input) {
   CHECK(!handshake.done());
 }
 
-constexpr CommLimits kLimits{
+constexpr comm::CommLimits kLimits{
     .window_bytes = 4096, .frame_bytes_max = 1024, .buffered_windows_max = 1};
 
 // A message that this rank expects.
 struct Awaited {
-  FrameHeader header;
+  comm::FrameHeader header;
   size_t taken = 0;
 };
 
 // Takes the part of the message that has arrived; false if the peer is at fault.
-bool take(Port& port, Awaited& awaited, bool& moved) {
+bool take(comm::Port& port, Awaited& awaited, bool& moved) {
   const auto next = port.match_next(awaited.header);
   if (!next.ok()) {
     CHECK(next.error().code == Code::kCorrupt || next.error().code == Code::kConflict);
     return false;
   }
-  if (*next != Port::Next::kMatches) return true;
+  if (*next != comm::Port::Next::kMatches) return true;
   CHECK(port.left() <= kLimits.frame_bytes_max);
   if (port.left() > awaited.header.total - awaited.taken) return false;
   if (port.left() == 0) {
@@ -104,15 +104,15 @@ bool take(Port& port, Awaited& awaited, bool& moved) {
 }
 
 // The first byte says how many bytes arrive at a time.
-void hear_frames(Bytes input) {
+void hear_frames(comm::Bytes input) {
   if (input.empty()) return;
   const size_t step = 1 + static_cast<size_t>(input[0]);
   test::MemoryLink link(1, input.subspan(1));
-  Port port(&link, {.limits = kLimits});
+  comm::Port port(&link, {.limits = kLimits});
   std::array<Awaited, 2> messages;
   for (uint64_t i = 0; i < messages.size(); ++i) {
-    messages[i].header = {.kind = Collective::kSend,
-                          .type = DataType::kI32,
+    messages[i].header = {.kind = comm::Collective::kSend,
+                          .type = comm::DataType::kI32,
                           .round = 7,
                           .sequence = i + 1,
                           .count = 50,
@@ -136,14 +136,14 @@ void hear_frames(Bytes input) {
 }
 
 // The first byte says how many bytes arrive at a time. Every accepted message must be valid.
-void hear_control(Bytes input) {
+void hear_control(comm::Bytes input) {
   if (input.empty()) return;
   const size_t step = 1 + static_cast<size_t>(input[0]);
-  Bytes left = input.subspan(1);
-  ControlReader reader(2);
+  comm::Bytes left = input.subspan(1);
+  comm::ControlReader reader(2);
   while (!left.empty()) {
     const std::span<std::byte> room = reader.room();
-    CHECK(!room.empty() && room.size() <= ControlBytes::kMost);
+    CHECK(!room.empty() && room.size() <= comm::ControlBytes::kMost);
     const size_t n = std::min({step, room.size(), left.size()});
     std::memcpy(room.data(), left.data(), n);
     left = left.subspan(n);
@@ -153,12 +153,12 @@ void hear_control(Bytes input) {
       continue;
     }
     if (!message->has_value()) continue;
-    const Fault& fault = (*message)->fault;
-    CHECK(fault.suspect >= -1 && fault.suspect < 2 && fault.reason.size() <= kFaultReasonMax);
-    ControlReader again(2);
-    const ControlBytes said(**message);
+    const comm::Fault& fault = (*message)->fault;
+    CHECK(fault.suspect >= -1 && fault.suspect < 2 && fault.reason.size() <= comm::kFaultReasonMax);
+    comm::ControlReader again(2);
+    const comm::ControlBytes said(**message);
     size_t at = 0;
-    Result<std::optional<ControlMessage>> heard = std::optional<ControlMessage>();
+    Result<std::optional<comm::ControlMessage>> heard = std::optional<comm::ControlMessage>();
     while (at < said.bytes().size()) {
       const std::span<std::byte> rest = again.room();
       std::memcpy(rest.data(), said.bytes().data() + at, rest.size());
@@ -174,9 +174,9 @@ void hear_control(Bytes input) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Bytes input = std::as_bytes(std::span(data, size));
+  const comm::Bytes input = std::as_bytes(std::span(data, size));
   if (input.empty()) return 0;
-  const Bytes rest = input.subspan(1);
+  const comm::Bytes rest = input.subspan(1);
   switch (data[0] % 4) {
     case 0:
       shake_hands(rest);

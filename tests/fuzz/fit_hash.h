@@ -2,7 +2,7 @@
 
 #include "common/api/world_assignment.h"
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // Sets the document's hash to that of the world in it. A random hash would never match, so that no
 // code after that check would be reached.
@@ -13,4 +13,4 @@ inline void fit_hash(Json& document) {
   if (world.ok()) document["hash"] = world_hash(*world);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -8,10 +8,10 @@
 // fails a CHECK.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 inline std::string_view fuzz_text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -23,14 +23,14 @@ constexpr uint64_t kBodyBytesMax = 256;
 constexpr size_t kRequestsMax = 20;
 
 struct Session {
-  std::vector<ApiRequest> requests;
+  std::vector<local::ApiRequest> requests;
   std::vector<bool> authorized;
 };
 
-void take(const HttpParser& parser, Session& session) {
-  session.requests.push_back(to_api_request(parser));
-  session.authorized.push_back(is_authorized(parser, "secret"));
-  CHECK(target_of(parser) == session.requests.back().target);
+void take(const local::HttpParser& parser, Session& session) {
+  session.requests.push_back(local::to_api_request(parser));
+  session.authorized.push_back(local::is_authorized(parser, "secret"));
+  CHECK(local::target_of(parser) == session.requests.back().target);
   CHECK(session.requests.back().body.size() <= kBodyBytesMax);
 }
 
@@ -38,7 +38,7 @@ void take(const HttpParser& parser, Session& session) {
 Session read(std::string_view text, size_t piece, uint32_t header_bytes_max) {
   Session session;
   std::string pending;
-  auto parser = std::make_unique<HttpParser>();
+  auto parser = std::make_unique<local::HttpParser>();
   while (session.requests.size() < kRequestsMax) {
     parser->header_limit(header_bytes_max);
     parser->body_limit(kBodyBytesMax);
@@ -51,7 +51,7 @@ Session read(std::string_view text, size_t piece, uint32_t header_bytes_max) {
     if (parser->is_done()) {
       take(*parser, session);
       if (!parser->keep_alive()) break;
-      parser = std::make_unique<HttpParser>();
+      parser = std::make_unique<local::HttpParser>();
     } else if (text.empty()) {
       if (parser->got_some()) parser->put_eof(error);
       break;
@@ -72,13 +72,13 @@ void check_same(const Session& a, const Session& b) {
   }
 }
 
-void check_answer(const ApiRequest& request) {
-  ApiResponse answer = bad_request(request.target + request.body);
+void check_answer(const local::ApiRequest& request) {
+  local::ApiResponse answer = local::bad_request(request.target + request.body);
   answer.warnings = {request.user_agent, request.body};
   const std::string body = dump_json(answer.body);
   const auto warnings = static_cast<long>(answer.warnings.size());
   std::ostringstream wire;
-  wire << make_response(std::move(answer), true);
+  wire << local::make_response(std::move(answer), true);
   const std::string text = wire.str();
   http::response_parser<http::string_body> parser;
   parser.eager(true);
@@ -94,14 +94,14 @@ void check_answer(const ApiRequest& request) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const std::string_view text = fuzz_text(data + 1, size - 1);
+  const std::string_view text = fuzz::fuzz_text(data + 1, size - 1);
   const size_t piece = 1 + data[0] % 16;
   const Session whole = read(text, std::max<size_t>(1, text.size()), kNoHeaderLimit);
   check_same(whole, read(text, piece, kNoHeaderLimit));
   // Where exactly the limit is reached depends on the pieces.
   (void)read(text, piece, kHeaderBytesMax);
-  for (const ApiRequest& request : whole.requests) {
-    (void)is_health_path(request.target);
+  for (const local::ApiRequest& request : whole.requests) {
+    (void)local::is_health_path(request.target);
     check_answer(request);
   }
   return 0;

@@ -6,7 +6,7 @@
 using namespace lockstep;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Result<Json> document = parse_json(fuzz_text(data, size));
+  const Result<Json> document = parse_json(fuzz::fuzz_text(data, size));
   if (!document.ok()) {
     CHECK(document.error().code == Code::kInvalid && !document.error().message.empty());
     return 0;

@@ -9,8 +9,8 @@ using namespace lockstep;
 
 namespace {
 
-void check_bounds(const ProgressLines& lines, size_t input_bytes) {
-  const ProgramProgress& last = lines.last();
+void check_bounds(const node::ProgressLines& lines, size_t input_bytes) {
+  const node::ProgramProgress& last = lines.last();
   for (const auto& count : {last.step, last.steps, last.samples, last.tokens}) {
     CHECK(!count || (*count >= 0 && *count <= int64_t{1} << 53));
   }
@@ -21,11 +21,11 @@ void check_bounds(const ProgressLines& lines, size_t input_bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text = fuzz_text(data, size);
-  ProgressLines whole;
+  const std::string_view text = fuzz::fuzz_text(data, size);
+  node::ProgressLines whole;
   whole.append(text);
   check_bounds(whole, size);
-  ProgressLines pieces;
+  node::ProgressLines pieces;
   const size_t cut = size == 0 ? 0 : data[0] * size / 256;
   pieces.append(text.substr(0, cut));
   pieces.append(text.substr(cut));

@@ -8,7 +8,7 @@ using namespace lockstep;
 using namespace lockstep::local;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Result<Json> object = json_from_protobuf(fuzz_text(data, size));
+  const Result<Json> object = local::json_from_protobuf(fuzz::fuzz_text(data, size));
   if (!object.ok()) {
     CHECK(object.error().code == Code::kInvalid && !object.error().message.empty());
     return 0;

@@ -14,39 +14,39 @@ using namespace lockstep::local;
 namespace {
 
 void check_built_in(Json object) {
-  const auto pod = built_in_schema("v1", "Pod");
-  CHECK(prune(*pod, object).empty());
-  apply_defaults(*pod, object);
-  (void)validate(*pod, object, 16);
+  const auto pod = local::built_in_schema("v1", "Pod");
+  CHECK(local::prune(*pod, object).empty());
+  local::apply_defaults(*pod, object);
+  (void)local::validate(*pod, object, 16);
 }
 
-void check_custom(const std::shared_ptr<const SchemaNode>& schema, Json object) {
-  (void)prune(*schema, object);
+void check_custom(const std::shared_ptr<const local::SchemaNode>& schema, Json object) {
+  (void)local::prune(*schema, object);
   Json pruned = object;
-  CHECK(prune(*schema, pruned).empty() && pruned == object);
-  apply_defaults(*schema, object);
+  CHECK(local::prune(*schema, pruned).empty() && pruned == object);
+  local::apply_defaults(*schema, object);
   Json defaulted = object;
-  apply_defaults(*schema, defaulted);
+  local::apply_defaults(*schema, defaulted);
   CHECK(defaulted == object);
-  const size_t all = validate(*schema, object, 1000).size();
-  CHECK(validate(*schema, object, 3).size() == std::min<size_t>(all, 3));
-  const OpenApiResource resource = {
+  const size_t all = local::validate(*schema, object, 1000).size();
+  CHECK(local::validate(*schema, object, 3).size() == std::min<size_t>(all, 3));
+  const local::OpenApiResource resource = {
       .group = "a.b", .version = "v1", .plural = "things", .kind = "Thing", .schema = schema};
-  const OpenApiDocuments documents = make_openapi_documents({&resource, 1});
+  const local::OpenApiDocuments documents = local::make_openapi_documents({&resource, 1});
   CHECK(!documents.v2_protobuf.empty() && parse_json(documents.v2_json).ok());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Result<Json> document = parse_json(fuzz_text(data, size));
+  const Result<Json> document = parse_json(fuzz::fuzz_text(data, size));
   if (!document.ok()) return 0;
   const Json* object = find_member(*document, "object");
   const Json nothing;
   if (object == nullptr) object = &nothing;
   check_built_in(*object);
   const Json* text = find_member(*document, "schema");
-  const auto schema = compile_schema(text == nullptr ? *document : *text);
+  const auto schema = local::compile_schema(text == nullptr ? *document : *text);
   if (!schema.ok()) {
     CHECK(schema.error().code == Code::kInvalid && !schema.error().message.empty());
     return 0;

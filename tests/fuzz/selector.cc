@@ -19,42 +19,42 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-void check_negation(const ResourceType& type, const std::string& labels, bool matches,
+void check_negation(const local::ResourceType& type, const std::string& labels, bool matches,
                     const Json& object) {
   if (labels.find_first_of("!=<>(, ") != std::string::npos) return;
   // Only the name of a label: the label exists.
-  const Result<Selector> absent = Selector::parse(type, "!" + labels, "");
+  const Result<local::Selector> absent = local::Selector::parse(type, "!" + labels, "");
   CHECK(absent.ok() && absent->matches(object) != matches);
-  const Result<Selector> listed = Selector::parse(type, labels + " in (a,b)", "");
-  const Result<Selector> others = Selector::parse(type, labels + " notin (a,b)", "");
+  const Result<local::Selector> listed = local::Selector::parse(type, labels + " in (a,b)", "");
+  const Result<local::Selector> others = local::Selector::parse(type, labels + " notin (a,b)", "");
   CHECK(listed.ok() && others.ok() && listed->matches(object) != others->matches(object));
 }
 
-void check_type(const ResourceType& type, const std::string& labels, const std::string& fields,
-                const Json& object) {
-  const Result<Selector> by_labels = Selector::parse(type, labels, "");
-  const Result<Selector> by_fields = Selector::parse(type, "", fields);
-  const Result<Selector> both = Selector::parse(type, labels, fields);
-  for (const Result<Selector>* selector : {&by_labels, &by_fields, &both})
+void check_type(const local::ResourceType& type, const std::string& labels,
+                const std::string& fields, const Json& object) {
+  const Result<local::Selector> by_labels = local::Selector::parse(type, labels, "");
+  const Result<local::Selector> by_fields = local::Selector::parse(type, "", fields);
+  const Result<local::Selector> both = local::Selector::parse(type, labels, fields);
+  for (const Result<local::Selector>* selector : {&by_labels, &by_fields, &both})
     CHECK(selector->ok() || !selector->error().message.empty());
   if (!by_labels.ok() || !by_fields.ok()) {
     CHECK(!both.ok());
     return;
   }
   const bool matches = by_labels->matches(object);
-  const Result<Selector> spaced = Selector::parse(type, " " + labels + " ", "");
+  const Result<local::Selector> spaced = local::Selector::parse(type, " " + labels + " ", "");
   CHECK(spaced.ok() && spaced->matches(object) == matches);
   if (both.ok()) CHECK(both->matches(object) == (matches && by_fields->matches(object)));
   if (!by_labels->selects_all()) check_negation(type, labels, matches, object);
-  const Result<Selector> twice = Selector::parse(type, labels + "," + labels, "");
+  const Result<local::Selector> twice = local::Selector::parse(type, labels + "," + labels, "");
   if (!by_labels->selects_all() && twice.ok()) CHECK(twice->matches(object) == matches);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const TypeRegistry kTypes;
-  std::string_view text = fuzz_text(data, size);
+  static const local::TypeRegistry kTypes;
+  std::string_view text = fuzz::fuzz_text(data, size);
   const std::string labels(take_line(text));
   const std::string fields(take_line(text));
   const Result<Json> object = parse_json(text);

@@ -14,30 +14,32 @@ using namespace lockstep::local;
 
 namespace {
 
-TypeRegistry& types() {
-  static TypeRegistry registry;
+local::TypeRegistry& types() {
+  static local::TypeRegistry registry;
   if (registry.custom_count() == 0) {
-    auto defined = types_of_crd(training_job_crd());
+    auto defined = local::types_of_crd(local::training_job_crd());
     CHECK(defined.ok());
-    registry.define("trainingjobs.lockstep.dev", *std::move(defined), [](const ResourceType&) {});
+    registry.define("trainingjobs.lockstep.dev", *std::move(defined),
+                    [](const local::ResourceType&) {});
   }
   return registry;
 }
 
 void check_documents(const std::string& path, std::string_view accept) {
-  static OpenApiView view;
+  static local::OpenApiView view;
   if (const auto answer = view.answer(types(), path, accept))
     CHECK(answer->code == 200 && !answer->raw.empty() && !answer->raw_type.empty());
-  if (const auto document = discovery_document(types(), path)) CHECK(document->is_object());
+  if (const auto document = local::discovery_document(types(), path)) CHECK(document->is_object());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text = fuzz_text(data, size);
+  const std::string_view text = fuzz::fuzz_text(data, size);
   const size_t line = std::min(text.find('\n'), text.size());
   const std::string_view accept = text.substr(0, line);
-  const Result<ApiPath> path = parse_target(types(), text.substr(std::min(line + 1, size)));
+  const Result<local::ApiPath> path =
+      local::parse_target(types(), text.substr(std::min(line + 1, size)));
   if (!path.ok()) {
     CHECK(path.error().code == Code::kInvalid);
     return 0;
@@ -53,8 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto number = path->number(key); number.ok() && *number) CHECK(**number >= 0);
     (void)path->flag(key);
   }
-  (void)wanted_view(accept, *path).ok();
-  (void)is_acceptable(accept);
+  (void)local::wanted_view(accept, *path).ok();
+  (void)local::is_acceptable(accept);
   check_documents(path->path, accept);
   return 0;
 }

@@ -17,41 +17,42 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-Result<SafetensorsHeader> header_of(std::string_view json) {
+Result<train::SafetensorsHeader> header_of(std::string_view json) {
   const Result<Json> document = parse_json(json);
-  const uint64_t tensors = document.ok() && document->is_object() ? data_bytes(*document) : 0;
+  const uint64_t tensors = document.ok() && document->is_object() ? fuzz::data_bytes(*document) : 0;
   const uint64_t before = sizeof(uint64_t) + json.size();
-  return parse_safetensors_header(json, tensors > UINT64_MAX - before ? before : before + tensors);
+  return train::parse_safetensors_header(json,
+                                         tensors > UINT64_MAX - before ? before : before + tensors);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  std::string_view text = fuzz_text(data, size);
-  const Result<WeightIndex> index = parse_weight_index(take_line(text));
+  std::string_view text = fuzz::fuzz_text(data, size);
+  const Result<train::WeightIndex> index = train::parse_weight_index(take_line(text));
   if (!index.ok()) {
     CHECK(index.error().code == Code::kCorrupt);
     return 0;
   }
   CHECK(!index->empty());
-  IndexedFiles files;
-  SafetensorsHeader all;  // as in WeightFiles: of all files, in their order
+  train::IndexedFiles files;
+  train::SafetensorsHeader all;  // as in WeightFiles: of all files, in their order
   std::set<std::string> names;
   for (const auto& file : *index) {
     CHECK(!file.first.empty() && file.first.find('/') == std::string::npos);
-    const Result<SafetensorsHeader> header = header_of(take_line(text));
+    const Result<train::SafetensorsHeader> header = header_of(take_line(text));
     if (!header.ok()) return 0;
     const Status agrees = files.add(file, *header);
     if (!agrees.ok()) {
       CHECK(agrees.error().code == Code::kInvalid);
       return 0;
     }
-    for (const TensorInfo& tensor : header->tensors) {
+    for (const train::TensorInfo& tensor : header->tensors) {
       CHECK(names.insert(tensor.name).second);
       all.tensors.push_back(tensor);
     }
     for (const std::string& tensor : file.second) CHECK(names.contains(tensor));
   }
-  check_weights(all);
+  fuzz::check_weights(all);
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 
 // For targets that read headers of weights.
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // Returns where the tensors of the header end; 0 if unknown.
 inline uint64_t data_bytes(const Json& header) {
@@ -24,8 +24,8 @@ inline uint64_t data_bytes(const Json& header) {
 }
 
 // CHECKs that what an import reads from a file with this header exists and is what the model needs.
-inline void check_weights(const SafetensorsHeader& header, const ModelConfig& model) {
-  const Result<HuggingFaceWeights> weights = match_hugging_face(header, model);
+inline void check_weights(const train::SafetensorsHeader& header, const ModelConfig& model) {
+  const Result<train::HuggingFaceWeights> weights = train::match_hugging_face(header, model);
   if (!weights.ok()) {
     CHECK(weights.error().code == Code::kInvalid);
     return;
@@ -34,15 +34,15 @@ inline void check_weights(const SafetensorsHeader& header, const ModelConfig& mo
   CHECK(weights->parameters.size() == table.size());
   for (size_t i = 0; i < table.size(); ++i) {
     uint64_t elements = 0;
-    for (const TensorInfo* tensor : weights->parameters[i]) {
+    for (const train::TensorInfo* tensor : weights->parameters[i]) {
       elements += (tensor->end - tensor->begin) / (tensor->dtype == "F32" ? 4 : 2);
     }
     CHECK(elements == static_cast<uint64_t>(table[i].count()));
   }
 }
 
-inline void check_weights(const SafetensorsHeader& header) {
-  const Result<ModelConfig> told = dimensions_of(header);
+inline void check_weights(const train::SafetensorsHeader& header) {
+  const Result<ModelConfig> told = train::dimensions_of(header);
   CHECK(told.ok() || told.error().code == Code::kInvalid);
   ModelConfig model{.layers = 1, .width = 2, .heads = 1, .context = 1, .vocabulary = 3};
   check_weights(header, model);
@@ -54,4 +54,4 @@ inline void check_weights(const SafetensorsHeader& header) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

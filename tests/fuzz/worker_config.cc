@@ -7,9 +7,9 @@
 using namespace lockstep;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Result<Json> document = parse_json(fuzz_text(data, size));
+  Result<Json> document = parse_json(fuzz::fuzz_text(data, size));
   if (!document.ok()) return 0;
-  fit_hash(*document);
+  fuzz::fit_hash(*document);
   const Result<WorkerConfig> config = worker_config_from_json(*document);
   if (config.ok()) {
     CHECK(config->rank >= 0 && config->rank < config->world.world_size());

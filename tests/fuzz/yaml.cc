@@ -8,7 +8,7 @@ using namespace lockstep;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const YamlLimits limits{.bytes_max = 65536, .depth_max = 16, .values_max = 5000};
-  const Result<Json> document = json_from_yaml(fuzz_text(data, size), limits);
+  const Result<Json> document = json_from_yaml(fuzz::fuzz_text(data, size), limits);
   if (!document.ok()) {
     CHECK(document.error().code == Code::kInvalid && !document.error().message.empty());
     return 0;

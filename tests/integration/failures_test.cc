@@ -128,7 +128,7 @@ TEST_F(Failures, AgentsThatAreAllSilentAtOnceCostNoProcess) {
   for (const pid_t pid : agents) kill(pid, SIGSTOP);
   ASSERT_TRUE(wait_for("doubt", doubts_itself));
   // A single silent agent would have lost its pod by then.
-  const auto until = std::chrono::steady_clock::now() + Limits().agent_silence;
+  const auto until = std::chrono::steady_clock::now() + plan::Limits().agent_silence;
   ASSERT_TRUE(wait_for("patience", [&] { return std::chrono::steady_clock::now() >= until; }));
   EXPECT_EQ(uids("a"), before);
   for (const pid_t pid : agents) kill(pid, SIGCONT);

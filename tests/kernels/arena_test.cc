@@ -7,7 +7,7 @@
 #include "common/base/random.h"
 #include "kernels/device/device_errors.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 TEST(BytesText, HasThreeDigitsAndIsNeverMoreThanThereIs) {
@@ -183,4 +183,4 @@ TEST(Arena, IsOneZeroedAllocationAndSaysItsPartsWhereItCannotBeHad) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 #include "common/base/random.h"
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -178,4 +178,4 @@ OpCase attention(const AttentionShape& s, AttentionBy by) {
   return c;
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

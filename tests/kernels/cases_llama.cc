@@ -3,7 +3,7 @@
 
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -94,4 +94,4 @@ OpCase rotary(const AttentionShape& s) {
   return c;
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -109,4 +109,4 @@ OpCase matmul(const MatmulSizes& s) {
   return c;
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

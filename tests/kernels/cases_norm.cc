@@ -3,7 +3,7 @@
 
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -151,4 +151,4 @@ OpCase rmsnorm(const LayerNormSizes& s) {
   return c;
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

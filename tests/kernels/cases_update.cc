@@ -6,7 +6,7 @@
 #include "common/base/random.h"
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -395,4 +395,4 @@ OpCase cast_through_bf16(int64_t count) {
   return c;
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

@@ -5,11 +5,13 @@
 #include <string>
 
 int main() {
-  const lockstep::Result<lockstep::CpuLevel>& cap = lockstep::cpu_level_cap();
+  const lockstep::Result<lockstep::kernels::CpuLevel>& cap = lockstep::kernels::cpu_level_cap();
   if (!cap.ok()) {
     std::fprintf(stderr, "%s\n", cap.error().message.c_str());
     return 2;
   }
-  std::printf("%s\n", std::string(lockstep::cpu_level_name(lockstep::cpu_level())).c_str());
+  std::printf(
+      "%s\n",
+      std::string(lockstep::kernels::cpu_level_name(lockstep::kernels::cpu_level())).c_str());
   return 0;
 }

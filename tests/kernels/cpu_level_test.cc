@@ -12,7 +12,7 @@
 #include "kernels/ops/isa_table.h"
 #include "kernels/ops/matmul.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -73,4 +73,4 @@ TEST(CpuLevel, IsRefusedWhereTheNameIsUnknown) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -9,7 +9,7 @@
 #include "kernels/device/shared_library.h"
 #include "kernels/ops/blas/cublaslt.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 namespace {
 
@@ -149,4 +149,4 @@ TEST(InstalledCublasLt, TakesAllThatIsSetOnDescriptorsLayoutsAndPreferences) {
 
 }  // namespace
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

@@ -12,7 +12,7 @@
 #include "common/base/random.h"
 #include "tests/support/emulated_cuda/fake_cublaslt.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 namespace {
 
@@ -427,4 +427,4 @@ TEST_F(FakeCublasLtTest, RefusesFactorsOfTwoTypes) {
 
 }  // namespace
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

@@ -10,7 +10,7 @@
 
 #include "kernels/ops/dnn/cudnn.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -189,4 +189,4 @@ TEST_F(InstalledCudnn, DoesNotCompileAnotherGraph) {
 
 }  // namespace
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

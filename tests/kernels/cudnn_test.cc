@@ -17,7 +17,7 @@
 
 #include "tests/support/emulated_cuda/fake_cudnn.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -362,4 +362,4 @@ TEST_F(CudnnTest, TripsOnMemoryThatIsNotAligned) {
 
 }  // namespace
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

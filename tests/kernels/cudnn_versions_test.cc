@@ -7,7 +7,7 @@
 
 #include "kernels/ops/dnn/cudnn_library.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 namespace {
 
 const std::string kOld = FOLDERS "91500/", kFirst = FOLDERS "91600/", kBroken = FOLDERS "91700/";
@@ -36,4 +36,4 @@ TEST(CudnnVersions, WhereNoneIsTheErrorSaysWhatEachHas) {
 }
 
 }  // namespace
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

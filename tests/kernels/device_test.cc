@@ -11,7 +11,7 @@
 #include "kernels/device/device.h"
 #include "kernels/device/parallel.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -164,4 +164,4 @@ TEST(View, KnowsItsDtype) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -17,27 +17,30 @@ class DeviceValues {
  public:
   // The data starts `offset` elements after the beginning of the buffer. Rounds bf16 to nearest
   // even.
-  DeviceValues(Stream& stream, DType dtype, const std::vector<double>& values, size_t offset = 0)
+  DeviceValues(kernels::Stream& stream, kernels::DType dtype, const std::vector<double>& values,
+               size_t offset = 0)
       : stream_(&stream), dtype_(dtype), count_(values.size()), offset_(offset) {
-    Result<Buffer> buffer =
-        Buffer::allocate(stream.device(), (count_ + offset) * dtype_bytes(dtype) + 1);
+    Result<kernels::Buffer> buffer = kernels::Buffer::allocate(
+        stream.device(), (count_ + offset) * kernels::dtype_bytes(dtype) + 1);
     CHECK(buffer.ok());
     buffer_ = std::move(buffer).value();
-    std::vector<char> bytes(count_ * dtype_bytes(dtype));
+    std::vector<char> bytes(count_ * kernels::dtype_bytes(dtype));
     for (size_t i = 0; i < count_; ++i) put(bytes.data(), i, static_cast<float>(values[i]));
     copy(data(), bytes.data(), bytes.size());
   }
   // Returns a tensor filled with NaN.
-  static DeviceValues poisoned(Stream& stream, DType dtype, int64_t count) {
+  static DeviceValues poisoned(kernels::Stream& stream, kernels::DType dtype, int64_t count) {
     return DeviceValues(stream, dtype,
                         std::vector<double>(static_cast<size_t>(count), std::nan("")));
   }
 
-  void* data() const { return static_cast<char*>(buffer_.data()) + offset_ * dtype_bytes(dtype_); }
-  View view() const { return {data(), dtype_}; }
+  void* data() const {
+    return static_cast<char*>(buffer_.data()) + offset_ * kernels::dtype_bytes(dtype_);
+  }
+  kernels::View view() const { return {data(), dtype_}; }
   float* f32() const { return view().f32(); }
   std::vector<double> read() const {
-    std::vector<char> bytes(count_ * dtype_bytes(dtype_));
+    std::vector<char> bytes(count_ * kernels::dtype_bytes(dtype_));
     copy(bytes.data(), data(), bytes.size());
     std::vector<double> values(count_);
     for (size_t i = 0; i < count_; ++i) values[i] = get(bytes.data(), i);
@@ -46,11 +49,11 @@ class DeviceValues {
 
  private:
   void copy(void* to, const void* from, size_t bytes) const {
-    CHECK(copy_bytes(*stream_, {.to = to, .from = from, .bytes = bytes}).ok());
+    CHECK(kernels::copy_bytes(*stream_, {.to = to, .from = from, .bytes = bytes}).ok());
     CHECK(stream_->synchronize().ok());
   }
   void put(char* bytes, size_t i, float value) const {
-    if (dtype_ == DType::kF32) {
+    if (dtype_ == kernels::DType::kF32) {
       std::memcpy(bytes + 4 * i, &value, 4);
       return;
     }
@@ -61,7 +64,7 @@ class DeviceValues {
   }
   float get(const char* bytes, size_t i) const {
     uint32_t bits = 0;
-    if (dtype_ == DType::kF32) {
+    if (dtype_ == kernels::DType::kF32) {
       std::memcpy(&bits, bytes + 4 * i, 4);
     } else {
       std::memcpy(reinterpret_cast<char*>(&bits) + 2, bytes + 2 * i, 2);
@@ -69,11 +72,11 @@ class DeviceValues {
     return std::bit_cast<float>(bits);
   }
 
-  Stream* stream_;
-  DType dtype_;
+  kernels::Stream* stream_;
+  kernels::DType dtype_;
   size_t count_;
   size_t offset_;
-  Buffer buffer_;
+  kernels::Buffer buffer_;
 };
 
 inline std::vector<double> random_doubles(int64_t count, double magnitude, Random& random) {

@@ -9,7 +9,7 @@
 #include "tests/kernels/device_values.h"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -293,4 +293,4 @@ TEST(AttentionGeometry, IsLaunchableUpToLongSequences) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

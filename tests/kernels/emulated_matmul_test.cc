@@ -11,7 +11,7 @@
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/fake_cublaslt.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -357,4 +357,4 @@ TEST(MatmulGeometry, HasPartsThatDoNotDependOnTheLoads) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -12,7 +12,7 @@
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -385,4 +385,4 @@ TEST(EmulatedOps, NormsWorkInPlace) {
 
 }  // namespace
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

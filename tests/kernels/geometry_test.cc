@@ -8,7 +8,7 @@
 #include "kernels/ops/embedding_geometry.h"
 #include "kernels/ops/tensor_batch.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -165,4 +165,4 @@ TEST(TensorBatch, WithoutTensorsStartsNothing) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -11,15 +11,15 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr Device kGpu{DeviceType::kCuda, 0};
+constexpr kernels::Device kGpu{kernels::DeviceType::kCuda, 0};
 constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of the tests
 
 // Tests an allocation, a copy and the stream's status.
 Status device_works() {
-  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
-  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, 1));
+  TRY_ASSIGN(kernels::Stream stream, kernels::Stream::create(kGpu));
+  TRY_ASSIGN(const kernels::Buffer buffer, kernels::Buffer::allocate(kGpu, 1));
   char byte = 1;
-  TRY(copy_bytes(stream, {.to = &byte, .from = buffer.data(), .bytes = 1}));
+  TRY(kernels::copy_bytes(stream, {.to = &byte, .from = buffer.data(), .bytes = 1}));
   TRY(stream.synchronize());
   return expect(byte == 0, "memory that is not zeroed");
 }
@@ -79,10 +79,10 @@ int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> argu
     }
     ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // CUDA reads it at initialization
   }
-  const bool has_gpu = device_count(DeviceType::kCuda) > 0;
+  const bool has_gpu = kernels::device_count(kernels::DeviceType::kCuda) > 0;
   if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {
     std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
-                describe(kGpu).error().message.c_str());
+                kernels::describe(kGpu).error().message.c_str());
     return 1;
   }
   return run_cases(cases, {.has_device = has_gpu, .works = device_works});

@@ -16,21 +16,21 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr Device kDevice{DeviceType::kCuda, 0};
+constexpr kernels::Device kDevice{kernels::DeviceType::kCuda, 0};
 
 __global__ void store_at_an_odd_address(char* to) {
-  cuda::store_8_bytes(to + 1, {});
+  kernels::cuda::store_8_bytes(to + 1, {});
 }
 
-void launch_planted(Stream& stream, const Buffer& buffer) {
-  cuda::launch(stream, {.name = "planted", .threads = kWarpThreads}, store_at_an_odd_address,
-               static_cast<char*>(buffer.data()));
+void launch_planted(kernels::Stream& stream, const kernels::Buffer& buffer) {
+  kernels::cuda::launch(stream, {.name = "planted", .threads = kernels::kWarpThreads},
+                        store_at_an_odd_address, static_cast<char*>(buffer.data()));
 }
 
 // Breaks the device like a fault on a GPU: every later call fails.
 Status planted_launch() {
-  TRY_ASSIGN(Stream stream, Stream::create(kDevice));
-  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kDevice, 64));
+  TRY_ASSIGN(kernels::Stream stream, kernels::Stream::create(kDevice));
+  TRY_ASSIGN(const kernels::Buffer buffer, kernels::Buffer::allocate(kDevice, 64));
   launch_planted(stream, buffer);
   return stream.synchronize();
 }
@@ -135,16 +135,16 @@ TEST_F(GpuCases, WaitForEachKernelWithSync) {
 }
 
 TEST_F(GpuCases, TellALaunchThatFailedByItsNameThoughACopyFailsToo) {
-  Result<Stream> stream = Stream::create(kDevice);
+  Result<kernels::Stream> stream = kernels::Stream::create(kDevice);
   ASSERT_TRUE(stream.ok());
   stream->fail(internal("planted: too many resources"));  // as launch() does
   char byte = 0;
-  const CopyArgs to_nowhere{.to = nullptr, .from = &byte, .bytes = 1};
-  const Status first = copy_bytes(*stream, to_nowhere);
+  const kernels::CopyArgs to_nowhere{.to = nullptr, .from = &byte, .bytes = 1};
+  const Status first = kernels::copy_bytes(*stream, to_nowhere);
   ASSERT_FALSE(first.ok());
   EXPECT_NE(first.error().message.find("planted"), std::string::npos) << first.error().message;
   // The first failure was reported; the next call returns its own failure.
-  const Status second = copy_bytes(*stream, to_nowhere);
+  const Status second = kernels::copy_bytes(*stream, to_nowhere);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().message.find("planted"), std::string::npos) << second.error().message;
   EXPECT_TRUE(stream->synchronize().ok());
@@ -153,7 +153,7 @@ TEST_F(GpuCases, TellALaunchThatFailedByItsNameThoughACopyFailsToo) {
 // Simulates a fault after which no allocation succeeds: expects an error instead of an abort, and
 // unchanged host values.
 TEST(OpCaseTensors, KeepTheFirstFailureOfTheirDevice) {
-  op_cases::Tensors tensors({.device = {DeviceType::kCuda, 7}});
+  kernels::op_cases::Tensors tensors({.device = {kernels::DeviceType::kCuda, 7}});
   tensors.put("x", std::vector<float>{1.0f, 2.0f});
   tensors.put("tokens", std::vector<int32_t>{3});
   tensors.copy("x", "x");
@@ -164,14 +164,14 @@ TEST(OpCaseTensors, KeepTheFirstFailureOfTheirDevice) {
 }
 
 TEST_F(GpuCases, OfAnOperationAreToldByTheKernelThatFailed) {
-  Result<const OpTable*> ops = device_ops(DeviceType::kCuda);
-  Result<Buffer> buffer = Buffer::allocate(kDevice, 64);
+  Result<const kernels::OpTable*> ops = kernels::device_ops(kernels::DeviceType::kCuda);
+  Result<kernels::Buffer> buffer = kernels::Buffer::allocate(kDevice, 64);
   ASSERT_TRUE(ops.ok() && buffer.ok());
-  op_cases::OpCase c = op_cases::gelu(5);
-  c.forward = [&](const OpTable&, Stream& stream, op_cases::Tensors&) {
+  kernels::op_cases::OpCase c = kernels::op_cases::gelu(5);
+  c.forward = [&](const kernels::OpTable&, kernels::Stream& stream, kernels::op_cases::Tensors&) {
     launch_planted(stream, *buffer);
   };
-  const auto ran = op_cases::run_case(c, **ops, {.device = kDevice});
+  const auto ran = kernels::op_cases::run_case(c, **ops, {.device = kDevice});
   ASSERT_FALSE(ran.ok());
   EXPECT_NE(ran.error().message.find("planted"), std::string::npos) << ran.error().message;
 }

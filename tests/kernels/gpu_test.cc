@@ -13,7 +13,7 @@
 #include "kernels/ops/op_table.h"
 #include "tests/kernels/gpu_ops.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 using test::expect;
@@ -141,10 +141,11 @@ Status an_arena_gives_each_part_its_own_bytes() {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kernels
 
 int main(int argc, char** argv) {
   using namespace lockstep;
+  using namespace lockstep::kernels;
   std::vector<test::GpuCase> cases = {
       {"memory is zeroed and aligned", memory_is_zeroed_and_aligned},
       {"pinned memory goes there and back", pinned_memory_goes_there_and_back},

@@ -14,7 +14,7 @@
 #include "kernels/device/parallel.h"
 #include "kernels/ops/isa_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 constexpr uint64_t kSeed = 0x123456789ABCDEF0;
@@ -248,4 +248,4 @@ TEST(FillNormal, IsWithinAnUlpWhereDrawsAreExtreme) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kernels

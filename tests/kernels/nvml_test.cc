@@ -8,7 +8,7 @@
 
 #include "kernels/device/shared_library.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 // A fake driver with one GPU. Global, because its C functions take no context argument.
@@ -130,4 +130,4 @@ TEST(Nvml, ThatCantBeginIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kernels

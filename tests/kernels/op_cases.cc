@@ -6,7 +6,7 @@
 
 #include "common/base/random.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -191,4 +191,4 @@ void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors) {
   }
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

@@ -14,7 +14,7 @@
 // A list of op cases, each with a double-precision reference. It drives the tests of the CPU, the
 // emulated CUDA device and a GPU against the reference, the gradient checks against the reference's
 // finite differences, the determinism tests and the benchmarks.
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 struct TensorSpec {
   std::string name;
@@ -199,4 +199,4 @@ Tensors make_tensors(const OpCase& op_case, uint64_t seed, RunOn on = {});
 // Adds "d" + output (random) and "d" + input (0.5 if accumulated, else NaN) for backward.
 void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors);
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -174,4 +174,4 @@ Status check_close(const OpCase& c, const Tensors& a, const Tensors& b) {
   return {};
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

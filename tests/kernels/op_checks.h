@@ -5,7 +5,7 @@
 
 // Checks that run for each op case on a device. Errors are kInternal and name the element and
 // tensor.
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 // Runs forward, and backward if the case has one, on fresh memory, and copies all tensors back to
 // the host. Returns the stream's error if an operation failed.
@@ -24,4 +24,4 @@ Status check_same_bits(const OpCase& op_case, const Tensors& a, const Tensors& b
 // Checks that two runs agree within the gradients' tolerance.
 Status check_close(const OpCase& op_case, const Tensors& a, const Tensors& b);
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

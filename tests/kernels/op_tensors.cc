@@ -4,7 +4,7 @@
 #include "common/base/check.h"
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -114,4 +114,4 @@ void Tensors::copy(const std::string& from, const std::string& to) {
   keep(copy_now(on_, {.to = target.data(), .from = source.data(), .bytes = source.bytes()}));
 }
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

@@ -7,7 +7,7 @@
 #include "kernels/ops/isa_table.h"
 #include "tests/kernels/op_checks.h"
 
-namespace lockstep::op_cases {
+namespace lockstep::kernels::op_cases {
 
 namespace {
 
@@ -81,4 +81,4 @@ TEST(OpCases, NameEveryOperation) {
 
 }  // namespace
 
-}  // namespace lockstep::op_cases
+}  // namespace lockstep::kernels::op_cases

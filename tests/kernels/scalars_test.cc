@@ -7,7 +7,7 @@
 
 #include "kernels/ops/isa_table.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -113,4 +113,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, Scalars,
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

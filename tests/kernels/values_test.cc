@@ -10,7 +10,7 @@
 #include "kernels/ops/isa_table.h"
 #include "tests/kernels/op_cases.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 namespace {
 
@@ -379,4 +379,4 @@ TEST(MatmulSupport, SaysWhatWasChosenAndGivesWorkspaceForBf16Alone) {
 
 }  // namespace
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

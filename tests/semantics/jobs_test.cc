@@ -211,7 +211,7 @@ TEST_F(Control, ANamesakeInheritsNothingOfAJobWhoseDeletionWasNotHeardOf) {
               const bool is_swallowed = line.find("\"DELETED\"") != std::string::npos;
               return is_swallowed ? std::vector<std::string>() : std::vector<std::string>{line};
             })});
-  ControllerOptions patient = options();
+  loop::ControllerOptions patient = options();
   patient.refusal_first = patient.refusal_max = std::chrono::hours(10);
   Loop loop(20);
   Replica replica(loop, proxy, patient);
@@ -329,11 +329,11 @@ TEST_F(Control, ChildrenNameTheirOwnerAndANamesakeDoesNotAdoptThem) {
   ASSERT_TRUE(
       loop.run_until([&] { return condition_reason(job("j"), "PodsScheduled") == "NameTaken"; }));
   EXPECT_EQ(meta(pod("j-worker-0-1"), "uid"), old_uid);
-  EXPECT_EQ(controller_uid(pod("j-worker-0-1")), meta(first, "uid"));
+  EXPECT_EQ(plan::controller_uid(pod("j-worker-0-1")), meta(first, "uid"));
   EXPECT_EQ(proxy.count("delete"), deletions);
   // Does the work of the garbage collector in case the server has none.
   for (const char* name : {"j-worker-0-1", "j-worker-1-1", "j-worker-2-1"}) {
-    if (controller_uid(pod(name)) != meta(first, "uid")) continue;
+    if (plan::controller_uid(pod(name)) != meta(first, "uid")) continue;
     (void)ask("DELETE", pods() + "/" + name + "?gracePeriodSeconds=0");
   }
   (void)patch(pods() + "/j-worker-0-1", {{"metadata", {{"finalizers", nullptr}}}});

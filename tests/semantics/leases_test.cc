@@ -17,8 +17,8 @@ constexpr double kSlowSpeed = 3;  // for times that a second matters to
 
 class Leases : public Jobs {
  protected:
-  ControllerOptions replica_options(const std::string& identity) const {
-    ControllerOptions made = options();
+  loop::ControllerOptions replica_options(const std::string& identity) const {
+    loop::ControllerOptions made = options();
     made.identity = identity;
     made.lease = {.namespace_ = namespace_, .identity = identity};
     return made;

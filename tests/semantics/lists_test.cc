@@ -49,7 +49,7 @@ TEST_F(Lists, VersionsOfTheServerAreDecimalAndGrow) {
   std::string before = meta(make_map("first"), "resourceVersion");
   for (int i = 0; i < 20; ++i) {
     const std::string after = meta(make_map("m" + std::to_string(i)), "resourceVersion");
-    const auto order = compare_versions(after, before);
+    const auto order = loop::compare_versions(after, before);
     ASSERT_TRUE(order.has_value()) << before << " " << after;
     EXPECT_EQ(*order, std::strong_ordering::greater) << before << " " << after;
     before = after;
@@ -213,7 +213,7 @@ TEST_F(Lists, APageThatIsTooLargeIsReadInSmallerOnes) {
       map["data"] = {{"much", std::string(10'000, 'x')}};
       return map;
     }());
-  KubeClientOptions narrow = client_options(loop, proxy);
+  kube::KubeClientOptions narrow = client_options(loop, proxy);
   narrow.reply_bytes_max = 25'000;
   Cache cache(loop, narrow, of_configmaps());
   cache.informer.start();
@@ -224,7 +224,7 @@ TEST_F(Lists, APageThatIsTooLargeIsReadInSmallerOnes) {
 
 TEST_F(Lists, PagesMakeOneListAndAnExpiredOneMeansTheWholeListAgain) {
   for (const char* name : {"a", "b", "c", "d", "e"}) make_map(name);
-  InformerOptions options = of_configmaps();
+  loop::InformerOptions options = of_configmaps();
   options.page_size = 2;
   int pages = 0;
   proxy.on({.verb = "list", .fault = [&](Exchange& exchange) {

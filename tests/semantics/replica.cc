@@ -31,18 +31,18 @@ void NoAgents::answer(Done done) {
                 [done = std::move(done)] { done(unavailable("no agent is reachable")); });
 }
 
-void NoAgents::put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&,
+void NoAgents::put_assignment(const loop::AgentAddress&, const std::shared_ptr<const Assignment>&,
                               int64_t, Done done) {
   answer(std::move(done));
 }
 
-void NoAgents::poll_state(const AgentAddress&, int64_t, Duration, Done done) {
+void NoAgents::poll_state(const loop::AgentAddress&, int64_t, Duration, Done done) {
   answer(std::move(done));
 }
 
-void NoAgents::forget(const AgentAddress&) {}
+void NoAgents::forget(const loop::AgentAddress&) {}
 
-Replica::Replica(Loop& loop, FaultProxy& proxy, ControllerOptions options)
+Replica::Replica(Loop& loop, FaultProxy& proxy, loop::ControllerOptions options)
     : random_(new_seed()),
       client(client_options(loop, proxy), loop.mailbox, loop.timers, loop.clock),
       agents(loop.timers),
@@ -82,7 +82,7 @@ std::string Jobs::pods_of(const Json& job) {
   std::vector<std::string> found;
   const Reply list = get(pods());
   for (const Json& one : list.body.value("items", Json::array()))
-    if (controller_uid(one) == meta(job, "uid") && meta(one, "deletionTimestamp").empty())
+    if (plan::controller_uid(one) == meta(job, "uid") && meta(one, "deletionTimestamp").empty())
       found.push_back(meta(one, "name"));
   std::sort(found.begin(), found.end());
   std::string text;

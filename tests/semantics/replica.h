@@ -10,18 +10,19 @@
 namespace lockstep::semantics {
 
 // Agents that can't be reached: calls fail after a while.
-class NoAgents final : public AgentClient {
+class NoAgents final : public loop::AgentClient {
  public:
-  explicit NoAgents(Timers& timers) : timers_(timers) {}
-  void put_assignment(const AgentAddress& agent,
+  explicit NoAgents(loop::Timers& timers) : timers_(timers) {}
+  void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override;
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override;
-  void forget(const AgentAddress& agent) override;
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  Done done) override;
+  void forget(const loop::AgentAddress& agent) override;
 
  private:
   void answer(Done done);
-  Timers& timers_;
+  loop::Timers& timers_;
 };
 
 // A whole controller whose agents can't be reached, behind a proxy, on a loop that the test runs.
@@ -29,13 +30,13 @@ class Replica {
   Random random_;
 
  public:
-  Replica(Loop& loop, FaultProxy& proxy, ControllerOptions options);
+  Replica(Loop& loop, FaultProxy& proxy, loop::ControllerOptions options);
   void start() { controller.start(); }
 
-  KubeClient client;
+  kube::KubeClient client;
   NoAgents agents;
   bool is_lost = false;  // another replica leads now
-  Controller controller;
+  loop::Controller controller;
 };
 
 // Tests with jobs in the test's namespace; nothing runs their pods. Skipped if the server doesn't
@@ -55,7 +56,7 @@ class Jobs : public Semantics {
   // Returns the condition's status ("True" ...) or its reason; "" if there is no such condition.
   static std::string condition(const Json& job, const std::string& type);
   static std::string condition_reason(const Json& job, const std::string& type);
-  ControllerOptions options() const { return {.namespace_ = namespace_, .key = "key"}; }
+  loop::ControllerOptions options() const { return {.namespace_ = namespace_, .key = "key"}; }
   // Runs until the controller has written nothing for a while.
   void run_until_quiet(Loop& loop);
 };

@@ -16,13 +16,13 @@ using std::chrono::seconds;
 class Requests : public Semantics {
  protected:
   // Requests a configmap, which may not exist.
-  ApiReply ask_for(Loop& loop, KubeClient& client, const std::string& name) {
-    std::optional<ApiReply> reply;
+  loop::ApiReply ask_for(Loop& loop, kube::KubeClient& client, const std::string& name) {
+    std::optional<loop::ApiReply> reply;
     client.send(
-        {.verb = ApiVerb::kGet, .type = kConfigMaps, .namespace_ = namespace_, .name = name},
-        [&](ApiReply answer) { reply = std::move(answer); });
+        {.verb = loop::ApiVerb::kGet, .type = kConfigMaps, .namespace_ = namespace_, .name = name},
+        [&](loop::ApiReply answer) { reply = std::move(answer); });
     EXPECT_TRUE(loop.run_until([&] { return reply.has_value(); }));
-    return reply.value_or(ApiReply{});
+    return reply.value_or(loop::ApiReply{});
   }
 };
 
@@ -96,15 +96,16 @@ TEST_F(Requests, KeepToTheirRate) {
   constexpr double kPerSecond = 100;
   constexpr double kBurst = 10;
   Loop loop;
-  KubeClientOptions options = client_options(loop, proxy);
+  kube::KubeClientOptions options = client_options(loop, proxy);
   options.rate = {.per_second = kPerSecond, .burst = kBurst};
-  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  kube::KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   const TimePoint begin = SystemClock().now();
   size_t answers = 0;
   for (size_t i = 0; i < kRequests; ++i) {
-    ApiRequest request{.verb = ApiVerb::kCreate, .type = kConfigMaps, .namespace_ = namespace_};
+    loop::ApiRequest request{
+        .verb = loop::ApiVerb::kCreate, .type = kConfigMaps, .namespace_ = namespace_};
     request.body = named("m" + std::to_string(i));
-    client.send(std::move(request), [&](const ApiReply& reply) { answers += reply.ok(); });
+    client.send(std::move(request), [&](const loop::ApiReply& reply) { answers += reply.ok(); });
   }
   ASSERT_TRUE(loop.run_until([&] { return answers == kRequests; }));
   const std::vector<RecordedRequest> creates = proxy.seen("create");
@@ -139,7 +140,7 @@ TEST_F(Requests, ARotatedTokenCostsAtMostOneRefusal) {
               const std::string wanted = is_rotated ? "Bearer new" : "Bearer old";
               return found == seen.headers.end() || found->second != wanted;
             }});
-  KubeClientOptions options = client_options(loop, proxy);
+  kube::KubeClientOptions options = client_options(loop, proxy);
   options.credentials.token_file = token.path;
   Cache cache(loop, options, of_configmaps());
   cache.informer.start();
@@ -161,9 +162,9 @@ TEST_F(Requests, ATokenFileThatIsAwayForAMomentDoesNoHarm) {
   Loop loop(100);  // the token is read again once a minute
   const TokenFile token;
   token.write("good");
-  KubeClientOptions options = client_options(loop, proxy);
+  kube::KubeClientOptions options = client_options(loop, proxy);
   options.credentials.token_file = token.path;
-  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  kube::KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   make_map("a");
   EXPECT_TRUE(ask_for(loop, client, "a").ok());
   token.remove();
@@ -200,7 +201,7 @@ TEST_F(Requests, AServerThatIsNotThereYetIsNoEmptyOne) {
 
 TEST_F(Requests, SayWhoAsks) {
   Loop loop;
-  KubeClientOptions options = client_options(loop, proxy);
+  kube::KubeClientOptions options = client_options(loop, proxy);
   options.server.user_agent = "lockstep-controller/0";
   Cache cache(loop, options, of_configmaps());
   cache.informer.start();
@@ -216,7 +217,7 @@ TEST_F(Requests, WhatTheServerWarnsOfIsLoggedOnce) {
               exchange.answer(200, exchange.ask().text, field);
             }});
   Loop loop;
-  KubeClient client(client_options(loop, proxy), loop.mailbox, loop.timers, loop.clock);
+  kube::KubeClient client(client_options(loop, proxy), loop.mailbox, loop.timers, loop.clock);
   EXPECT_TRUE(ask_for(loop, client, "a").ok());
   EXPECT_TRUE(ask_for(loop, client, "a").ok());
   const std::string log = logged();

@@ -37,7 +37,7 @@ TimePoint FastClock::machine_time(TimePoint time) const {
 
 Loop::Loop(double speed, Duration skew) : clock(speed, skew) {
   [[maybe_unused]] static const bool started = [] {
-    start_http_threads(4);
+    kube::start_http_threads(4);
     return true;
   }();
 }
@@ -81,8 +81,8 @@ bool run_until(std::initializer_list<Loop*> loops, const std::function<bool()>& 
   return true;
 }
 
-KubeClientOptions client_options(const Loop& loop, const FaultProxy& proxy) {
-  KubeClientOptions options{.server = {.url = proxy.url()}};
+kube::KubeClientOptions client_options(const Loop& loop, const FaultProxy& proxy) {
+  kube::KubeClientOptions options{.server = {.url = proxy.url()}};
   options.deadline = stretched(options.deadline, loop.clock.speed());
   options.watch_margin = stretched(options.watch_margin, loop.clock.speed());
   return options;
@@ -95,7 +95,7 @@ uint64_t new_seed() {
   return seed;
 }
 
-Cache::Cache(Loop& loop, KubeClientOptions client_options, InformerOptions options)
+Cache::Cache(Loop& loop, kube::KubeClientOptions client_options, loop::InformerOptions options)
     : random_(new_seed()),
       client(std::move(client_options), loop.mailbox, loop.timers, loop.clock),
       informer(
@@ -125,11 +125,11 @@ int Cache::times(const std::string& change) const {
 
 void Semantics::SetUp() {
   testing::internal::CaptureStderr();
-  Case::SetUp();
+  conformance::Case::SetUp();
 }
 
 void Semantics::TearDown() {
-  Case::TearDown();
+  conformance::Case::TearDown();
   log_ += testing::internal::GetCapturedStderr();
   if (HasFailure()) std::cerr << log_;
 }

@@ -47,17 +47,17 @@ class Loop {
   void wait(TimePoint until);
 
   FastClock clock;
-  Timers timers{clock};
-  Mailbox mailbox;
+  loop::Timers timers{clock};
+  kube::Mailbox mailbox;
 };
 
 // Runs several loops in turn; see Loop::run_until().
 bool run_until(std::initializer_list<Loop*> loops, const std::function<bool()>& done);
 
-inline constexpr ResourceType kConfigMaps{"/api/v1", "configmaps"};
+inline constexpr loop::ResourceType kConfigMaps{"/api/v1", "configmaps"};
 
 // Returns options of a client whose deadlines are as long on the machine's clock as a controller's.
-KubeClientOptions client_options(const Loop& loop, const FaultProxy& proxy);
+kube::KubeClientOptions client_options(const Loop& loop, const FaultProxy& proxy);
 
 // An informer behind a proxy, and the changes that it reported: "+a", "~a", "-a" for an object that
 // was added, modified or removed.
@@ -65,7 +65,7 @@ class Cache {
   Random random_;
 
  public:
-  Cache(Loop& loop, KubeClientOptions client, InformerOptions options);
+  Cache(Loop& loop, kube::KubeClientOptions client, loop::InformerOptions options);
 
   // Returns the names in the cache, joined by spaces.
   std::string names() const;
@@ -75,8 +75,8 @@ class Cache {
   int times(const std::string& change) const;
 
   std::vector<std::string> changes;
-  KubeClient client;
-  Informer informer;
+  kube::KubeClient client;
+  loop::Informer informer;
 };
 
 // A test with its own namespace and a proxy in front of the server.
@@ -85,7 +85,7 @@ class Semantics : public conformance::Case {
   Semantics() : proxy(conformance::server().target()) {}
 
   // Selects the test's own configmaps: clusters put others into every namespace.
-  InformerOptions of_configmaps() const {
+  loop::InformerOptions of_configmaps() const {
     return {.type = kConfigMaps, .namespace_ = namespace_, .label_selector = "mine=1"};
   }
   // Creates a configmap directly at the server, not through the proxy.

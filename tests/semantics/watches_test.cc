@@ -62,8 +62,8 @@ TEST_F(Watches, ADeadOneIsGivenUpAfterItsTimeAndNotBefore) {
   for (const auto& [name, hole] : holes) {
     FaultProxy& one = *proxies.emplace_back(std::make_unique<FaultProxy>(server().target()));
     one.on({.verb = "watch", .fault = hole, .times = 1});
-    KubeClientOptions client = client_options(loop, one);
-    client.watch_margin = KubeClientOptions().watch_margin;
+    kube::KubeClientOptions client = client_options(loop, one);
+    client.watch_margin = kube::KubeClientOptions().watch_margin;
     caches.push_back(std::make_unique<Cache>(loop, client, of_configmaps()));
     caches.back()->informer.start();
   }
@@ -82,7 +82,7 @@ TEST_F(Watches, ADeadOneIsGivenUpAfterItsTimeAndNotBefore) {
 
 TEST_F(Watches, AQuietOneLivesUntilTheServerEndsIt) {
   Loop loop;
-  InformerOptions options = of_configmaps();
+  loop::InformerOptions options = of_configmaps();
   options.watch_seconds_min = options.watch_seconds_max = 3;
   Cache cache(loop, client_options(loop, proxy), options);
   cache.informer.start();
@@ -113,17 +113,18 @@ TEST_F(Watches, HoweverAStreamIsCutIntoChunksItsObjectsAreTheSame) {
               exchange.end_stream();
             }});
   Loop loop;
-  KubeClient client(client_options(loop, proxy), loop.mailbox, loop.timers, loop.clock);
+  kube::KubeClient client(client_options(loop, proxy), loop.mailbox, loop.timers, loop.clock);
   const auto objects_are_the_same = [&] {
     std::vector<Json> objects;
-    std::optional<ApiReply> end;
-    const auto handle = client.watch({.type = kConfigMaps, .namespace_ = namespace_},
-                                     {.on_events =
-                                          [&](std::vector<WatchEvent> events) {
-                                            for (WatchEvent& event : events)
-                                              objects.push_back(std::move(event.object));
-                                          },
-                                      .on_end = [&](ApiReply reply) { end = std::move(reply); }});
+    std::optional<loop::ApiReply> end;
+    const auto handle =
+        client.watch({.type = kConfigMaps, .namespace_ = namespace_},
+                     {.on_events =
+                          [&](std::vector<loop::WatchEvent> events) {
+                            for (loop::WatchEvent& event : events)
+                              objects.push_back(std::move(event.object));
+                          },
+                      .on_end = [&](loop::ApiReply reply) { end = std::move(reply); }});
     if (!loop.run_until([&] { return end.has_value(); }) || !end->ok()) return false;
     if (objects.size() != lines.size()) return false;
     for (size_t i = 0; i < lines.size(); ++i)
@@ -152,7 +153,7 @@ TEST_F(Watches, OnesThatEndAtOnceAreOpenedMoreAndMoreRarely) {
               exchange.begin_stream();
               exchange.end_stream();
             }});
-  InformerOptions options = of_configmaps();
+  loop::InformerOptions options = of_configmaps();
   options.short_watch = seconds(200);  // on this clock: one second of the machine's
   Cache cache(loop, client_options(loop, proxy), options);
   cache.informer.start();

@@ -5,7 +5,7 @@
 #include "agent/comm/gpu/nccl_plan.h"
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Returns why NCCL cannot serve these ranks; empty if it can.
@@ -51,4 +51,4 @@ Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBa
   return BackendChoice{DeviceBackendKind::kHostMemory, why_not};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

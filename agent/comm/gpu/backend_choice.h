@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 enum class DeviceBackendKind : uint8_t { kAuto, kNccl, kHostMemory };
 
@@ -30,4 +30,4 @@ struct BackendChoice {
 // kInvalid if a rank has no GPU; kUnavailable if NCCL is requested and cannot serve. Pure.
 Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBackendKind wanted);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

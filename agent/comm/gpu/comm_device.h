@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A point in the order of a stream. Thread-safe.
 class Mark {
@@ -30,7 +30,7 @@ struct BooleanArgs {
 class CommDevice {
  public:
   virtual ~CommDevice() = default;
-  virtual Device device() const = 0;
+  virtual kernels::Device device() const = 0;
 
   // Creates a stream; get() is its handle.
   virtual Result<std::shared_ptr<void>> create_stream() = 0;
@@ -41,7 +41,7 @@ class CommDevice {
 
   // Marks the point after everything that was issued on the stream so far.
   virtual Result<std::unique_ptr<Mark>> mark(void* stream) = 0;
-  virtual Status copy(void* stream, const CopyArgs& args) = 0;
+  virtual Status copy(void* stream, const kernels::CopyArgs& args) = 0;
   // to[i] = from[i] is 0 ? 0 : 1 (a NaN is not 0).
   virtual Status to_boolean(void* stream, DataType type, const BooleanArgs& args) = 0;
   // Computes data[i] /= ranks, as divide_by_ranks (reduce.h).
@@ -55,6 +55,6 @@ class CommDevice {
 
 // Makes a device over kernels/device. It also serves the CPU, where everything is done when a call
 // returns.
-std::unique_ptr<CommDevice> make_comm_device(Device device);
+std::unique_ptr<CommDevice> make_comm_device(kernels::Device device);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

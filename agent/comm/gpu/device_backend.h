@@ -8,7 +8,7 @@
 #include "agent/comm/communicator.h"
 #include "agent/comm/operation.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A checked call, and the operation to finish when it is over.
 struct DeviceCall {
@@ -38,4 +38,4 @@ class DeviceBackend {
   virtual CollectiveCounts counts() const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -10,13 +10,13 @@
 #include "agent/comm/gpu/staging.h"
 #include "kernels/device/device_errors.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 class DeviceCommunicator final : public Communicator {
  public:
   struct Identity {
-    Device device;
+    kernels::Device device;
     std::string why;
     std::vector<std::string> paths;  // by rank
     bool is_sub_group = false;
@@ -58,7 +58,7 @@ class DeviceCommunicator final : public Communicator {
  private:
   bool is_for_host(std::span<const Call> calls) const {
     return std::all_of(calls.begin(), calls.end(), [](const Call& call) {
-      return call.buffer.device.type == DeviceType::kCpu;
+      return call.buffer.device.type == kernels::DeviceType::kCpu;
     });
   }
   Result<DeviceCall> check(const Call& call) const;
@@ -74,8 +74,8 @@ class DeviceCommunicator final : public Communicator {
 Result<DeviceCall> DeviceCommunicator::check(const Call& call) const {
   if (call.buffer.device != self_.device) {
     return invalid(std::string("[comm] ") + name_of(call.kind) + ": buffer is on " +
-                   lockstep::name_of(call.buffer.device) + ", but this rank uses " +
-                   lockstep::name_of(self_.device));
+                   kernels::name_of(call.buffer.device) + ", but this rank uses " +
+                   kernels::name_of(self_.device));
   }
   TRY_ASSIGN(const CallMemory memory, check_call(call, rank(), size()));
   return DeviceCall{.call = call, .memory = memory};
@@ -182,9 +182,10 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
   const auto nccl = load_nccl();
   RankDevice mine{.nccl_version = nccl.ok() ? (*nccl)->version() : 0};
   // Sent even without a GPU, so that no rank waits.
-  const auto info = options.device.type == DeviceType::kCuda
-                        ? describe(options.device)
-                        : Result<DeviceInfo>(invalid("[comm] expected a GPU, got the CPU"));
+  const auto info =
+      options.device.type == kernels::DeviceType::kCuda
+          ? describe(options.device)
+          : Result<kernels::DeviceInfo>(invalid("[comm] expected a GPU, got the CPU"));
   if (info.ok()) {
     mine.has_gpu = 1;
     mine.uuid = info->uuid;
@@ -200,4 +201,4 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
   return make_device_communicator(std::move(host), options, parts);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -10,10 +10,10 @@
 #include "agent/comm/gpu/nccl_api.h"
 #include "agent/comm/gpu/staging_plan.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 struct DeviceOptions {
-  Device device;  // of this rank
+  kernels::Device device;  // of this rank
   DeviceBackendKind backend = DeviceBackendKind::kAuto;
   Duration limit = std::chrono::seconds(60);  // as Call::limit, for NCCL
   std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
@@ -59,4 +59,4 @@ Result<std::unique_ptr<Communicator>> make_device_communicator(std::unique_ptr<C
                                                                const DeviceOptions& options,
                                                                const DeviceParts& parts);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -7,7 +7,7 @@
 #include "kernels/device/device.h"
 #include "kernels/device/nvml.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr size_t kPairsMax = 16;  // that are listed one by one
@@ -78,10 +78,10 @@ GpuLink link_of(const GpuPair& pair, int nvlinks) {
 
 GpusSeen look_at_gpus() {
   GpusSeen seen;
-  const auto nvml = Nvml::load();
-  const int count = device_count(DeviceType::kCuda);
+  const auto nvml = kernels::Nvml::load();
+  const int count = kernels::device_count(kernels::DeviceType::kCuda);
   for (int index = 0; index < count; ++index) {
-    const auto info = describe({DeviceType::kCuda, index});
+    const auto info = kernels::describe({kernels::DeviceType::kCuda, index});
     seen.names.push_back(info.ok() ? info->name : "unknown GPU");
     seen.buses.push_back(info.ok() ? info->bus : "");
     const auto links = nvml.ok() ? (*nvml)->nvlinks(seen.buses.back()) : Result<int>(-1);
@@ -90,7 +90,7 @@ GpusSeen look_at_gpus() {
   for (int from = 0; from < count; ++from) {
     auto& row = seen.links.emplace_back();
     for (int to = 0; to < count; ++to) {
-      const auto access = peer_access(from, to);
+      const auto access = kernels::peer_access(from, to);
       const GpuPair pair{.can_access = access.ok() && access->can_access,
                          .native_atomics = access.ok() && access->native_atomics};
       const int links =
@@ -123,4 +123,4 @@ std::string gpus_text(const GpusSeen& gpus) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

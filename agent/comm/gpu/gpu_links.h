@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // The path from one GPU of a machine to another.
 enum class GpuLink : uint8_t { kNvlink, kPcie, kHost };
@@ -42,4 +42,4 @@ std::string nccl_path(const GpusSeen& gpus, const GpuRoute& route);
 // x NVIDIA A40, PCIe between all but NVLink 0-1, 2-3". Pure.
 std::string gpus_text(const GpusSeen& gpus);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include "kernels/device/cuda/cuda_call.h"
 #include "kernels/device/shared_library.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
@@ -36,26 +36,26 @@ struct Library {
   decltype(&ncclRecv) receive = nullptr;
 };
 
-Result<Library> find_all(const SharedLibrary& shared) {
+Result<Library> find_all(const kernels::SharedLibrary& shared) {
   Library library;
-  TRY(find_function(shared, "ncclGetVersion", library.get_version));
-  TRY(find_function(shared, "ncclGetUniqueId", library.get_unique_id));
-  TRY(find_function(shared, "ncclCommInitRankConfig", library.init));
-  TRY(find_function(shared, "ncclCommGetAsyncError", library.async_error));
-  TRY(find_function(shared, "ncclCommFinalize", library.finalize));
-  TRY(find_function(shared, "ncclCommDestroy", library.destroy));
-  TRY(find_function(shared, "ncclCommAbort", library.abort));
-  TRY(find_function(shared, "ncclGetErrorString", library.error_string));
-  TRY(find_function(shared, "ncclGetLastError", library.last_error));
-  TRY(find_function(shared, "ncclGroupStart", library.group_start));
-  TRY(find_function(shared, "ncclGroupEnd", library.group_end));
-  TRY(find_function(shared, "ncclAllReduce", library.all_reduce));
-  TRY(find_function(shared, "ncclReduce", library.reduce));
-  TRY(find_function(shared, "ncclBroadcast", library.broadcast));
-  TRY(find_function(shared, "ncclAllGather", library.all_gather));
-  TRY(find_function(shared, "ncclReduceScatter", library.reduce_scatter));
-  TRY(find_function(shared, "ncclSend", library.send));
-  TRY(find_function(shared, "ncclRecv", library.receive));
+  TRY(kernels::find_function(shared, "ncclGetVersion", library.get_version));
+  TRY(kernels::find_function(shared, "ncclGetUniqueId", library.get_unique_id));
+  TRY(kernels::find_function(shared, "ncclCommInitRankConfig", library.init));
+  TRY(kernels::find_function(shared, "ncclCommGetAsyncError", library.async_error));
+  TRY(kernels::find_function(shared, "ncclCommFinalize", library.finalize));
+  TRY(kernels::find_function(shared, "ncclCommDestroy", library.destroy));
+  TRY(kernels::find_function(shared, "ncclCommAbort", library.abort));
+  TRY(kernels::find_function(shared, "ncclGetErrorString", library.error_string));
+  TRY(kernels::find_function(shared, "ncclGetLastError", library.last_error));
+  TRY(kernels::find_function(shared, "ncclGroupStart", library.group_start));
+  TRY(kernels::find_function(shared, "ncclGroupEnd", library.group_end));
+  TRY(kernels::find_function(shared, "ncclAllReduce", library.all_reduce));
+  TRY(kernels::find_function(shared, "ncclReduce", library.reduce));
+  TRY(kernels::find_function(shared, "ncclBroadcast", library.broadcast));
+  TRY(kernels::find_function(shared, "ncclAllGather", library.all_gather));
+  TRY(kernels::find_function(shared, "ncclReduceScatter", library.reduce_scatter));
+  TRY(kernels::find_function(shared, "ncclSend", library.send));
+  TRY(kernels::find_function(shared, "ncclRecv", library.receive));
   return library;
 }
 
@@ -186,4 +186,4 @@ Result<std::shared_ptr<NcclApi>> load_nccl() {
   return loaded;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

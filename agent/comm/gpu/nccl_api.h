@@ -10,7 +10,7 @@
 #include "agent/comm/gpu/nccl_plan.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 using NcclId = std::array<std::byte, 128>;
 
@@ -62,4 +62,4 @@ class NcclApi {
 // build has no NCCL.
 Result<std::shared_ptr<NcclApi>> load_nccl();
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

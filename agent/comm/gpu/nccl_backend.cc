@@ -8,7 +8,7 @@
 #include "agent/comm/frame.h"
 #include "agent/comm/message_text.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr Duration kPollIntervalMin = std::chrono::microseconds(10);
@@ -461,4 +461,4 @@ void NcclBackend::shut_down() {
   comm_ = nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

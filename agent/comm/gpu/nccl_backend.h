@@ -17,7 +17,7 @@
 #include "agent/comm/gpu/nccl_api.h"
 #include "agent/comm/gpu/nccl_plan.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Memory that NCCL reserves on a GPU for one communicator, approximately. A connection has 4 MiB
 // for large messages (the documented NCCL_BUFFSIZE), and more than that again for small ones. Each
@@ -146,4 +146,4 @@ class NcclBackend final : public DeviceBackend {
   std::thread watcher_;  // last
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 struct Planner {
@@ -289,4 +289,4 @@ Status compare_headers(std::span<const CallHeader> headers) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

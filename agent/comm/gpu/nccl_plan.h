@@ -8,7 +8,7 @@
 
 #include "agent/comm/gpu/device_backend.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // clang-format off
 // How operations run on NCCL, compared with what the other backends promise (collectives.h). Not
@@ -124,4 +124,4 @@ CallHeader header_of(const Call& call, uint64_t number);
 // rank: "ranks differ: rank 0 in all_reduce #3 (40 x f32 SUM), rank 2 in barrier #3". Pure.
 Status compare_headers(std::span<const CallHeader> headers);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -1,9 +1,9 @@
 #include "agent/comm/gpu/nccl_api.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 Result<std::shared_ptr<NcclApi>> load_nccl() {
   return unavailable("[nccl] this build has no NCCL support");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -6,7 +6,7 @@
 
 #include "agent/comm/collectives.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Interval between looks at what is under way, while nothing moves.
@@ -305,4 +305,4 @@ void StagingBackend::give_back(Job& job) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

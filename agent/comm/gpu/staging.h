@@ -17,7 +17,7 @@
 #include "agent/comm/gpu/device_backend.h"
 #include "agent/comm/gpu/staging_plan.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // Operations on device memory by way of page-locked host memory and a communicator there: for GPUs
 // that NCCL cannot serve. A thread copies one part in while the previous one travels, and copies
@@ -116,4 +116,4 @@ class StagingBackend final : public DeviceBackend {
   std::thread worker_;  // last
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

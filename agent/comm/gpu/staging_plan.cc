@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // Returns the most blocks that any rank takes or gives.
@@ -67,4 +67,4 @@ std::vector<StagingChunk> plan_staging(const DeviceCall& call, int size, size_t 
   return chunks;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

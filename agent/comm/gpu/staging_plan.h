@@ -6,7 +6,7 @@
 
 #include "agent/comm/gpu/device_backend.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 
 // A copy from the caller's memory to a chunk's, or back.
 struct StagingCopy {
@@ -35,4 +35,4 @@ constexpr size_t kStagingBytes = size_t{4} << 20;
 std::vector<StagingChunk> plan_staging(const DeviceCall& call, int size,
                                        size_t chunk_bytes = kStagingBytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,7 +104,7 @@ Result<std::optional<VerifiedCheckpoint>> CheckpointFolder::newest() const {
 
 Status CheckpointFolder::write_files(const std::string& folder, Manifest manifest,
                                      std::span<const StoredFile> files,
-                                     HostTransfer& transfer) const {
+                                     parallel::HostTransfer& transfer) const {
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return errno_error("[checkpoint] " + folder, error.value());
@@ -119,7 +119,7 @@ Status CheckpointFolder::write_files(const std::string& folder, Manifest manifes
 }
 
 Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> files,
-                              HostTransfer& transfer) {
+                              parallel::HostTransfer& transfer) {
   const int64_t step = manifest.position.step;
   const std::string to = folder_of(step);
   const std::string unfinished = path_ + "/" + std::string(kUnfinished);
@@ -156,4 +156,4 @@ void CheckpointFolder::prune(int64_t newest_step) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include "agent/train/checkpoint/tensor_file.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A checkpoint that is complete and whose files have the sizes and checksums of its manifest.
 struct VerifiedCheckpoint {
@@ -43,12 +43,13 @@ class CheckpointFolder {
   // removes the oldest ones so that `keep` remain. The files' digests are filled in. Errors leave
   // the older ones as they were. Beside what the transfer takes, no host memory grows with the
   // tensors' bytes.
-  Status save(Manifest manifest, std::span<const StoredFile> files, HostTransfer& transfer);
+  Status save(Manifest manifest, std::span<const StoredFile> files,
+              parallel::HostTransfer& transfer);
 
  private:
   std::string folder_of(int64_t step) const;
   Status write_files(const std::string& folder, Manifest manifest,
-                     std::span<const StoredFile> files, HostTransfer& transfer) const;
+                     std::span<const StoredFile> files, parallel::HostTransfer& transfer) const;
   void prune(int64_t newest_step) const;
 
   std::string path_;
@@ -58,4 +59,4 @@ class CheckpointFolder {
 // Reads the manifest in `path` and compares every file with it. kCorrupt, kNotFound.
 Result<VerifiedCheckpoint> verify_checkpoint(const std::string& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

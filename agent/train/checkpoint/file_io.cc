@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::train {
 
 Result<File> File::open(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
@@ -116,4 +116,4 @@ Status write_file_synced(const std::string& path, std::string_view text) {
   return file.sync();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

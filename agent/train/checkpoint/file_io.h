@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A file descriptor and its owner. Move-only.
 class File {
@@ -55,4 +55,4 @@ Result<std::string> read_small_file(const std::string& path, size_t bytes_max);
 // Writes and syncs; the file is replaced in place.
 Status write_file_synced(const std::string& path, std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr char kFormat[] = "lockstep-checkpoint/1";
@@ -112,4 +112,4 @@ Result<Manifest> parse_manifest(std::string_view text) {
   return manifest;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

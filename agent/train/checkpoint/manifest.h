@@ -9,7 +9,7 @@
 #include "agent/train/checkpoint/file_io.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Where a training stands: with the tensors, all that the next step depends on. Random numbers are
 // functions of seed and position (common/base/random.h), so that these are their state too.
@@ -48,4 +48,4 @@ std::string format_manifest(const Manifest& manifest);
 // kCorrupt for whatever format_manifest does not write.
 Result<Manifest> parse_manifest(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 struct StateTensor {
@@ -29,9 +29,9 @@ std::vector<TensorPiece> pieces_of(const ModelState& state, const Parameter& par
 
 // One of the files' kinds of tensors.
 Status load_tensors(const TensorFile& file, const ModelState& state, const StateTensor& kind,
-                    HostTransfer& transfer) {
+                    parallel::HostTransfer& transfer) {
   const std::vector<Parameter> table = parameter_table(state.config);
-  std::vector<ValueRun> runs;
+  std::vector<parallel::ValueRun> runs;
   struct Source {
     const Parameter* parameter;
     int64_t begin;
@@ -69,7 +69,8 @@ std::vector<StoredFile> model_state_files(const ModelState& state) {
   return files;
 }
 
-Status load_model_state(const std::string& path, const ModelState& state, HostTransfer& transfer) {
+Status load_model_state(const std::string& path, const ModelState& state,
+                        parallel::HostTransfer& transfer) {
   for (const StateTensor& kind : kTensors) {
     TRY_ASSIGN(const TensorFile file, TensorFile::open(path + "/" + kind.file));
     TRY(load_tensors(file, state, kind, transfer));
@@ -77,4 +78,4 @@ Status load_model_state(const std::string& path, const ModelState& state, HostTr
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // One rank's state of a model for a checkpoint: arenas in device memory, all in the layout of the
 // parameters. Files store logical tensors, without padding and independent of the mesh.
@@ -27,6 +27,7 @@ std::vector<StoredFile> model_state_files(const ModelState& state);
 
 // Fills the arenas from a checkpoint's folder; padding stays as it is. kInvalid where it belongs to
 // another model.
-Status load_model_state(const std::string& path, const ModelState& state, HostTransfer& transfer);
+Status load_model_state(const std::string& path, const ModelState& state,
+                        parallel::HostTransfer& transfer);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Shortest text that reads back as the same number.
@@ -69,4 +69,4 @@ Status check_settings(const RunSettings& job, const RunSettings& stored,
                  "spec.checkpoint.path");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "common/api/training_job.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The settings that a stored state depends on, in addition to its tensors, as text by the field's
 // path in the job. They determine:
@@ -29,4 +29,4 @@ RunSettings run_settings(const TrainSpec& train, int64_t tokens);
 Status check_settings(const RunSettings& job, const RunSettings& stored,
                       const std::string& checkpoint);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

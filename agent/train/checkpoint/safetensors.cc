@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr char kMetadata[] = "__metadata__";
@@ -168,4 +168,4 @@ std::string format_safetensors_header(const SafetensorsHeader& header) {
   return bytes + json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

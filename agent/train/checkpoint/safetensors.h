@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The header of a safetensors file: 8 bytes of length N (little-endian), N bytes of JSON, then the
 // tensors' bytes without gaps. Source: github.com/huggingface/safetensors, README "Format".
@@ -50,4 +50,4 @@ Result<int64_t> element_count(const std::vector<int64_t>& shape);
 // "[2, 3]", for messages.
 std::string shape_text(const std::vector<int64_t>& shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

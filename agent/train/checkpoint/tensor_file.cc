@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 Error in_file(const std::string& path, const Error& error) {
@@ -56,11 +56,11 @@ Result<FileDigest> TensorFileWriter::finish() {
 }
 
 Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
-                                     HostTransfer& transfer) {
+                                     parallel::HostTransfer& transfer) {
   std::vector<TensorFileWriter::Shape> shapes;
   for (const StoredTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
   TRY_ASSIGN(TensorFileWriter writer, TensorFileWriter::create(path, shapes));
-  std::vector<ValueRun> runs;
+  std::vector<parallel::ValueRun> runs;
   for (const StoredTensor& tensor : tensors) {
     int64_t at = 0;
     for (const TensorPiece& piece : tensor.pieces) {
@@ -119,4 +119,4 @@ Status TensorFile::read_bytes(const TensorInfo& tensor, uint64_t first, std::spa
   return file_.read_at(header_.data_begin + tensor.begin + first, to.data(), to.size());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

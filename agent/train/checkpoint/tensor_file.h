@@ -10,7 +10,7 @@
 #include "agent/train/checkpoint/safetensors.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A run of consecutive elements of a logical tensor.
 struct TensorPiece {
@@ -55,7 +55,7 @@ class TensorFileWriter {
 // Writes a new safetensors file and syncs it; its size and checksum, taken on the way, while the
 // transfer brings the values that follow.
 Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
-                                     HostTransfer& transfer);
+                                     parallel::HostTransfer& transfer);
 
 // A safetensors file that is being read. Errors name it, and are kCorrupt where it is at fault.
 class TensorFile {
@@ -81,4 +81,4 @@ class TensorFile {
   SafetensorsHeader header_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

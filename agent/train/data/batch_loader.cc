@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 void shape_batch(TokenBatch& batch, int64_t rows, int64_t context) {
@@ -93,4 +93,4 @@ Status read_validation(const TokenSource& source, const DataSplit& split, int64_
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

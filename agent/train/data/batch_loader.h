@@ -10,7 +10,7 @@
 #include "agent/train/data/windows.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Row-major [rows, context]; a target of -1 is not counted.
 struct TokenBatch {
@@ -62,4 +62,4 @@ class BatchLoader {
 Status read_validation(const TokenSource& source, const DataSplit& split, int64_t first,
                        int64_t rows, TokenBatch& batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,19 +2,20 @@
 
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::train {
 
-Result<TokenSlot> TokenSlot::create(Device device, Workspace memory) {
+Result<TokenSlot> TokenSlot::create(kernels::Device device, kernels::Workspace memory) {
   TokenSlot slot;
-  TRY_ASSIGN(slot.copied_, Event::create(device));
-  if (device.type == DeviceType::kCpu) return slot;
+  TRY_ASSIGN(slot.copied_, kernels::Event::create(device));
+  if (device.type == kernels::DeviceType::kCpu) return slot;
   slot.device_ = memory;
-  TRY_ASSIGN(slot.host_, PinnedBuffer::allocate(device, memory.bytes, "tokens to be copied"));
+  TRY_ASSIGN(slot.host_,
+             kernels::PinnedBuffer::allocate(device, memory.bytes, "tokens to be copied"));
   return slot;
 }
 
-Result<DeviceTokens> TokenSlot::put(const TokenBatch& batch, Stream& stream) {
-  if (stream.device().type == DeviceType::kCpu) {
+Result<DeviceTokens> TokenSlot::put(const TokenBatch& batch, kernels::Stream& stream) {
+  if (stream.device().type == kernels::DeviceType::kCpu) {
     return DeviceTokens{batch.tokens.data(), batch.targets.data(), batch.rows};
   }
   const size_t bytes = batch.tokens.size() * sizeof(int32_t);
@@ -23,21 +24,22 @@ Result<DeviceTokens> TokenSlot::put(const TokenBatch& batch, Stream& stream) {
   auto* host = static_cast<std::byte*>(host_.data());
   std::memcpy(host, batch.tokens.data(), bytes);
   std::memcpy(host + bytes, batch.targets.data(), bytes);
-  TRY(copy_bytes(stream, {.to = device_.data, .from = host, .bytes = 2 * bytes}));
+  TRY(kernels::copy_bytes(stream, {.to = device_.data, .from = host, .bytes = 2 * bytes}));
   TRY(copied_.record(stream.handle()));
   auto* tokens = static_cast<int32_t*>(device_.data);
   return DeviceTokens{tokens, tokens + batch.tokens.size(), batch.rows};
 }
 
-Result<std::unique_ptr<TokenFeed>> TokenFeed::create(BatchLoader& loader, Stream& compute,
-                                                     const std::array<Workspace, 2>& memory) {
+Result<std::unique_ptr<TokenFeed>> TokenFeed::create(
+    BatchLoader& loader, kernels::Stream& compute,
+    const std::array<kernels::Workspace, 2>& memory) {
   std::unique_ptr<TokenFeed> feed(new TokenFeed(loader, compute));
-  const Device device = compute.device();
-  TRY_ASSIGN(feed->copies_, Stream::create(device));
+  const kernels::Device device = compute.device();
+  TRY_ASSIGN(feed->copies_, kernels::Stream::create(device));
   for (size_t i = 0; i < memory.size(); ++i) {
     Slot& slot = feed->slots_[i];
     TRY_ASSIGN(slot.slot, TokenSlot::create(device, memory[i]));
-    TRY_ASSIGN(slot.read, Event::create(device));
+    TRY_ASSIGN(slot.read, kernels::Event::create(device));
   }
   return feed;
 }
@@ -60,7 +62,7 @@ Status TokenFeed::load(Slot& slot) {
 
 // On the CPU the loader's batch is itself what is read, so that none may be taken ahead.
 Result<DeviceTokens> TokenFeed::next() {
-  const bool is_cpu = compute_->device().type == DeviceType::kCpu;
+  const bool is_cpu = compute_->device().type == kernels::DeviceType::kCpu;
   if (taken_ > 0) TRY(at(taken_ - 1).read.record(compute_->handle()));
   if (is_cpu || taken_ == 0) TRY(load(at(taken_)));
   Slot& slot = at(taken_);
@@ -71,4 +73,4 @@ Result<DeviceTokens> TokenFeed::next() {
   return slot.tokens;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A micro-batch in memory of the device, as MicroBatchInput takes it: each [rows, context].
 struct DeviceTokens {
@@ -23,21 +23,21 @@ class TokenSlot {
  public:
   // kUnavailable where memory is short. `memory`: of the device, outlives the slot; its size says
   // how many tokens the largest batch has (token_slot_bytes()).
-  static Result<TokenSlot> create(Device device, Workspace memory);
+  static Result<TokenSlot> create(kernels::Device device, kernels::Workspace memory);
 
   // Copies the batch on the stream. Waits for the device only if this slot's previous copy is not
   // over. Work that reads the slot must be ordered after the copy: on the same stream, or by
   // make_stream_wait().
-  Result<DeviceTokens> put(const TokenBatch& batch, Stream& stream);
+  Result<DeviceTokens> put(const TokenBatch& batch, kernels::Stream& stream);
   // Orders later work on the stream after the last copy.
-  Status make_stream_wait(Stream& stream) const {
+  Status make_stream_wait(kernels::Stream& stream) const {
     return copied_.make_stream_wait(stream.handle());
   }
 
  private:
-  Workspace device_;
-  PinnedBuffer host_;
-  Event copied_;
+  kernels::Workspace device_;
+  kernels::PinnedBuffer host_;
+  kernels::Event copied_;
 };
 
 // A loader's micro-batches on the device of a stream: while that computes on one, the next one is
@@ -45,8 +45,8 @@ class TokenSlot {
 class TokenFeed {
  public:
   // Loader, stream and the slots' memory outlive it.
-  static Result<std::unique_ptr<TokenFeed>> create(BatchLoader& loader, Stream& compute,
-                                                   const std::array<Workspace, 2>& memory);
+  static Result<std::unique_ptr<TokenFeed>> create(BatchLoader& loader, kernels::Stream& compute,
+                                                   const std::array<kernels::Workspace, 2>& memory);
   ~TokenFeed();
 
   // The next micro-batch: what reads it is issued on the stream before the next call. The loader's
@@ -57,18 +57,18 @@ class TokenFeed {
   struct Slot {
     TokenSlot slot;
     DeviceTokens tokens;
-    Event read;  // what reads it is issued until here
+    kernels::Event read;  // what reads it is issued until here
     Status loaded;
   };
-  TokenFeed(BatchLoader& loader, Stream& compute) : loader_(&loader), compute_(&compute) {}
+  TokenFeed(BatchLoader& loader, kernels::Stream& compute) : loader_(&loader), compute_(&compute) {}
   Slot& at(uint64_t index) { return slots_[index % slots_.size()]; }
   Status load(Slot& slot);
 
   BatchLoader* loader_;
-  Stream* compute_;
-  Stream copies_;
+  kernels::Stream* compute_;
+  kernels::Stream copies_;
   std::array<Slot, 2> slots_;
   uint64_t taken_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTokensAtOnce = 1 << 18;
@@ -47,4 +47,4 @@ Status check_tokens(const TokenSource& source, const TokenCheckLimits& limits) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 #include "agent/train/data/token_source.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct TokenCheckLimits {
   int64_t bytes_max = 64 << 20;  // read at most; longer data is sampled
@@ -18,4 +18,4 @@ struct TokenCheckLimits {
 // message says so.
 Status check_tokens(const TokenSource& source, const TokenCheckLimits& limits = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct TokenSource::Mapping {
   Mapping(std::string file, void* data, size_t bytes, int64_t first, int64_t count)
@@ -148,4 +148,4 @@ Status TokenSource::read(int64_t begin, std::span<int32_t> out) const {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

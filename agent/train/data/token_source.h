@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // How a file's bytes encode tokens: text, one token per byte, or little-endian token ids.
 enum class TokenWidth : uint8_t { kByte = 1, kU16 = 2, kU32 = 4 };
@@ -50,4 +50,4 @@ class TokenSource {
   int64_t count_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 Result<DataSplit> split_data(const DataSplitInput& input, const std::string& path) {
   CHECK(input.context > 0);
@@ -47,4 +47,4 @@ int64_t global_sample(const BatchShape& shape, const SamplePosition& place) {
   return place.first + (place.micro_index * shape.data_size + place.rank) * shape.micro + place.row;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // How a run of tokens is cut into sequences: pure arithmetic, the same on every rank.
 //
@@ -67,4 +67,4 @@ struct SamplePosition {
 };
 int64_t global_sample(const BatchShape& shape, const SamplePosition& place);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/transpose.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,4 +105,4 @@ Result<ExportedWeights> export_weights(const std::string& from, const std::strin
   return exported;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Describes the exported weights, for the report to the user.
 struct ExportedWeights {
@@ -24,4 +24,4 @@ struct ExportedWeights {
 // memory at a time.
 Result<ExportedWeights> export_weights(const std::string& from, const std::string& to);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

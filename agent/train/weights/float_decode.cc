@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 uint16_t half_word(const char* from, int64_t index) {
@@ -47,4 +47,4 @@ void decode_floats(std::string_view dtype, const char* from, int64_t count, floa
   for (int64_t i = 0; i < count; ++i) to[i] = decode(half_word(from, i));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

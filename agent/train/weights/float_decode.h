@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::train {
 
 // F32, F16 and BF16 as safetensors names them: what weights may have.
 bool is_float_dtype(std::string_view dtype);
@@ -12,4 +12,4 @@ bool is_float_dtype(std::string_view dtype);
 // one. NaNs keep their payload. `dtype` is a float dtype.
 void decode_floats(std::string_view dtype, const char* from, int64_t count, float* to);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 
 #include "agent/train/weights/float_decode.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr std::string_view kHead = "lm_head.weight";
@@ -296,4 +296,4 @@ Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
   return weights;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

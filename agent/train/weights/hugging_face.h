@@ -9,7 +9,7 @@
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Weights as Hugging Face stores them. The names are those of our parameters, but for these:
 // - GPT2LMHeadModel: in some files they are without `transformer.`; the four matrices of a block
@@ -60,4 +60,4 @@ struct HuggingFaceWeights {
 Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
                                               const ModelConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

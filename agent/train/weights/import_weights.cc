@@ -12,7 +12,7 @@
 #include "agent/train/weights/weight_files.h"
 #include "common/base/log.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kElementsAtOnce = 1 << 18;
@@ -109,10 +109,11 @@ Status check_weights(const std::string& path, const ModelConfig& config) {
 }
 
 Status import_weights(const std::string& path, const ModelConfig& config,
-                      const ParameterArena& arena, float* parameters, HostTransfer& transfer) {
+                      const ParameterArena& arena, float* parameters,
+                      parallel::HostTransfer& transfer) {
   TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
   TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
-  std::vector<ValueRun> runs;
+  std::vector<parallel::ValueRun> runs;
   std::vector<Source> sources;  // of each run
   for (const Parameter& parameter : parameter_table(config)) {
     const ArenaEntry* entry = arena.find(parameter.id);
@@ -134,4 +135,4 @@ Status import_weights(const std::string& path, const ModelConfig& config,
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

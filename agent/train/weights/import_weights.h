@@ -6,7 +6,7 @@
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Fills `parameters`, of the rank that holds all of the model, from a safetensors file of Hugging
 // Face's or the index of several (hugging_face.h, weight_files.h): exactly, F16 and BF16 widened,
@@ -17,10 +17,11 @@ namespace lockstep {
 // have a head that is not the embedding for a model whose head is tied; kCorrupt where one is no
 // safetensors file, else as storage says. The message names the path.
 Status import_weights(const std::string& path, const ModelConfig& config,
-                      const ParameterArena& arena, float* parameters, HostTransfer& transfer);
+                      const ParameterArena& arena, float* parameters,
+                      parallel::HostTransfer& transfer);
 
 // Returns the error of import_weights() for such a file, as far as the headers and the first values
 // of a head show it. `config` can be built.
 Status check_weights(const std::string& path, const ModelConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

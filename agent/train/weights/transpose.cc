@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTile = 32;  // two tiles of floats fit in the first cache
@@ -25,4 +25,4 @@ void transpose(const float* from, MatrixSize size, float* to) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::train {
 
 // to[c, r] = from[r, c], for a row-major matrix of rows x columns. They don't overlap.
 struct MatrixSize {
@@ -11,4 +11,4 @@ struct MatrixSize {
 };
 void transpose(const float* from, MatrixSize size, float* to);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

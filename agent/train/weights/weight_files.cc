@@ -3,7 +3,7 @@
 #include "agent/train/weights/weight_index.h"
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 Status WeightFiles::add(const std::string& path) {
   TRY_ASSIGN(TensorFile file, TensorFile::open(path));
@@ -39,4 +39,4 @@ const TensorFile& WeightFiles::file_of(const TensorInfo& tensor) const {
   return files_[file_index_[index]];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

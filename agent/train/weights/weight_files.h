@@ -6,7 +6,7 @@
 #include "agent/train/checkpoint/tensor_file.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The safetensors files that hold a model's weights together: one, or those of an index, which
 // Hugging Face writes beside them (`model.safetensors.index.json`): a JSON object whose
@@ -36,4 +36,4 @@ class WeightFiles {
   std::vector<size_t> file_index_;  // of each tensor
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

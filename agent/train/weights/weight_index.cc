@@ -6,7 +6,7 @@
 #include "agent/train/weights/hugging_face.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kFilesMax = 1000;
@@ -52,4 +52,4 @@ Status IndexedFiles::add(const WeightIndex::value_type& file, const SafetensorsH
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

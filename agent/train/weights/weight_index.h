@@ -8,7 +8,7 @@
 #include "agent/train/checkpoint/safetensors.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The names of tensors by the name of the file, in the index's own folder, that has them.
 using WeightIndex = std::map<std::string, std::set<std::string>>;
@@ -29,4 +29,4 @@ class IndexedFiles {
   std::set<std::string> seen_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

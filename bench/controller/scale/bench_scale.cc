@@ -97,7 +97,7 @@ class Run {
   }
 
   void start() {
-    ControllerOptions options;
+    loop::ControllerOptions options;
     options.key = "secret";
     options.progress.per_second = flags_.qps * 0.1;
     controller_.emplace(cluster_, cluster_, loop_, random_, std::move(options), [] {});
@@ -168,11 +168,11 @@ class Run {
 
   Flags flags_;
   ManualClock clock_;
-  Timers world_{clock_};
-  Timers loop_{clock_};
+  loop::Timers world_{clock_};
+  loop::Timers loop_{clock_};
   Random random_{1};
   PlayedCluster cluster_;
-  std::optional<Controller> controller_;
+  std::optional<loop::Controller> controller_;
 };
 
 }  // namespace
@@ -182,6 +182,7 @@ namespace {
 
 int program(int argc, char** argv) {
   using namespace lockstep;
+  using namespace lockstep::bench;
   bench::Flags flags;
   CLI::App app("What the controller costs with many jobs and agents (simulated cluster).");
   app.add_option("--jobs", flags.jobs, "Jobs")->capture_default_str();

@@ -12,15 +12,15 @@ namespace {
 
 constexpr std::string_view kSender = "controller";
 
-std::string name_of(const ApiRequest& request) {
+std::string name_of(const loop::ApiRequest& request) {
   switch (request.verb) {
-    case ApiVerb::kCreate:
+    case loop::ApiVerb::kCreate:
       return "create " + std::string(request.type.plural);
-    case ApiVerb::kReplace:
+    case loop::ApiVerb::kReplace:
       return "update " + std::string(request.type.plural);
-    case ApiVerb::kReplaceStatus:
+    case loop::ApiVerb::kReplaceStatus:
       return "update " + std::string(request.type.plural) + "/status";
-    case ApiVerb::kDelete:
+    case loop::ApiVerb::kDelete:
       return "delete " + std::string(request.type.plural);
     default:
       return "read " + std::string(request.type.plural);
@@ -35,22 +35,22 @@ std::string address(int64_t number) {
 }  // namespace
 
 struct PlayedCluster::Watching {
-  WatchRequest request;
-  WatchHandler handler;
+  loop::WatchRequest request;
+  loop::WatchHandler handler;
   int64_t version = 0;
   bool is_open = true;
   bool is_told = false;  // a delivery is scheduled
 };
 
-struct PlayedCluster::Handle final : WatchHandle {
+struct PlayedCluster::Handle final : loop::WatchHandle {
   explicit Handle(std::shared_ptr<Watching> watching) : watching(std::move(watching)) {}
   ~Handle() override { watching->is_open = false; }
   std::shared_ptr<Watching> watching;
 };
 
-PlayedCluster::PlayedCluster(Timers& world, Timers& loop, PlayedOptions options)
+PlayedCluster::PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOptions options)
     : world_(world), loop_(loop), options_(options), limiter_(loop, options.rate) {
-  store_.on_change = [this](ResourceType type, const sim::FakeStore::Event& event) {
+  store_.on_change = [this](loop::ResourceType type, const sim::FakeStore::Event& event) {
     on_change(type, event);
   };
 }
@@ -65,7 +65,7 @@ void PlayedCluster::add_job(const std::string& name, int64_t nodes) {
   train.steps = 1'000'000;
   train.batch.global = nodes;
   job.spec.train = train;
-  store_.create(kTrainingJobs,
+  store_.create(loop::kTrainingJobs,
                 {{"apiVersion", kApiVersion},
                  {"kind", kKind},
                  {"metadata", {{"name", name}, {"namespace", "default"}}},
@@ -73,12 +73,12 @@ void PlayedCluster::add_job(const std::string& name, int64_t nodes) {
                 world_.wall_now());
 }
 
-void PlayedCluster::send(ApiRequest request, ApiClient::Done done) {
-  const ApiPriority priority = request.priority;
+void PlayedCluster::send(loop::ApiRequest request, loop::ApiClient::Done done) {
+  const loop::ApiPriority priority = request.priority;
   limiter_.submit(
       [this, request = std::move(request), done = std::move(done)] {
         if (request.may_send && !request.may_send()) {
-          loop_.after(Duration{0}, [done] { done(not_sent()); });
+          loop_.after(Duration{0}, [done] { done(loop::not_sent()); });
           return;
         }
         ++requests_[name_of(request)];
@@ -87,15 +87,17 @@ void PlayedCluster::send(ApiRequest request, ApiClient::Done done) {
       priority);
 }
 
-void PlayedCluster::serve(const ApiRequest& request, ApiClient::Done done) {
-  ApiReply reply = request.query.contains("dryRun")
-                       ? ApiReply{.outcome = ApiOutcome::kOk, .body = request.body}
-                       : store_.serve(request, world_.wall_now(), kSender);
+void PlayedCluster::serve(const loop::ApiRequest& request, loop::ApiClient::Done done) {
+  loop::ApiReply reply =
+      request.query.contains("dryRun")
+          ? loop::ApiReply{.outcome = loop::ApiOutcome::kOk, .body = request.body}
+          : store_.serve(request, world_.wall_now(), kSender);
   loop_.after(options_.latency,
               [done = std::move(done), reply = std::move(reply)] { done(reply); });
 }
 
-std::unique_ptr<WatchHandle> PlayedCluster::watch(WatchRequest request, WatchHandler handler) {
+std::unique_ptr<loop::WatchHandle> PlayedCluster::watch(loop::WatchRequest request,
+                                                        loop::WatchHandler handler) {
   auto watching = std::make_shared<Watching>(
       Watching{.request = std::move(request), .handler = std::move(handler), .version = 0});
   watching->version = std::stoll(watching->request.query.at("resourceVersion"));
@@ -113,46 +115,47 @@ void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
     std::vector<sim::FakeStore::Event> events;
     if (!store_.events_since(watching->request, watching->version, events)) {
       watching->is_open = false;
-      return watching->handler.on_end({.outcome = ApiOutcome::kExpired, .message = "too old"});
+      return watching->handler.on_end(
+          {.outcome = loop::ApiOutcome::kExpired, .message = "too old"});
     }
     if (events.empty()) return;
     watching->version = events.back().version;
-    std::vector<WatchEvent> batch;
+    std::vector<loop::WatchEvent> batch;
     for (const auto& event : events) batch.push_back({event.type, event.object});
     watching->handler.on_events(std::move(batch));
   });
 }
 
-void PlayedCluster::on_change(ResourceType type, const sim::FakeStore::Event& event) {
+void PlayedCluster::on_change(loop::ResourceType type, const sim::FakeStore::Event& event) {
   std::erase_if(watches_, [](const auto& watching) { return !watching->is_open; });
   for (const auto& watching : watches_) {
     if (watching->request.type.plural == type.plural) tell(watching);
   }
-  if (type.plural != kPods.plural || event.type != WatchEventType::kAdded) return;
-  world_.after(options_.startup, [this, key = object_key(*event.object)] { run_pod(key); });
+  if (type.plural != loop::kPods.plural || event.type != loop::WatchEventType::kAdded) return;
+  world_.after(options_.startup, [this, key = loop::object_key(*event.object)] { run_pod(key); });
 }
 
 void PlayedCluster::run_pod(const std::string& key) {
-  const Json* pod = store_.find(kPods, key);
+  const Json* pod = store_.find(loop::kPods, key);
   if (pod == nullptr) return;
-  const std::optional<PodView> view = pod_view_from_json(*pod);
+  const std::optional<plan::PodView> view = plan::pod_view_from_json(*pod);
   if (!view) return;
   const std::string ip = address(++ips_);
   Agent& agent = agents_[ip];
-  agent.job = controller_name(*pod);
+  agent.job = plan::controller_name(*pod);
   agent.state.sequence = 1;
   agent.state.boot_id = view->uid;
   agent.state.job_uid = view->owner_uid;
   agent.state.node_index = view->node_index;
   agent.state.incarnation = view->incarnation;
   agent.state.phase = "Idle";
-  store_.update(kPods, key, [&](Json& running) {
+  store_.update(loop::kPods, key, [&](Json& running) {
     running["spec"]["nodeName"] = "machine-" + std::to_string(ips_ % 1000);
     running["status"] = {{"phase", "Running"}, {"podIP", ip}};
   });
 }
 
-void PlayedCluster::answer(AgentClient::Done done, Result<AgentState> state) {
+void PlayedCluster::answer(loop::AgentClient::Done done, Result<AgentState> state) {
   loop_.after(options_.latency,
               [done = std::move(done), state = std::move(state)] { done(state); });
 }
@@ -162,9 +165,9 @@ void PlayedCluster::changed(Agent& agent) {
   if (agent.waiting) answer(std::exchange(agent.waiting, nullptr), agent.state);
 }
 
-void PlayedCluster::put_assignment(const AgentAddress& agent,
+void PlayedCluster::put_assignment(const loop::AgentAddress& agent,
                                    const std::shared_ptr<const Assignment>& assignment,
-                                   int64_t node_index, AgentClient::Done done) {
+                                   int64_t node_index, loop::AgentClient::Done done) {
   world_.after(options_.latency, [this, ip = agent.ip, assignment, node_index,
                                   done = std::move(done)] {
     const auto found = agents_.find(ip);
@@ -234,8 +237,8 @@ void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
   }
 }
 
-void PlayedCluster::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
-                               AgentClient::Done done) {
+void PlayedCluster::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                               loop::AgentClient::Done done) {
   const auto found = agents_.find(agent.ip);
   if (found == agents_.end()) return answer(std::move(done), unavailable("nobody answers"));
   Agent& asked = found->second;
@@ -250,6 +253,6 @@ void PlayedCluster::poll_state(const AgentAddress& agent, int64_t since, Duratio
   });
 }
 
-void PlayedCluster::forget(const AgentAddress&) {}
+void PlayedCluster::forget(const loop::AgentAddress&) {}
 
 }  // namespace lockstep::bench

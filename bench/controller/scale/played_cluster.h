@@ -18,7 +18,7 @@ struct PlayedOptions {
   Duration latency = std::chrono::milliseconds(5);    // each way, of server and agents
   Duration startup = std::chrono::milliseconds(500);  // from a pod's creation until it runs
   Duration report_every = std::chrono::seconds(10);   // per agent in training
-  RateLimiter::Options rate{};
+  kube::RateLimiter::Options rate{};
 };
 
 // A simulated cluster without faults, in simulated time, as large as memory allows. It has
@@ -26,22 +26,23 @@ struct PlayedOptions {
 //  - pods that run shortly after they are created,
 //  - agents whose ranks train as soon as all agents of their round have received it.
 // Callbacks of the controller run on `loop`, everything else on `world`.
-class PlayedCluster final : public ApiClient, public AgentClient {
+class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
  public:
-  PlayedCluster(Timers& world, Timers& loop, PlayedOptions options);
+  PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOptions options);
 
   void add_job(const std::string& name, int64_t nodes);
   // Kills the job's rank on this node.
   void fail_rank(const std::string& name, int64_t node_index);
 
-  void send(ApiRequest request, ApiClient::Done done) override;
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
-  void put_assignment(const AgentAddress& agent,
+  void send(loop::ApiRequest request, loop::ApiClient::Done done) override;
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override;
+  void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
-                      AgentClient::Done done) override;
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait,
-                  AgentClient::Done done) override;
-  void forget(const AgentAddress& agent) override;
+                      loop::AgentClient::Done done) override;
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  loop::AgentClient::Done done) override;
+  void forget(const loop::AgentAddress& agent) override;
 
   // Number of requests by kind: "create pods", "update trainingjobs/status".
   const std::map<std::string, int64_t>& requests() const { return requests_; }
@@ -55,24 +56,24 @@ class PlayedCluster final : public ApiClient, public AgentClient {
   struct Agent {
     AgentState state;
     std::string job;  // name
-    AgentClient::Done waiting{};
+    loop::AgentClient::Done waiting{};
     uint64_t poll = 0;  // number of the open poll
     bool reports = false;
   };
 
-  void serve(const ApiRequest& request, ApiClient::Done done);
-  void on_change(ResourceType type, const sim::FakeStore::Event& event);
+  void serve(const loop::ApiRequest& request, loop::ApiClient::Done done);
+  void on_change(loop::ResourceType type, const sim::FakeStore::Event& event);
   void tell(const std::shared_ptr<Watching>& watching);
   void run_pod(const std::string& key);
   void changed(Agent& agent);
   void begin_round(const Assignment& assignment);
   void report(const std::string& ip);
-  void answer(AgentClient::Done done, Result<AgentState> state);
+  void answer(loop::AgentClient::Done done, Result<AgentState> state);
 
-  Timers& world_;
-  Timers& loop_;
+  loop::Timers& world_;
+  loop::Timers& loop_;
   PlayedOptions options_;
-  RateLimiter limiter_;
+  kube::RateLimiter limiter_;
   sim::FakeStore store_;
   std::map<std::string, int64_t> requests_;
   std::vector<std::shared_ptr<Watching>> watches_;

@@ -4,7 +4,7 @@
 
 #include "kernels/device/cuda/cuda_call.h"
 
-namespace lockstep::cuda_api {
+namespace lockstep::kernels::cuda_api {
 
 namespace {
 
@@ -186,4 +186,4 @@ Status copy(int index, void* stream, const CopyArgs& args) {
   return {};
 }
 
-}  // namespace lockstep::cuda_api
+}  // namespace lockstep::kernels::cuda_api

@@ -10,12 +10,12 @@
 #define TRY_CUDA(index, expression) TRY_CUDA_CODE(index, #expression, expression)
 
 // The same for an error code that the call `name` has already returned.
-#define TRY_CUDA_CODE(index, name, expression)                                  \
-  do {                                                                          \
-    if (const cudaError_t code_ = (expression); code_ != cudaSuccess) {         \
-      static_cast<void>(cudaGetLastError());                                    \
-      return ::lockstep::call_error(                                            \
-          {name, __FILE__, __LINE__, {::lockstep::DeviceType::kCuda, (index)}}, \
-          cudaGetErrorString(code_));                                           \
-    }                                                                           \
+#define TRY_CUDA_CODE(index, name, expression)                                           \
+  do {                                                                                   \
+    if (const cudaError_t code_ = (expression); code_ != cudaSuccess) {                  \
+      static_cast<void>(cudaGetLastError());                                             \
+      return ::lockstep::kernels::call_error(                                            \
+          {name, __FILE__, __LINE__, {::lockstep::kernels::DeviceType::kCuda, (index)}}, \
+          cudaGetErrorString(code_));                                                    \
+    }                                                                                    \
   } while (false)

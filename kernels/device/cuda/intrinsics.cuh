@@ -12,7 +12,7 @@
 //
 // Lanes are numbered 0..31 in their warp. All 32 lanes must call a warp function together; all
 // threads of the block must call a block function.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
@@ -174,4 +174,4 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const uint32_t (&a
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

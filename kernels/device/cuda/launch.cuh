@@ -5,7 +5,7 @@
 #include "kernels/device/launch_shape.h"
 
 // The only way to launch a kernel. tests/support/emulated_cuda has the emulated version.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // Launches the kernel in stream order and copies its arguments. Stream::synchronize() reports all
 // errors, including launch errors.
@@ -37,4 +37,4 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters.
   if (const Status started = start(); !started.ok()) stream.fail(started.error());
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

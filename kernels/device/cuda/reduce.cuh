@@ -5,7 +5,7 @@
 
 // Reductions whose order depends only on the number of threads, so results are bitwise
 // reproducible.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 __device__ __forceinline__ int lane_index() {
   return static_cast<int>(threadIdx.x) % kWarpThreads;
@@ -81,4 +81,4 @@ __device__ __forceinline__ void join_warps(const float (&own)[kSums][N], float* 
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

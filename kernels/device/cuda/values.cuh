@@ -6,7 +6,7 @@
 #include "kernels/device/dtype.h"
 
 // Reads and writes tensor elements as floats, several at a time.
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 // N consecutive elements of type T. N is 1, or the elements fill 8, 16 or 32 bytes.
 template <class T, int N>
@@ -118,4 +118,4 @@ __device__ __forceinline__ void for_own_elements(int64_t count, Body body) {
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -1,6 +1,6 @@
 #include "kernels/device/cuda_api.h"
 
-namespace lockstep::cuda_api {
+namespace lockstep::kernels::cuda_api {
 
 namespace {
 
@@ -60,4 +60,4 @@ Status copy(int, void*, const CopyArgs&) {
   return cuda_not_built();
 }
 
-}  // namespace lockstep::cuda_api
+}  // namespace lockstep::kernels::cuda_api

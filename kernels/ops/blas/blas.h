@@ -6,7 +6,7 @@
 
 // Matrix products with cuBLASLt. Two implementations: cublaslt.cc, and no_cublaslt.cc for a toolkit
 // without it, where multiply() always returns false.
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 // Loads the library. kUnavailable, with what is missing, if this machine does not have it.
 Status available();
@@ -44,4 +44,4 @@ Result<bool> multiply(Stream& stream, const Call& call, const Workspace& workspa
 // The size recommended for Hopper in the cuBLAS documentation (cublasSetWorkspace).
 inline constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

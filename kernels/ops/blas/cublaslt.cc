@@ -16,7 +16,7 @@
                         library_.status_string(status_));                              \
   } while (false)
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 namespace {
 
@@ -323,4 +323,4 @@ Result<bool> multiply(Stream& stream, const Call& call, const Workspace& workspa
   return context->multiply(stream.handle(), call, workspace);
 }
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

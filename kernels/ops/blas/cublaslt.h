@@ -10,7 +10,7 @@
 #include "kernels/ops/blas/blas.h"
 #include "kernels/ops/blas/cublaslt_library.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 // An owned descriptor of the library. Each kind has its own functions to create and free it.
 template <class Pointer>
@@ -95,4 +95,4 @@ class CublasLt {
   std::map<Key, std::optional<Plan>> plans_;
 };
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

@@ -7,7 +7,7 @@
 #include "kernels/device/cuda/cuda_call.h"
 #include "kernels/device/shared_library.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 namespace {
 
@@ -55,4 +55,4 @@ Result<const CublasLtLibrary*> load_cublaslt() {
   return &library.value();
 }
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

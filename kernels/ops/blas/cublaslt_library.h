@@ -4,7 +4,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 // The cuBLASLt functions we use, with their types from cublasLt.h.
 struct CublasLtLibrary {
@@ -30,4 +30,4 @@ struct CublasLtLibrary {
 // (tests/support/emulated_cuda).
 Result<const CublasLtLibrary*> load_cublaslt();
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

@@ -1,6 +1,6 @@
 #include "kernels/ops/blas/blas.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 Status available() {
   return {};
@@ -10,4 +10,4 @@ Result<bool> multiply(Stream&, const Call&, const Workspace&) {
   return false;
 }
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

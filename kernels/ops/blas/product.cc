@@ -5,7 +5,7 @@
 
 #include "kernels/ops/blas/blas.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 namespace {
 
@@ -140,4 +140,4 @@ bool is_allowed(const Product& product) {
   return product.rows % kAuxRows == 0 && product.alignments.aux >= kAuxAlignment;
 }
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

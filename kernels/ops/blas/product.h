@@ -6,7 +6,7 @@
 #include "kernels/device/dtype.h"
 #include "kernels/ops/matmul.h"
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 // Applied to the sum before it is stored. `aux` has D's shape and dtype.
 enum class Epilogue : uint8_t {
@@ -98,4 +98,4 @@ Call without_epilogue(const Call& call);
 // CUDA 13.0, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
 bool is_allowed(const Product& product);
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -303,4 +303,4 @@ Status attention_backward(Stream& stream, const AttentionBackward& op) {
   return context->backward(stream.handle(), op);
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -9,7 +9,7 @@
 #include "kernels/ops/dnn/cudnn_descriptors.h"
 #include "kernels/ops/dnn/dnn.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 // A graph with the engine that the library chose for it.
 struct SdpaPlan {
@@ -59,4 +59,4 @@ class Cudnn {
   std::map<Key, std::unique_ptr<Passes>> passes_;
 };
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -5,7 +5,7 @@
 
 #include "kernels/device/device_errors.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -226,4 +226,4 @@ Result<DescribedGraph> describe(const CudnnCalls& calls, cudnnHandle_t handle, c
   return result;
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

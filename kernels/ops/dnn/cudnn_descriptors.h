@@ -10,7 +10,7 @@
 #include "kernels/ops/dnn/cudnn_library.h"
 #include "kernels/ops/dnn/sdpa_graph.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 // An owned descriptor of the cuDNN backend.
 struct DescriptorRelease {
@@ -79,4 +79,4 @@ constexpr bool is_not_supported(cudnnStatus_t status) {
   return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

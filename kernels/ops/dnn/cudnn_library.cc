@@ -8,7 +8,7 @@
 #include "kernels/device/cuda/cuda_call.h"
 #include "kernels/device/shared_library.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -77,4 +77,4 @@ Result<const CudnnLibrary*> load_cudnn() {
   return &library.value();
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 // Earlier versions compute wrong gradients for lengths that are not multiples of 128; 9.10.0 and
 // 9.10.1 are wrong for more cases, in both passes. Source: cuDNN's release notes, and what its
@@ -44,4 +44,4 @@ Result<CudnnLibrary> load_cudnn_from(std::span<const std::string_view> folders);
 // emulated device has its own implementation (tests/support/emulated_cuda).
 Result<const CudnnLibrary*> load_cudnn();
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -9,7 +9,7 @@
 // Attention with cuDNN's fused kernels, as an alternative to attention.cu. Two implementations:
 // cudnn.cc, and no_cudnn.cc for a toolkit without cuDNN's headers, where all functions return
 // kUnavailable.
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 // Loads the library. kUnavailable, with what is missing, if this machine does not have it.
 Status available();
@@ -35,4 +35,4 @@ Result<size_t> prepare_attention(Device device, const AttentionShape& shape);
 Status attention_forward(Stream& stream, const AttentionForward& op);
 Status attention_backward(Stream& stream, const AttentionBackward& op);
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -1,6 +1,6 @@
 #include "kernels/ops/dnn/dnn.h"
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -26,4 +26,4 @@ Status attention_backward(Stream&, const AttentionBackward&) {
   return cudnn_not_built();
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 namespace {
 
@@ -177,4 +177,4 @@ Graph backward_graph(const AttentionShape& shape) {
   return g.take();
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

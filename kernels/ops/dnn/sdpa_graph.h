@@ -10,7 +10,7 @@
 // reductions. cuDNN's fused kernels recognize the whole graph as "scaled dot-product attention" and
 // never store the inner tensors. Pure data. Source: cuDNN 9.19, developer guide, "Fused Flash
 // Attention fprop" and "bprop" (equations and the order of operations).
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 // The memory a tensor is bound to when the graph runs. kInner: none; it passes from one operation
 // to others.
@@ -90,4 +90,4 @@ bool has_graph(const AttentionShape& shape);
 Graph forward_graph(const AttentionShape& shape);
 Graph backward_graph(const AttentionShape& shape);
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

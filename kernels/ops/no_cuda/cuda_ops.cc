@@ -1,9 +1,9 @@
 #include "kernels/ops/cuda_ops.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 Result<const OpTable*> cuda_ops() {
   return unavailable("[ops] this build has no CUDA support");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -23,23 +23,23 @@ Blocks blocks_of(const Case& c, int rank) {
   const auto n = static_cast<size_t>(c.shape.size());
   const bool root = rank == c.root;
   switch (c.kind) {
-    case Collective::kAllReduce:
+    case comm::Collective::kAllReduce:
       return {1, 1};
-    case Collective::kReduce:
+    case comm::Collective::kReduce:
       return {1, root ? 1u : 0u};
-    case Collective::kBroadcast:
+    case comm::Collective::kBroadcast:
       return {root ? 1u : 0u, 1};
-    case Collective::kAllGather:
+    case comm::Collective::kAllGather:
       return {1, n};
-    case Collective::kGather:
+    case comm::Collective::kGather:
       return {1, root ? n : 0u};
-    case Collective::kReduceScatter:
+    case comm::Collective::kReduceScatter:
       return {n, 1};
-    case Collective::kScatter:
+    case comm::Collective::kScatter:
       return {root ? n : 0u, 1};
-    case Collective::kAllToAll:
+    case comm::Collective::kAllToAll:
       return {n, n};
-    case Collective::kSend:  // around the ring
+    case comm::Collective::kSend:  // around the ring
       return {1, 1};
     default:
       return {0, 0};
@@ -63,21 +63,21 @@ Value expected(const Case& c, int rank, size_t index) {
   };
   const auto own = static_cast<size_t>(rank);
   switch (c.kind) {
-    case Collective::kAllReduce:
-    case Collective::kReduce:
+    case comm::Collective::kAllReduce:
+    case comm::Collective::kReduce:
       return reduction(index);
-    case Collective::kReduceScatter:
+    case comm::Collective::kReduceScatter:
       return reduction(own * count + index);
-    case Collective::kBroadcast:
+    case comm::Collective::kBroadcast:
       return given(c, c.root, index);
-    case Collective::kScatter:
+    case comm::Collective::kScatter:
       return given(c, c.root, own * count + index);
-    case Collective::kAllGather:
-    case Collective::kGather:
+    case comm::Collective::kAllGather:
+    case comm::Collective::kGather:
       return given(c, static_cast<int>(index / count), index % count);
-    case Collective::kAllToAll:
+    case comm::Collective::kAllToAll:
       return given(c, static_cast<int>(index / count), own * count + index % count);
-    case Collective::kSend:
+    case comm::Collective::kSend:
       return given(c, (rank - 1 + n) % n, index);
     default:
       return {};
@@ -109,14 +109,14 @@ Case concurrent_case(const Case& c) {
 // One rank's part of a case in one group, from making the group to comparing the results.
 class Side {
  public:
-  Side(const Case& c, Communicator& world) : case_(c), group_(&world) {
+  Side(const Case& c, comm::Communicator& world) : case_(c), group_(&world) {
     if (c.shape.ranks.empty()) return;
     auto made = world.sub_group(c.shape.ranks);
     EXPECT_TRUE(made.ok()) << made.error().message;
     own_group_ = std::move(*made);
     group_ = own_group_.get();
     if (!has_algorithm(c.kind, c.algorithm, group_->hosts().host))
-      case_.algorithm = Algorithm::kAuto;
+      case_.algorithm = comm::Algorithm::kAuto;
   }
   void start() {
     part_.emplace(case_, group_->rank());
@@ -131,10 +131,10 @@ class Side {
 
  private:
   Case case_;
-  std::unique_ptr<Communicator> own_group_;
-  Communicator* group_;
+  std::unique_ptr<comm::Communicator> own_group_;
+  comm::Communicator* group_;
   std::optional<Part> part_;
-  Work work_;
+  comm::Work work_;
 };
 
 bool is_in(const Shape& shape, int rank) {
@@ -145,7 +145,7 @@ bool is_in(const Shape& shape, int rank) {
 
 Part::Part(const Case& c, int rank) : case_(c), rank_(rank) {
   const Blocks blocks = blocks_of(c, rank);
-  is_together_ = c.in_place && c.kind != Collective::kSend;
+  is_together_ = c.in_place && c.kind != comm::Collective::kSend;
   const size_t larger = std::max(blocks.in, blocks.out);
   output_.assign(c.blocks(is_together_ ? larger : std::max<size_t>(1, blocks.out)) + kGuard,
                  kUntouched);
@@ -159,21 +159,21 @@ Part::Part(const Case& c, int rank) : case_(c), rank_(rank) {
   for (size_t i = 0; i < elements; ++i) store(c.type, from, i, given(c, rank, i));
 }
 
-std::vector<Call> Part::calls() {
-  Call call{.kind = case_.kind,
-            .buffer = {.data = output_.data(),
-                       .count = case_.count,
-                       .type = case_.type,
-                       .input = is_together_ ? nullptr : input_.data()},
-            .op = case_.op,
-            .rank = case_.root,
-            .algorithm = case_.algorithm};
-  if (case_.kind != Collective::kSend) return {call};
+std::vector<comm::Call> Part::calls() {
+  comm::Call call{.kind = case_.kind,
+                  .buffer = {.data = output_.data(),
+                             .count = case_.count,
+                             .type = case_.type,
+                             .input = is_together_ ? nullptr : input_.data()},
+                  .op = case_.op,
+                  .rank = case_.root,
+                  .algorithm = case_.algorithm};
+  if (case_.kind != comm::Collective::kSend) return {call};
   // Everyone sends to the next rank and receives from the one before, both issued together.
   const int size = case_.shape.size();
   call.rank = (rank_ + 1) % size;
-  Call receiving = call;
-  receiving.kind = Collective::kReceive;
+  comm::Call receiving = call;
+  receiving.kind = comm::Collective::kReceive;
   receiving.buffer.input = nullptr;
   receiving.rank = (rank_ - 1 + size) % size;
   return {call, receiving};
@@ -212,7 +212,7 @@ Status Part::check() const {
 }
 
 // Every other rank begins with the other group.
-void run_case(const Case& c, Communicator& world) {
+void run_case(const Case& c, comm::Communicator& world) {
   std::vector<Side> sides;
   if (is_in(c.shape, world.rank())) sides.emplace_back(c, world);
   const Case concurrent = concurrent_case(c);

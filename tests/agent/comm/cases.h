@@ -14,7 +14,7 @@ class Part {
  public:
   Part(const Case& c, int rank);
   // Returns calls on this memory, to be issued together.
-  std::vector<Call> calls();
+  std::vector<comm::Call> calls();
   // kCorrupt, with the reason, if the results differ from a plain loop's or anything else was
   // written.
   Status check() const;
@@ -29,6 +29,6 @@ class Part {
 
 // Carries out this rank's part and compares the result with a plain loop. Fails the test if the
 // communicator refuses the case. Every rank of c.shape.world calls it.
-void run_case(const Case& c, Communicator& world);
+void run_case(const Case& c, comm::Communicator& world);
 
 }  // namespace lockstep::test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // As in the table of communicator.h.
@@ -57,4 +57,4 @@ TEST(Algorithms, HaveNamesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

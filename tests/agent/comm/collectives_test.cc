@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::make_world;
@@ -274,12 +274,13 @@ TEST(AllReduce, ServesEveryTypeAndReduction) {
   expect_reduction<uint8_t>(
       world, DataType::kU8, ReduceOp::kSum, [](int) { return uint8_t{100}; }, uint8_t{144});
   const auto bf16 = [](float value) {
-    return Bf16{static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16)};
+    return kernels::Bf16{static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16)};
   };
-  expect_reduction<Bf16>(
+  expect_reduction<kernels::Bf16>(
       world, DataType::kBf16, ReduceOp::kSum,
       [](int r) {
-        return Bf16{static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(r)) >> 16)};
+        return kernels::Bf16{
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(r)) >> 16)};
       },
       bf16(6.f));
 }
@@ -318,7 +319,8 @@ TEST(Calls, WrongOnesAreRefusedAndTheCommunicatorStaysUsable) {
   EXPECT_TRUE(refused(comm.all_reduce({.data = nullptr, .count = 4}, ReduceOp::kSum)));
   EXPECT_TRUE(refused(comm.all_reduce({.data = values.data(), .count = -1}, ReduceOp::kSum)));
   EXPECT_TRUE(refused(comm.all_reduce(
-      {.data = values.data(), .count = 4, .device = {DeviceType::kCuda, 0}}, ReduceOp::kSum)));
+      {.data = values.data(), .count = 4, .device = {kernels::DeviceType::kCuda, 0}},
+      ReduceOp::kSum)));
   auto* odd = reinterpret_cast<std::byte*>(values.data()) + 1;
   EXPECT_TRUE(refused(comm.start_all_reduce({.data = odd, .count = 2}, ReduceOp::kSum).wait()));
   EXPECT_TRUE(refused(comm.broadcast(f32(values), 2)));
@@ -355,4 +357,4 @@ TEST(Communicator, SaysWhichTransportServesWhom) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "tests/agent/comm/worlds.h"
 #include "tests/kernels/gpu_cases.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::expect;
@@ -22,10 +22,11 @@ constexpr size_t kCount = 10'007;
 struct Values {
   DataType type = DataType::kF32;
   std::vector<std::byte> host;
-  Buffer device;
-  Stream stream;
+  kernels::Buffer device;
+  kernels::Stream stream;
 
-  static Result<Values> make(DataType type, Device device, const test::Draw& draw, size_t count) {
+  static Result<Values> make(DataType type, kernels::Device device, const test::Draw& draw,
+                             size_t count) {
     Values values{.type = type, .host = {}, .device = {}, .stream = {}};
     values.host.resize(count * data_type_bytes(type));
     for (size_t i = 0; i < count; ++i) {
@@ -33,9 +34,9 @@ struct Values {
           type, values.host.data(), i,
           test::draw(type, ReduceOp::kSum, {.seed = draw.seed, .rank = draw.rank, .index = i}));
     }
-    TRY_ASSIGN(values.stream, Stream::create(device));
-    TRY_ASSIGN(values.device, Buffer::allocate(device, values.host.size()));
-    TRY(copy_bytes(
+    TRY_ASSIGN(values.stream, kernels::Stream::create(device));
+    TRY_ASSIGN(values.device, kernels::Buffer::allocate(device, values.host.size()));
+    TRY(kernels::copy_bytes(
         values.stream,
         {.to = values.device.data(), .from = values.host.data(), .bytes = values.host.size()}));
     return values;
@@ -52,7 +53,8 @@ struct Values {
   }
   Result<std::vector<std::byte>> read() {
     std::vector<std::byte> bytes(host.size());
-    TRY(copy_bytes(stream, {.to = bytes.data(), .from = device.data(), .bytes = bytes.size()}));
+    TRY(kernels::copy_bytes(stream,
+                            {.to = bytes.data(), .from = device.data(), .bytes = bytes.size()}));
     TRY(stream.synchronize());
     return bytes;
   }
@@ -70,7 +72,7 @@ struct Values {
 };
 
 Status arithmetic_agrees_with_the_cpu() {
-  const Device gpu{DeviceType::kCuda, 0};
+  const kernels::Device gpu{kernels::DeviceType::kCuda, 0};
   const auto device = make_comm_device(gpu);
   for (int i = 0; i < kDataTypes; ++i) {
     const auto type = static_cast<DataType>(i);
@@ -97,7 +99,7 @@ test::Value given(uint64_t seed, int rank, size_t index) {
 }
 
 // One rank's part: reductions of values that each rank draws itself, exact in any order.
-Status reduce_by_rank(Communicator& comm, Device device) {
+Status reduce_by_rank(Communicator& comm, kernels::Device device) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kLor}) {
     const test::Draw own{.seed = 7, .rank = comm.rank()};
     TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, own, kCount));
@@ -112,7 +114,7 @@ Status reduce_by_rank(Communicator& comm, Device device) {
 }
 
 // The copy is issued after the start of the operation, without waiting.
-Status leave_its_stream_to_what_comes_later(Communicator& comm, Device device) {
+Status leave_its_stream_to_what_comes_later(Communicator& comm, kernels::Device device) {
   if (!comm.device_traits().is_stream_ordered) return {};
   const test::Draw own{.seed = 11, .rank = comm.rank()};
   TRY_ASSIGN(Values values, Values::make(DataType::kF32, device, own, kCount));
@@ -127,7 +129,7 @@ Status leave_its_stream_to_what_comes_later(Communicator& comm, Device device) {
 }
 
 // Gathers the blocks of every rank in order, then sends each back to its rank.
-Status gather_and_exchange(Communicator& comm, Device device) {
+Status gather_and_exchange(Communicator& comm, kernels::Device device) {
   const auto n = static_cast<size_t>(comm.size());
   const test::Draw own{.seed = 9, .rank = comm.rank()};
   TRY_ASSIGN(Values all, Values::make(DataType::kF32, device, own, kCount * n));
@@ -146,7 +148,7 @@ Status gather_and_exchange(Communicator& comm, Device device) {
   });
 }
 
-Status reduce_and_gather(Communicator& comm, Device device) {
+Status reduce_and_gather(Communicator& comm, kernels::Device device) {
   TRY(reduce_by_rank(comm, device));
   TRY(leave_its_stream_to_what_comes_later(comm, device));
   return gather_and_exchange(comm, device);
@@ -158,7 +160,7 @@ Status world_of(int size, DeviceBackendKind backend, const std::function<int(int
   std::vector<Status> results(static_cast<size_t>(size));
   test::on_ranks(size, [&](int rank) {
     const auto at = static_cast<size_t>(rank);
-    const Device device{DeviceType::kCuda, device_of(rank)};
+    const kernels::Device device{kernels::DeviceType::kCuda, device_of(rank)};
     auto comm =
         make_device_communicator(std::move(hosts[at]), {.device = device, .backend = backend});
     results[at] = comm.ok() ? reduce_and_gather(**comm, device) : Status(comm.error());
@@ -178,24 +180,25 @@ Status nccl_serves_one_rank() {
 }
 
 Status nccl_serves_a_rank_on_every_gpu() {
-  return world_of(device_count(DeviceType::kCuda), DeviceBackendKind::kNccl,
+  return world_of(kernels::device_count(kernels::DeviceType::kCuda), DeviceBackendKind::kNccl,
                   [](int rank) { return rank; });
 }
 
 Status gpus_and_their_links_are_named() {
   const std::string text = gpus_text(look_at_gpus());
   TRY(expect(text != "none" && text.find("unknown GPU") == std::string::npos, text));
-  TRY_ASSIGN(const DeviceInfo info, describe({DeviceType::kCuda, 0}));
-  TRY_ASSIGN(const std::unique_ptr<Nvml> nvml, Nvml::load());
-  TRY_ASSIGN(const GpuSample sample, nvml->sample(info.bus));
+  TRY_ASSIGN(const kernels::DeviceInfo info, kernels::describe({kernels::DeviceType::kCuda, 0}));
+  TRY_ASSIGN(const std::unique_ptr<kernels::Nvml> nvml, kernels::Nvml::load());
+  TRY_ASSIGN(const kernels::GpuSample sample, nvml->sample(info.bus));
   return expect(sample.memory_used_bytes.has_value(), "NVML says no memory for " + info.bus);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm
 
 int main(int argc, char** argv) {
   using namespace lockstep;
+  using namespace lockstep::comm;
   const std::vector<test::GpuCase> cases = {
       {"arithmetic agrees with the CPU", arithmetic_agrees_with_the_cpu},
       {"two ranks share one GPU by way of host memory",

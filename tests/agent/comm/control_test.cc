@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::seconds;
@@ -145,4 +145,4 @@ TEST(Control, WhatNoRankSendsIsNamedAsUnknown) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

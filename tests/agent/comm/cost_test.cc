@@ -10,7 +10,7 @@
 #include "agent/comm/collectives.h"
 #include "common/layout/collective_cost.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 struct Pair {
@@ -259,4 +259,4 @@ TEST(CollectiveCost, CountsByHostWhatLeavesAHostAndWhatStaysAndTheSteps) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -22,44 +22,53 @@ constexpr int kRoots = 3;
 
 // Algorithms of an operation, and the factors that have a meaning for it.
 struct Kind {
-  Collective kind;
+  comm::Collective kind;
   bool reduces;
   bool has_root;
   bool has_values;  // a type, a count, and in-place or not
-  std::vector<Algorithm> algorithms;
+  std::vector<comm::Algorithm> algorithms;
 };
 const std::vector<Kind> kKinds = {
-    {Collective::kBarrier, false, false, false, {Algorithm::kDirect, Algorithm::kHalving}},
-    {Collective::kBroadcast,
+    {comm::Collective::kBarrier,
+     false,
+     false,
+     false,
+     {comm::Algorithm::kDirect, comm::Algorithm::kHalving}},
+    {comm::Collective::kBroadcast,
      false,
      true,
      true,
-     {Algorithm::kTree, Algorithm::kRing, Algorithm::kOneRoot, Algorithm::kByHost}},
-    {Collective::kAllReduce,
+     {comm::Algorithm::kTree, comm::Algorithm::kRing, comm::Algorithm::kOneRoot,
+      comm::Algorithm::kByHost}},
+    {comm::Collective::kAllReduce,
      true,
      false,
      true,
-     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kTree,
-      Algorithm::kOneRoot, Algorithm::kByHost, Algorithm::kByHostHalving}},
-    {Collective::kAllGather,
+     {comm::Algorithm::kDirect, comm::Algorithm::kRing, comm::Algorithm::kHalving,
+      comm::Algorithm::kTree, comm::Algorithm::kOneRoot, comm::Algorithm::kByHost,
+      comm::Algorithm::kByHostHalving}},
+    {comm::Collective::kAllGather,
      false,
      false,
      true,
-     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kByHost}},
-    {Collective::kReduce,
+     {comm::Algorithm::kDirect, comm::Algorithm::kRing, comm::Algorithm::kHalving,
+      comm::Algorithm::kByHost}},
+    {comm::Collective::kReduce,
      true,
      true,
      true,
-     {Algorithm::kTree, Algorithm::kRing, Algorithm::kOneRoot, Algorithm::kByHost}},
-    {Collective::kReduceScatter,
+     {comm::Algorithm::kTree, comm::Algorithm::kRing, comm::Algorithm::kOneRoot,
+      comm::Algorithm::kByHost}},
+    {comm::Collective::kReduceScatter,
      true,
      false,
      true,
-     {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalving, Algorithm::kByHost}},
-    {Collective::kScatter, false, true, true, {Algorithm::kOneRoot}},
-    {Collective::kGather, false, true, true, {Algorithm::kOneRoot}},
-    {Collective::kAllToAll, false, false, true, {Algorithm::kDirect}},
-    {Collective::kSend, false, false, true, {Algorithm::kDirect}}};
+     {comm::Algorithm::kDirect, comm::Algorithm::kRing, comm::Algorithm::kHalving,
+      comm::Algorithm::kByHost}},
+    {comm::Collective::kScatter, false, true, true, {comm::Algorithm::kOneRoot}},
+    {comm::Collective::kGather, false, true, true, {comm::Algorithm::kOneRoot}},
+    {comm::Collective::kAllToAll, false, false, true, {comm::Algorithm::kDirect}},
+    {comm::Collective::kSend, false, false, true, {comm::Algorithm::kDirect}}};
 
 enum Factor : size_t {
   kKind,
@@ -84,7 +93,7 @@ using Row = std::array<int, kFactors>;
 using Pair = std::array<int, 4>;  // a factor and its value, another factor and its value
 using Choices = std::array<std::vector<int>, kFactors>;  // any combination makes a case
 
-const Kind& find_kind(Collective kind) {
+const Kind& find_kind(comm::Collective kind) {
   const auto found = std::find_if(kKinds.begin(), kKinds.end(),
                                   [&](const Kind& each) { return each.kind == kind; });
   CHECK(found != kKinds.end());
@@ -106,10 +115,10 @@ Choices choices_of(const TestSetup& setup, size_t kind, size_t shape, int algori
                    int transport) {
   const Kind& what = kKinds[kind];
   const std::vector<int> none{kNone};
-  const bool placed = what.has_values && what.kind != Collective::kSend;
+  const bool placed = what.has_values && what.kind != comm::Collective::kSend;
   return {std::vector<int>{static_cast<int>(kind)},
-          what.reduces ? up_to(kReduceOps) : none,
-          what.has_values ? up_to(kDataTypes) : none,
+          what.reduces ? up_to(comm::kReduceOps) : none,
+          what.has_values ? up_to(comm::kDataTypes) : none,
           std::vector<int>{static_cast<int>(shape)},
           what.has_values ? sizes_of(setup) : none,
           std::vector<int>{algorithm},
@@ -127,14 +136,14 @@ std::vector<Choices> all_choices(const TestSetup& setup) {
   std::vector<Choices> all;
   for (size_t kind = 0; kind < kKinds.size(); ++kind) {
     for (size_t shape = 0; shape < kShapes.size(); ++shape) {
-      if (kKinds[kind].kind == Collective::kSend && kShapes[shape].size() == 1) continue;
+      if (kKinds[kind].kind == comm::Collective::kSend && kShapes[shape].size() == 1) continue;
       for (size_t i = 0; i < setup.transports.size(); ++i) {
         const int hosts =
             setup.hosts > 0 ? setup.hosts : hosts_of(setup.transports[i], kShapes[shape].world);
         const auto nodes = nodes_of(kShapes[shape], hosts);
-        for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
-          const auto way = static_cast<Algorithm>(algorithm);
-          if (way != Algorithm::kAuto && !setup.has_algorithms) continue;
+        for (int algorithm = 0; algorithm < comm::kAlgorithms; ++algorithm) {
+          const auto way = static_cast<comm::Algorithm>(algorithm);
+          if (way != comm::Algorithm::kAuto && !setup.has_algorithms) continue;
           if (!has_algorithm(kKinds[kind].kind, way, nodes)) continue;
           all.push_back(choices_of(setup, kind, shape, algorithm, static_cast<int>(i)));
         }
@@ -187,7 +196,8 @@ bool holds(const Choices& choices, const Pair& pair) {
 size_t elements_of(const Row& row) {
   if (row[kSize] == kNone) return 0;
   const auto n = static_cast<size_t>(kShapes[static_cast<size_t>(row[kShape])].size());
-  return kSizes[row[kSize]] / data_type_bytes(static_cast<DataType>(row[kType])) * n * n;
+  return kSizes[row[kSize]] / comm::data_type_bytes(static_cast<comm::DataType>(row[kType])) * n *
+         n;
 }
 
 Row draw_row(const Choices& choices, const Pair& wanted, Random& random) {
@@ -234,17 +244,17 @@ std::vector<Row> covering_rows(const TestSetup& setup, uint64_t seed) {
 Case case_of(const TestSetup& setup, const Row& row, uint64_t seed) {
   Case made{.kind = kKinds[static_cast<size_t>(row[kKind])].kind,
             .shape = kShapes[static_cast<size_t>(row[kShape])],
-            .algorithm = static_cast<Algorithm>(row[kAlgorithm]),
+            .algorithm = static_cast<comm::Algorithm>(row[kAlgorithm]),
             .transport = setup.transports[static_cast<size_t>(row[kTransport])],
             .in_place = row[kPlace] == 1,
             .root = std::max(0, row[kRoot]),
             .runs_concurrent_group = row[kConcurrentGroup] == 1,
             .limits = {.has_small_frames = row[kFrames] == 1, .lends = row[kLoans] == 1},
             .seed = seed};
-  if (row[kOp] != kNone) made.op = static_cast<ReduceOp>(row[kOp]);
+  if (row[kOp] != kNone) made.op = static_cast<comm::ReduceOp>(row[kOp]);
   if (row[kType] == kNone) return made;
-  made.type = static_cast<DataType>(row[kType]);
-  const size_t element = data_type_bytes(made.type);
+  made.type = static_cast<comm::DataType>(row[kType]);
+  const size_t element = comm::data_type_bytes(made.type);
   made.count = static_cast<int64_t>((kSizes[row[kSize]] + element - 1) / element);
   return made;
 }
@@ -259,7 +269,7 @@ int index_where(const Range& range, const Test& test) {
 // The inverse: finds the row from the case alone.
 Row stream_of(const TestSetup& setup, const Case& c) {
   const Kind& what = find_kind(c.kind);
-  const size_t element = data_type_bytes(c.type);
+  const size_t element = comm::data_type_bytes(c.type);
   const auto or_none = [](bool means, int value) { return means ? value : kNone; };
   const int size = index_where(kSizes, [&](size_t bytes) {
     return (bytes + element - 1) / element == static_cast<size_t>(c.count);
@@ -274,7 +284,7 @@ Row stream_of(const TestSetup& setup, const Case& c) {
           or_none(what.has_values, size),
           static_cast<int>(c.algorithm),
           index_where(setup.transports, [&](Transport each) { return each == c.transport; }),
-          or_none(what.has_values && c.kind != Collective::kSend, c.in_place ? 1 : 0),
+          or_none(what.has_values && c.kind != comm::Collective::kSend, c.in_place ? 1 : 0),
           or_none(what.has_root, c.root),
           c.runs_concurrent_group ? 1 : 0,
           c.limits.has_small_frames ? 1 : 0,
@@ -294,15 +304,15 @@ std::string value_text(const TestSetup& setup, size_t factor, int value) {
     case kKind:
       return name_of(kKinds[index].kind);
     case kOp:
-      return name_of(static_cast<ReduceOp>(value));
+      return name_of(static_cast<comm::ReduceOp>(value));
     case kType:
-      return name_of(static_cast<DataType>(value));
+      return name_of(static_cast<comm::DataType>(value));
     case kShape:
       return text_of(kShapes[index]);
     case kSize:
       return std::to_string(kSizes[index]);
     case kAlgorithm:
-      return name_of(static_cast<Algorithm>(value));
+      return name_of(static_cast<comm::Algorithm>(value));
     case kTransport:
       return name_of(setup.transports[index]);
     default:
@@ -329,15 +339,16 @@ std::string describe(const Case& c) {
          ", seed " + std::to_string(c.seed);
 }
 
-bool has_algorithm(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank) {
-  if (algorithm == Algorithm::kAuto) return true;
-  const std::vector<Algorithm>& has = find_kind(kind).algorithms;
+bool has_algorithm(comm::Collective kind, comm::Algorithm algorithm,
+                   std::span<const int> node_of_rank) {
+  if (algorithm == comm::Algorithm::kAuto) return true;
+  const std::vector<comm::Algorithm>& has = find_kind(kind).algorithms;
   if (std::find(has.begin(), has.end(), algorithm) == has.end()) return false;
-  if (algorithm == Algorithm::kHalving &&
-      (kind == Collective::kAllGather || kind == Collective::kReduceScatter)) {
+  if (algorithm == comm::Algorithm::kHalving &&
+      (kind == comm::Collective::kAllGather || kind == comm::Collective::kReduceScatter)) {
     return std::has_single_bit(node_of_rank.size());
   }
-  if (algorithm == Algorithm::kByHost || algorithm == Algorithm::kByHostHalving) {
+  if (algorithm == comm::Algorithm::kByHost || algorithm == comm::Algorithm::kByHostHalving) {
     // Several hosts, but fewer hosts than ranks.
     const size_t hosts = std::set<int>(node_of_rank.begin(), node_of_rank.end()).size();
     return hosts > 1 && hosts < node_of_rank.size();

@@ -22,12 +22,12 @@ struct Shape {
 // An operation and the factors to vary. Factors without meaning for the operation (the reduction of
 // a broadcast, the root of an all_reduce) keep these defaults.
 struct Case {
-  Collective kind = Collective::kBarrier;
-  ReduceOp op = ReduceOp::kSum;
-  DataType type = DataType::kU8;
+  comm::Collective kind = comm::Collective::kBarrier;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
+  comm::DataType type = comm::DataType::kU8;
   Shape shape;
   int64_t count = 0;
-  Algorithm algorithm = Algorithm::kAuto;
+  comm::Algorithm algorithm = comm::Algorithm::kAuto;
   Transport transport = Transport::kThreads;
   bool in_place = false;
   int root = 0;
@@ -35,7 +35,9 @@ struct Case {
   Limits limits;                       // the world's
   uint64_t seed = 0;
 
-  size_t blocks(size_t n) const { return n * static_cast<size_t>(count) * data_type_bytes(type); }
+  size_t blocks(size_t n) const {
+    return n * static_cast<size_t>(count) * comm::data_type_bytes(type);
+  }
 };
 
 std::string describe(const Case& c);
@@ -55,7 +57,8 @@ struct TestSetup {
 // Whether a group of ranks on these nodes has this algorithm for the operation. Deliberately
 // written a second time, independently of the code under test, so that no algorithm goes missing
 // unnoticed.
-bool has_algorithm(Collective kind, Algorithm algorithm, std::span<const int> node_of_rank);
+bool has_algorithm(comm::Collective kind, comm::Algorithm algorithm,
+                   std::span<const int> node_of_rank);
 // Returns the node of each rank of the group.
 std::vector<int> nodes_of(const Shape& shape, int hosts);
 // Sizes and rank orders of the groups in the cases.

@@ -9,7 +9,7 @@
 
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -349,4 +349,4 @@ TEST(SharedMemory, OfAnotherRoundOrTooSmallIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -81,22 +81,23 @@ struct Holdings {
   int64_t heap_bytes = static_cast<int64_t>(::mallinfo2().uordblks);
 };
 
-Algorithm any_algorithm(Collective kind, const Communicator& comm, Random& random) {
-  const auto drawn = static_cast<Algorithm>(random.below(kAlgorithms));
-  return has_algorithm(kind, drawn, comm.hosts().host) ? drawn : Algorithm::kAuto;
+comm::Algorithm any_algorithm(comm::Collective kind, const comm::Communicator& comm,
+                              Random& random) {
+  const auto drawn = static_cast<comm::Algorithm>(random.below(comm::kAlgorithms));
+  return has_algorithm(kind, drawn, comm.hosts().host) ? drawn : comm::Algorithm::kAuto;
 }
 
 // Returns any case in the group; some exceed what the links hold.
-Case any_case(Collective kind, const Communicator& comm, Random& random) {
+Case any_case(comm::Collective kind, const comm::Communicator& comm, Random& random) {
   const auto size = static_cast<uint64_t>(comm.size());
   const uint64_t most = random.below(8) == 0 ? 19 : 15;
-  const auto type = static_cast<DataType>(random.below(kDataTypes));
+  const auto type = static_cast<comm::DataType>(random.below(comm::kDataTypes));
   const uint64_t bytes = 1 + random.below(uint64_t{4} << (1 + random.below(most)));
   return {.kind = kind,
-          .op = static_cast<ReduceOp>(random.below(kReduceOps)),
+          .op = static_cast<comm::ReduceOp>(random.below(comm::kReduceOps)),
           .type = type,
           .shape = {.world = comm.size()},
-          .count = static_cast<int64_t>(1 + bytes / data_type_bytes(type)),
+          .count = static_cast<int64_t>(1 + bytes / comm::data_type_bytes(type)),
           .algorithm = any_algorithm(kind, comm, random),
           .in_place = random.below(2) == 1,
           .root = static_cast<int>(random.below(size)),
@@ -105,37 +106,38 @@ Case any_case(Collective kind, const Communicator& comm, Random& random) {
 
 // Runs some operations in a row that all ranks draw from one seed: collectives of the world and a
 // message to the next rank, issued together, and concurrently one of this rank's sub-group.
-Status run_step(Communicator& comm, Communicator& group, Random& random) {
-  constexpr Collective kKinds[] = {
-      Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
-      Collective::kAllToAll,  Collective::kBroadcast,     Collective::kReduce,
-      Collective::kGather,    Collective::kScatter,       Collective::kBarrier};
+Status run_step(comm::Communicator& comm, comm::Communicator& group, Random& random) {
+  constexpr comm::Collective kKinds[] = {
+      comm::Collective::kAllReduce, comm::Collective::kReduceScatter, comm::Collective::kAllGather,
+      comm::Collective::kAllToAll,  comm::Collective::kBroadcast,     comm::Collective::kReduce,
+      comm::Collective::kGather,    comm::Collective::kScatter,       comm::Collective::kBarrier};
   std::vector<std::unique_ptr<Part>> parts;
-  std::vector<Call> calls;
-  const auto add = [&](Collective kind) {
+  std::vector<comm::Call> calls;
+  const auto add = [&](comm::Collective kind) {
     parts.push_back(std::make_unique<Part>(any_case(kind, comm, random), comm.rank()));
-    for (const Call& call : parts.back()->calls()) calls.push_back(call);
+    for (const comm::Call& call : parts.back()->calls()) calls.push_back(call);
   };
   for (uint64_t i = 1 + random.below(4); i > 0; --i) add(kKinds[random.below(std::size(kKinds))]);
-  add(Collective::kSend);
+  add(comm::Collective::kSend);
   // The sub-groups draw the same too, whatever their sizes.
   const uint64_t elements = 1 + random.below(30'000);
   const uint64_t seed = random.below(uint64_t{1} << 40);
-  Part of_group({.kind = Collective::kAllReduce,
-                 .type = DataType::kF32,
+  Part of_group({.kind = comm::Collective::kAllReduce,
+                 .type = comm::DataType::kF32,
                  .shape = {.world = group.size()},
                  .count = static_cast<int64_t>(elements),
                  .seed = seed},
                 group.rank());
-  Work concurrent = group.start(of_group.calls());
+  comm::Work concurrent = group.start(of_group.calls());
   TRY(comm.run(calls));
   TRY(concurrent.wait());
   for (const auto& part : parts) TRY(part->check());
   return of_group.check();
 }
 
-Status work(const CommOptions& options, uint64_t seed, std::atomic<uint64_t>& steps, int& suspect) {
-  TRY_ASSIGN(const std::unique_ptr<Communicator> comm, make_communicator(options));
+Status work(const comm::CommOptions& options, uint64_t seed, std::atomic<uint64_t>& steps,
+            int& suspect) {
+  TRY_ASSIGN(const std::unique_ptr<comm::Communicator> comm, comm::make_communicator(options));
   Random random(seed);
   const int colours = 1 + static_cast<int>(random.below(3));
   Status status;
@@ -297,10 +299,10 @@ void FaultWorld::serve(int rank, int pipe) const {
   int listener = -1;
   for (Message message; receive_from(pipe, message);) {
     if (message.order == Order::kListen) {
-      const auto made = listen_on(options_.host_of(message.node), 0);
+      const auto made = comm::listen_on(options_.host_of(message.node), 0);
       CHECK(made.ok());
       listener = *made;
-      if (!send_to(pipe, *port_of(listener))) break;
+      if (!send_to(pipe, *comm::port_of(listener))) break;
       continue;
     }
     const std::string memory =
@@ -308,16 +310,16 @@ void FaultWorld::serve(int rank, int pipe) const {
     FaultReport report{.heard = true};
     Error error;
     {
-      CommOptions options{.rank = rank,
-                          .listen_fd = listener,
-                          .shm_fd = ::open(memory.c_str(), O_RDWR | O_CLOEXEC),
-                          .job_uid = "faults",
-                          .round = message.round,
-                          .world_hash = std::to_string(message.seed),
-                          .key = "key",
-                          .board = &board,
-                          .limits = message.limits,
-                          .operation_limit = Duration(message.limit_nanoseconds)};
+      comm::CommOptions options{.rank = rank,
+                                .listen_fd = listener,
+                                .shm_fd = ::open(memory.c_str(), O_RDWR | O_CLOEXEC),
+                                .job_uid = "faults",
+                                .round = message.round,
+                                .world_hash = std::to_string(message.seed),
+                                .key = "key",
+                                .board = &board,
+                                .limits = message.limits,
+                                .operation_limit = Duration(message.limit_nanoseconds)};
       for (int peer = 0; peer < message.size; ++peer) {
         options.peers.push_back({.host = options_.host_of(message.nodes[peer]),
                                  .port = message.ports[peer],

@@ -15,7 +15,7 @@
 #include "tests/agent/comm/fault_world.h"
 #include "tests/agent/comm/namespaces.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -140,11 +140,11 @@ class Boards {
       }
     }
   }
-  std::optional<StuckRank> stuck() const { return find_stuck(ranks()); }
+  std::optional<plan::StuckRank> stuck() const { return plan::find_stuck(ranks()); }
   std::string text() const {
     const auto found = stuck();
     std::string text =
-        found ? stuck_text(*found, {.ranks = ranks(), .node = ""}) : "nobody is stuck";
+        found ? plan::stuck_text(*found, {.ranks = ranks(), .node = ""}) : "nobody is stuck";
     for (size_t rank = 0; rank < states_.size(); ++rank) {
       const WorkerState& state = states_[rank];
       text += "\nrank " + std::to_string(rank) + (state.is_lifeless ? ", lifeless" : "");
@@ -160,8 +160,8 @@ class Boards {
   }
 
  private:
-  RankStates ranks() const {
-    RankStates all;
+  plan::RankStates ranks() const {
+    plan::RankStates all;
     for (const WorkerState& state : states_) all.push_back(&state);
     return all;
   }
@@ -284,4 +284,4 @@ TEST(Faults, BehindACutLinkTheOtherHostsRanksAreNamedAndAfterItsMendingTheNextWo
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

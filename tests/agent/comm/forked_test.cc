@@ -11,7 +11,7 @@
 #include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::microseconds;
@@ -154,4 +154,4 @@ TEST_F(ForkedHosts, BehindACutLinkTheRanksOfTheOtherHostAreNamedAfterTheTimeLimi
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

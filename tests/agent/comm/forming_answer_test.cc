@@ -15,7 +15,7 @@
 #include "agent/comm/socket.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -94,4 +94,4 @@ TEST(Forming, WhatARankHasAnsweredIsToldAlsoWhenNobodyListensAnyMore) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

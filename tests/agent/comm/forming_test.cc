@@ -20,7 +20,7 @@
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -442,4 +442,4 @@ TEST(TransportKey, DependsOnAllOfItsParts) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

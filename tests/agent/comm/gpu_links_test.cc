@@ -8,7 +8,7 @@
 
 #include "agent/comm/network.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 TEST(GpuLinks, AreNvlinkWhereAtomicsWorkAndLinksAreUp) {
@@ -90,4 +90,4 @@ TEST(RdmaDevices, AreReadFromSysfsAndSorted) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

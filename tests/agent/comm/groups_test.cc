@@ -7,7 +7,7 @@
 #include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -331,4 +331,4 @@ INSTANTIATE_TEST_SUITE_P(Comm, OnEveryTransport,
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 Identity identity(uint32_t rank, uint64_t round = 3, const std::string& key = "secret") {
@@ -161,4 +161,4 @@ TEST(Handshake, SurvivesGarbage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -12,7 +12,7 @@
 #include "tests/agent/comm/values.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::make_world;
@@ -284,4 +284,4 @@ TEST(Topology, NamesTheBackendOfEachPairTheHostsAndThePathsBetweenThem) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -29,7 +29,7 @@
 #include "tests/agent/comm/one_copy.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::seconds;
@@ -449,4 +449,4 @@ TEST(OneCopy, FromARankThatIsStoppedMeanwhileWaitsForTheTimeLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -54,7 +54,7 @@ sockaddr_in v4(const std::string& text) {
 
 // In the calling thread's namespace, brings up the device "wire" with this address.
 Status configure(const std::string& address) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const comm::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return named("a socket to configure with");
   ifreq request{};
   const auto begin = [&](const char* name) {
@@ -178,9 +178,9 @@ Result<Namespaces::Host> Namespaces::make_host(int host) {
   Host made;
   TRY(on_thread_of_its_own([&]() -> Status {
     if (::unshare(CLONE_NEWNET) != 0) return named("a network namespace");
-    made.space = UniqueFd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+    made.space = comm::UniqueFd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
     if (!made.space) return named("/proc/thread-self/ns/net");
-    made.wire = UniqueFd(::open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    made.wire = comm::UniqueFd(::open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (!made.wire) return named("/dev/net/tun");
     ifreq request{};
     std::strncpy(request.ifr_name, "wire", IFNAMSIZ - 1);
@@ -228,12 +228,12 @@ void Namespaces::mend(int host) {
   counts_->cut &= ~(uint64_t{1} << host);
 }
 
-Result<UniqueFd> Namespaces::listen_on_host(int host) const {
-  UniqueFd listener;
+Result<comm::UniqueFd> Namespaces::listen_on_host(int host) const {
+  comm::UniqueFd listener;
   TRY(on_thread_of_its_own([&]() -> Status {
     TRY(enter(host));
-    TRY_ASSIGN(const int fd, listen_on(address(host), 0));
-    listener = UniqueFd(fd);
+    TRY_ASSIGN(const int fd, comm::listen_on(address(host), 0));
+    listener = comm::UniqueFd(fd);
     return {};
   }));
   return listener;

@@ -38,7 +38,7 @@ class Namespaces {
   // Makes the calling thread's sockets on that host from now on.
   Status enter(int host) const;
   // Returns a socket that listens on that host, on a port chosen by the system.
-  Result<UniqueFd> listen_on_host(int host) const;
+  Result<comm::UniqueFd> listen_on_host(int host) const;
 
   // Cuts the host off from all others, in both directions, and reconnects it.
   void cut(int host);
@@ -49,8 +49,8 @@ class Namespaces {
 
  private:
   struct Host {
-    UniqueFd space;
-    UniqueFd wire;
+    comm::UniqueFd space;
+    comm::UniqueFd wire;
   };
   struct Counts {  // in memory that the relay shares
     std::atomic<uint64_t> carried;

@@ -11,7 +11,7 @@
 
 #include "tests/agent/comm/gpu/device_world.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::seconds;
@@ -265,4 +265,4 @@ TEST(NcclBackend, DroppedBeforeTheOthersCameLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -13,7 +13,7 @@
 
 #include "tests/agent/comm/gpu/device_world.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -104,4 +104,4 @@ TEST(NcclBackend, SaysWhatToDoWhereGroupsAreFirstUsedInAnotherOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

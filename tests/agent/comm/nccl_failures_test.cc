@@ -15,7 +15,7 @@
 
 #include "tests/agent/comm/gpu/device_world.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -214,4 +214,4 @@ TEST(NcclBackend, HearsOfAnAsynchronousErrorWhileNothingIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

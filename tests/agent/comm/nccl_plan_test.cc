@@ -9,7 +9,7 @@
 #include "agent/comm/gpu/backend_choice.h"
 #include "agent/comm/gpu/staging_plan.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using Kind = NcclStep::Kind;
@@ -319,4 +319,4 @@ TEST(NcclTraffic, IsThatOfARingAndAMessageIsAllOfIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -11,7 +11,7 @@ namespace {
 
 const uint64_t kMark = 0x1234'5678'9abc'def0;
 
-PeerMemory::Mark mark() {
+comm::PeerMemory::Mark mark() {
   return {.address = reinterpret_cast<uintptr_t>(&kMark), .value = kMark};
 }
 
@@ -21,7 +21,7 @@ bool try_it() {
     for (;;) ::pause();
   }
   const pid_t reader = ::fork();
-  if (reader == 0) ::_exit(PeerMemory::find(lender, mark()).ok() ? 0 : 1);
+  if (reader == 0) ::_exit(comm::PeerMemory::find(lender, mark()).ok() ? 0 : 1);
   int status = 1;
   ::waitpid(reader, &status, 0);
   ::kill(lender, SIGKILL);
@@ -31,8 +31,8 @@ bool try_it() {
 
 }  // namespace
 
-PeerMemory own_memory() {
-  return PeerMemory::find(::getpid(), mark()).value();
+comm::PeerMemory own_memory() {
+  return comm::PeerMemory::find(::getpid(), mark()).value();
 }
 
 bool ranks_can_read_each_other() {

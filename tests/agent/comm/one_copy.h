@@ -5,7 +5,7 @@
 namespace lockstep::test {
 
 // Returns this process's own memory, as a peer would read it.
-PeerMemory own_memory();
+comm::PeerMemory own_memory();
 
 // Whether the kernel lets a process of this user read from another one that has the same parent, as
 // ranks of a host do. If not, single copies are impossible here, and tests that need them are

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -75,4 +75,4 @@ TEST(OperationPool, LetsGoOfTheGroup) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -16,7 +16,7 @@
 #include "tests/agent/comm/small_frames.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::seconds;
@@ -112,7 +112,7 @@ constexpr test::Limits kSmallFramesAndLoans{.has_small_frames = true, .lends = t
 // type, reduction and root.
 std::vector<Case> large_cases(Transport transport, int size) {
   const test::Shape shape{.world = size};
-  const auto nodes = test::nodes_of(shape, hosts_of(transport, size));
+  const auto nodes = test::nodes_of(shape, test::hosts_of(transport, size));
   std::vector<Case> cases;
   for (const Collective kind : kKinds) {
     for (int i = 0; i < kAlgorithms; ++i) {
@@ -182,7 +182,7 @@ TEST(Operations, RefuseEveryWayThatTheyDoNotHaveAndGoOn) {
     if (!shape.ranks.empty()) continue;
     for (const Transport transport : {Transport::kThreads, Transport::kMixed}) {
       World world = make_world(transport, shape.world);
-      const auto nodes = test::nodes_of(shape, hosts_of(transport, shape.world));
+      const auto nodes = test::nodes_of(shape, test::hosts_of(transport, shape.world));
       on_all(world, [&](Communicator& comm) { expect_refusals(comm, nodes); });
       if (HasFailure()) return;
     }
@@ -303,4 +303,4 @@ TEST(Operations, BlocksOfDifferentSizesGoToEveryRank) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

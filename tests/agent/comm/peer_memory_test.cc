@@ -16,7 +16,7 @@
 
 #include "tests/agent/comm/one_copy.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // The child has a copy of its parent's memory, including the mark.
@@ -86,4 +86,4 @@ TEST(PeerMemory, IsReadWhileSignalsAreHandled) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

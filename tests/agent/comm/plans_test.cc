@@ -11,7 +11,7 @@
 #include "common/layout/collective_cost.h"
 #include "tests/agent/comm/covering.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 constexpr Collective kKinds[] = {
@@ -399,4 +399,4 @@ TEST(Plans, TheChoiceDependsOnSizeAndRanksAndRefusesWhatAnOperationDoesNotHave) 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -15,7 +15,7 @@
 #include "tests/agent/comm/memory_link.h"
 #include "tests/agent/comm/small_frames.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::kSmallFrames;
@@ -341,4 +341,4 @@ TEST(ShmLink, ADamagedRingIsNamedWithTheRankAtItsOtherEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

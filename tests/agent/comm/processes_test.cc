@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -209,4 +209,4 @@ INSTANTIATE_TEST_SUITE_P(Comm, KilledAtRandom,
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -13,7 +13,7 @@
 #include "common/base/random.h"
 #include "tests/agent/comm/values.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 template <class T>
@@ -131,4 +131,4 @@ TEST(CopyPastCache, CopiesEveryByteOfAnyPlaceAndLengthAndNoOther) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include "tests/agent/comm/one_copy.h"
 #include "tests/agent/comm/small_frames.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::MemoryLink;
@@ -313,4 +313,4 @@ TEST(Runner, ALoanThatTheReceiverCantReadComesThroughTheLink) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

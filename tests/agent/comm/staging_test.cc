@@ -11,7 +11,7 @@
 
 #include "tests/agent/comm/gpu/device_world.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using test::DeviceWorld;
@@ -255,7 +255,7 @@ TEST(DeviceCommunicator, RefusesOtherDevicesAndLeavesTheCpuToTheHost) {
     ASSERT_TRUE(comm.all_reduce(f32(values), ReduceOp::kSum).ok());
     EXPECT_EQ(values[0], 2.f);
     CommBuffer other = f32(values);
-    other.device = {DeviceType::kCuda, 7};
+    other.device = {kernels::DeviceType::kCuda, 7};
     const Status status = comm.all_reduce(other, ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kInvalid);
@@ -264,15 +264,15 @@ TEST(DeviceCommunicator, RefusesOtherDevicesAndLeavesTheCpuToTheHost) {
 }
 
 TEST(DeviceCommunicator, SaysOnEveryRankThatThereIsNoGpu) {
-  if (device_count(DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
+  if (kernels::device_count(kernels::DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
   test::World hosts = test::make_world(test::Transport::kThreads, 2);
   test::on_ranks(2, [&](int rank) {
     const auto made = make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
-                                               {.device = {DeviceType::kCuda, rank}});
+                                               {.device = {kernels::DeviceType::kCuda, rank}});
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
   });
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -7,7 +7,7 @@
 #include "common/api/collective_board.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -203,4 +203,4 @@ TEST(Blame, NamesWhoWaitsForNobodyThroughWhateverGroups) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 struct Ends {
@@ -82,4 +82,4 @@ TEST(TcpLink, WhatWasWrittenArrivesThoughSomethingUnreadIsLeftBehind) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

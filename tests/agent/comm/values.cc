@@ -17,9 +17,9 @@ double rounded(double value, int fraction_bits, int exponent_min) {
   return std::nearbyint(value / unit) * unit;
 }
 
-double as_stored(DataType type, double value) {
-  if (type == DataType::kBf16) return rounded(value, 7, -126);
-  if (type == DataType::kF16) return rounded(value, 10, -14);
+double as_stored(comm::DataType type, double value) {
+  if (type == comm::DataType::kBf16) return rounded(value, 7, -126);
+  if (type == comm::DataType::kF16) return rounded(value, 10, -14);
   return value;
 }
 
@@ -59,109 +59,109 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 32);
 }
 
-int64_t truncated(DataType type, uint64_t value) {
-  if (type == DataType::kI32) return static_cast<int32_t>(value);
-  if (type == DataType::kU8) return static_cast<uint8_t>(value);
+int64_t truncated(comm::DataType type, uint64_t value) {
+  if (type == comm::DataType::kI32) return static_cast<int32_t>(value);
+  if (type == comm::DataType::kU8) return static_cast<uint8_t>(value);
   return static_cast<int64_t>(value);
 }
 
-Value reduced_floats(DataType type, ReduceOp op, std::span<const Value> values) {
+Value reduced_floats(comm::DataType type, comm::ReduceOp op, std::span<const Value> values) {
   double result = values[0].real;
-  if (op == ReduceOp::kLor) result = result != 0 ? 1 : 0;
+  if (op == comm::ReduceOp::kLor) result = result != 0 ? 1 : 0;
   for (size_t i = 1; i < values.size(); ++i) {
     const double value = values[i].real;
-    if (op == ReduceOp::kProd) result *= value;
-    if (op == ReduceOp::kSum || op == ReduceOp::kAvg) result += value;
-    if (op == ReduceOp::kMin) result = std::min(result, value);
-    if (op == ReduceOp::kMax) result = std::max(result, value);
-    if (op == ReduceOp::kLor) result = result != 0 || value != 0 ? 1 : 0;
+    if (op == comm::ReduceOp::kProd) result *= value;
+    if (op == comm::ReduceOp::kSum || op == comm::ReduceOp::kAvg) result += value;
+    if (op == comm::ReduceOp::kMin) result = std::min(result, value);
+    if (op == comm::ReduceOp::kMax) result = std::max(result, value);
+    if (op == comm::ReduceOp::kLor) result = result != 0 || value != 0 ? 1 : 0;
   }
-  if (op == ReduceOp::kAvg) {
+  if (op == comm::ReduceOp::kAvg) {
     const auto ranks = static_cast<double>(values.size());
-    result = type == DataType::kF64
+    result = type == comm::DataType::kF64
                  ? result / ranks
                  : double{static_cast<float>(result) / static_cast<float>(ranks)};
   }
   return {.real = as_stored(type, result)};
 }
 
-Value reduced_integers(DataType type, ReduceOp op, std::span<const Value> values) {
+Value reduced_integers(comm::DataType type, comm::ReduceOp op, std::span<const Value> values) {
   int64_t result = values[0].whole;
-  if (op == ReduceOp::kLor) result = result != 0 ? 1 : 0;
+  if (op == comm::ReduceOp::kLor) result = result != 0 ? 1 : 0;
   for (size_t i = 1; i < values.size(); ++i) {
     const int64_t value = values[i].whole;
     const auto a = static_cast<uint64_t>(result);
     const auto b = static_cast<uint64_t>(value);
-    if (op == ReduceOp::kProd) result = truncated(type, a * b);
-    if (op == ReduceOp::kSum || op == ReduceOp::kAvg) result = truncated(type, a + b);
-    if (op == ReduceOp::kMin) result = std::min(result, value);
-    if (op == ReduceOp::kMax) result = std::max(result, value);
-    if (op == ReduceOp::kLor) result = result != 0 || value != 0 ? 1 : 0;
+    if (op == comm::ReduceOp::kProd) result = truncated(type, a * b);
+    if (op == comm::ReduceOp::kSum || op == comm::ReduceOp::kAvg) result = truncated(type, a + b);
+    if (op == comm::ReduceOp::kMin) result = std::min(result, value);
+    if (op == comm::ReduceOp::kMax) result = std::max(result, value);
+    if (op == comm::ReduceOp::kLor) result = result != 0 || value != 0 ? 1 : 0;
   }
-  if (op == ReduceOp::kAvg) result /= static_cast<int64_t>(values.size());
+  if (op == comm::ReduceOp::kAvg) result /= static_cast<int64_t>(values.size());
   return {.whole = result};
 }
 
 }  // namespace
 
-bool is_float(DataType type) {
-  return type == DataType::kF32 || type == DataType::kF64 || type == DataType::kBf16 ||
-         type == DataType::kF16;
+bool is_float(comm::DataType type) {
+  return type == comm::DataType::kF32 || type == comm::DataType::kF64 ||
+         type == comm::DataType::kBf16 || type == comm::DataType::kF16;
 }
 
-Value load(DataType type, const std::byte* memory, size_t index) {
+Value load(comm::DataType type, const std::byte* memory, size_t index) {
   switch (type) {
-    case DataType::kF32:
+    case comm::DataType::kF32:
       return {.real = double{get<float>(memory, index)}};
-    case DataType::kF64:
+    case comm::DataType::kF64:
       return {.real = get<double>(memory, index)};
-    case DataType::kBf16:
+    case comm::DataType::kBf16:
       return {.real = double{std::bit_cast<float>(uint32_t{get<uint16_t>(memory, index)} << 16)}};
-    case DataType::kF16:
+    case comm::DataType::kF16:
       return {.real = f16_value(get<uint16_t>(memory, index))};
-    case DataType::kI32:
+    case comm::DataType::kI32:
       return {.whole = get<int32_t>(memory, index)};
-    case DataType::kI64:
+    case comm::DataType::kI64:
       return {.whole = get<int64_t>(memory, index)};
-    case DataType::kU8:
+    case comm::DataType::kU8:
       return {.whole = get<uint8_t>(memory, index)};
   }
   return {};
 }
 
-void store(DataType type, std::byte* memory, size_t index, const Value& value) {
+void store(comm::DataType type, std::byte* memory, size_t index, const Value& value) {
   switch (type) {
-    case DataType::kF32:
+    case comm::DataType::kF32:
       return put(memory, index, static_cast<float>(value.real));
-    case DataType::kF64:
+    case comm::DataType::kF64:
       return put(memory, index, value.real);
-    case DataType::kBf16:
+    case comm::DataType::kBf16:
       return put(
           memory, index,
           static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value.real)) >> 16));
-    case DataType::kF16:
+    case comm::DataType::kF16:
       return put(memory, index, f16_bits(value.real));
-    case DataType::kI32:
+    case comm::DataType::kI32:
       return put(memory, index, static_cast<int32_t>(value.whole));
-    case DataType::kI64:
+    case comm::DataType::kI64:
       return put(memory, index, value.whole);
-    case DataType::kU8:
+    case comm::DataType::kU8:
       return put(memory, index, static_cast<uint8_t>(value.whole));
   }
 }
 
-Value draw(DataType type, ReduceOp op, const Draw& draw) {
+Value draw(comm::DataType type, comm::ReduceOp op, const Draw& draw) {
   const uint64_t bits =
       mixed(draw.seed + mixed(static_cast<uint64_t>(draw.rank) * 0x632be59bu + 1) +
             mixed(draw.index * 0x9e3779b1u + 7));
-  if (op == ReduceOp::kLor && bits % 5 != 0) return {};
+  if (op == comm::ReduceOp::kLor && bits % 5 != 0) return {};
   if (!is_float(type)) return {.whole = truncated(type, bits)};
-  if (op != ReduceOp::kProd) return {.real = static_cast<double>(bits % 17) - 8};
+  if (op != comm::ReduceOp::kProd) return {.real = static_cast<double>(bits % 17) - 8};
   const double magnitude = (bits & 1) != 0 ? 2 : 1;
   return {.real = (bits & 2) != 0 ? -magnitude : magnitude};
 }
 
-Value reduced(DataType type, ReduceOp op, std::span<const Value> values) {
+Value reduced(comm::DataType type, comm::ReduceOp op, std::span<const Value> values) {
   return is_float(type) ? reduced_floats(type, op, values) : reduced_integers(type, op, values);
 }
 

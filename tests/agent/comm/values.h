@@ -15,11 +15,11 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-bool is_float(DataType type);
+bool is_float(comm::DataType type);
 
 // In memory, elements have the format of their type.
-Value load(DataType type, const std::byte* memory, size_t index);
-void store(DataType type, std::byte* memory, size_t index, const Value& value);
+Value load(comm::DataType type, const std::byte* memory, size_t index);
+void store(comm::DataType type, std::byte* memory, size_t index, const Value& value);
 
 // Returns what a rank contributes, a pure function of these arguments. Integers have any size.
 // Floats are chosen so that reducing up to 8 of them is exact in every type and in any order, so
@@ -29,9 +29,9 @@ struct Draw {
   int rank = 0;
   size_t index = 0;
 };
-Value draw(DataType type, ReduceOp op, const Draw& draw);
+Value draw(comm::DataType type, comm::ReduceOp op, const Draw& draw);
 
 // The plain loop: reduces the values of all ranks.
-Value reduced(DataType type, ReduceOp op, std::span<const Value> values);
+Value reduced(comm::DataType type, comm::ReduceOp op, std::span<const Value> values);
 
 }  // namespace lockstep::test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::comm {
 namespace {
 
 // A link without data; with a descriptor it needs poll.
@@ -64,4 +64,4 @@ TEST_F(Waiting, AWakeUpBetweenLyingDownAndSleepingIsNotLost) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::comm

@@ -28,7 +28,7 @@ std::vector<Meeting::Place> places_of(Transport transport, int size) {
   for (int rank = 0; rank < size; ++rank) {
     const int node = rank / per_node;
     const std::string host = "127.0.0." + std::to_string(2 + node);
-    auto fd = listen_on(host, 0);
+    auto fd = comm::listen_on(host, 0);
     CHECK(fd.ok());
     places.push_back({.host = host, .listen_fd = *fd, .node = node});
   }
@@ -59,22 +59,22 @@ int hosts_of(Transport transport, int size) {
 Meeting::Meeting(Transport transport, int size) : Meeting(places_of(transport, size)) {}
 
 Meeting::Meeting(const std::vector<Place>& places) : options_(places.size()) {
-  std::vector<PeerAddress> peers;
+  std::vector<comm::PeerAddress> peers;
   std::map<int, std::vector<size_t>> by_node;
   for (const Place& place : places) {
     by_node[place.node].push_back(peers.size());
     peers.push_back(
-        {.host = place.host, .port = port_of(place.listen_fd).value(), .node = place.node});
+        {.host = place.host, .port = comm::port_of(place.listen_fd).value(), .node = place.node});
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    CommOptions& mine = options_[rank];
+    comm::CommOptions& mine = options_[rank];
     mine.rank = static_cast<int>(rank);
     mine.listen_fd = places[rank].listen_fd;
     mine.peers = peers;
     mine.job_uid = "0b5e-job";
     mine.round = 7;
     mine.world_hash = "9f2c";
-    mine.key = transport_key("token", mine.round, mine.world_hash);
+    mine.key = comm::transport_key("token", mine.round, mine.world_hash);
     mine.limits = Limits();
   }
   for (const auto& [node, ranks] : by_node) {
@@ -89,18 +89,18 @@ Meeting::~Meeting() {
 }
 
 void Meeting::set_limits(Duration forming, Duration operation) {
-  for (CommOptions& options : options_) {
+  for (comm::CommOptions& options : options_) {
     options.forming_limit = forming;
     options.operation_limit = operation;
   }
 }
 
-void Meeting::set_comm_limits(const CommLimits& limits) {
-  for (CommOptions& options : options_) options.limits = limits;
+void Meeting::set_comm_limits(const comm::CommLimits& limits) {
+  for (comm::CommOptions& options : options_) options.limits = limits;
 }
 
 void Meeting::keep_only(int rank) {
-  for (CommOptions& options : options_) {
+  for (comm::CommOptions& options : options_) {
     if (options.rank == rank) continue;
     ::close(options.listen_fd);
     options.listen_fd = -1;
@@ -108,9 +108,9 @@ void Meeting::keep_only(int rank) {
 }
 
 World make_world(Transport transport, int size, Duration operation_limit,
-                 const CommLimits& limits) {
+                 const comm::CommLimits& limits) {
   if (transport == Transport::kThreads) {
-    auto world = make_thread_world(size, operation_limit, {}, limits);
+    auto world = comm::make_thread_world(size, operation_limit, {}, limits);
     EXPECT_TRUE(world.ok());
     return std::move(*world);
   }
@@ -119,7 +119,7 @@ World make_world(Transport transport, int size, Duration operation_limit,
   meeting.set_comm_limits(limits);
   World world(static_cast<size_t>(size));
   on_ranks(size, [&](int rank) {
-    auto made = make_communicator(meeting.options(rank));
+    auto made = comm::make_communicator(meeting.options(rank));
     ASSERT_TRUE(made.ok()) << made.error().message;
     world[static_cast<size_t>(rank)] = std::move(*made);
   });
@@ -127,7 +127,7 @@ World make_world(Transport transport, int size, Duration operation_limit,
 }
 
 void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
-                  const std::function<void(Communicator&)>& body) {
+                  const std::function<void(comm::Communicator&)>& body) {
   std::vector<pid_t> pids;
   std::fflush(stdout);
   for (int rank = 0; rank < meeting.size(); ++rank) {
@@ -136,7 +136,7 @@ void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
     if (pid == 0) {
       meeting.keep_only(rank);
       prepare(rank);
-      auto made = make_communicator(meeting.options(rank));
+      auto made = comm::make_communicator(meeting.options(rank));
       EXPECT_TRUE(made.ok()) << made.error().message;
       if (made.ok()) body(**made);
       if (made.ok()) made->reset();
@@ -160,7 +160,7 @@ void on_ranks(int size, const std::function<void(int)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void on_all(World& world, const std::function<void(Communicator&)>& body) {
+void on_all(World& world, const std::function<void(comm::Communicator&)>& body) {
   on_ranks(static_cast<int>(world.size()),
            [&](int rank) { body(*world[static_cast<size_t>(rank)]); });
 }

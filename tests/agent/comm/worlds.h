@@ -33,32 +33,32 @@ class Meeting {
 
   int size() const { return static_cast<int>(options_.size()); }
   // A communicator made with these options takes over their listening socket and memory.
-  CommOptions& options(int rank) { return options_[static_cast<size_t>(rank)]; }
+  comm::CommOptions& options(int rank) { return options_[static_cast<size_t>(rank)]; }
   // Set limits of every rank.
   void set_limits(Duration forming, Duration operation);
-  void set_comm_limits(const CommLimits& limits);
+  void set_comm_limits(const comm::CommLimits& limits);
   // For a forked rank: closes the other ranks' listening sockets.
   void keep_only(int rank);
 
  private:
-  std::vector<CommOptions> options_;
+  std::vector<comm::CommOptions> options_;
   std::vector<int> memory_;  // a memfd for each node
 };
 
-using World = std::vector<std::unique_ptr<Communicator>>;
+using World = std::vector<std::unique_ptr<comm::Communicator>>;
 
 // Forms a world of ranks in this process, with a thread for each while they form. Fails the test if
 // a rank cannot form.
 World make_world(Transport transport, int size, Duration operation_limit = std::chrono::seconds(60),
-                 const CommLimits& limits = Limits());
+                 const comm::CommLimits& limits = Limits());
 
 // Runs body(communicator) on a thread for every rank, and joins them.
-void on_all(World& world, const std::function<void(Communicator&)>& body);
+void on_all(World& world, const std::function<void(comm::Communicator&)>& body);
 // Runs body(communicator) in a process for every rank, which first calls prepare(rank) and then
 // meets the others. Waits for all of them. Fails the test if a rank cannot meet the others, exits
 // abnormally or fails an assertion.
 void on_processes(Meeting& meeting, const std::function<void(int)>& prepare,
-                  const std::function<void(Communicator&)>& body);
+                  const std::function<void(comm::Communicator&)>& body);
 // Runs body(rank) on a thread for every rank, and joins them.
 void on_ranks(int size, const std::function<void(int)>& body);
 

@@ -25,7 +25,7 @@ void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 int64_t allocation_count() {
   return allocations;
@@ -35,4 +35,4 @@ int64_t allocated_bytes() {
   return requested;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

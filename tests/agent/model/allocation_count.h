@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 // Returns the number of calls of operator new so far. The binary must link allocation_count.cc,
 // which replaces operator new.
@@ -10,4 +10,4 @@ int64_t allocation_count();
 // Returns the total number of bytes requested from operator new.
 int64_t allocated_bytes();
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

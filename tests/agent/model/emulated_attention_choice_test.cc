@@ -11,15 +11,15 @@
 #include "tests/agent/model/tiny_gpt.h"
 #include "tests/support/emulated_cuda/fake_cudnn.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using lockstep::testing::ArenaSink;
-using lockstep::testing::ArenaStore;
-using lockstep::testing::Text;
+using lockstep::test::ArenaSink;
+using lockstep::test::ArenaStore;
+using lockstep::test::Text;
 using test::fake_cudnn;
 
-constexpr Device kCuda{DeviceType::kCuda, 0};
+constexpr kernels::Device kCuda{kernels::DeviceType::kCuda, 0};
 constexpr int64_t kLayers = 2, kBatch = 2, kSequence = 8;
 const ModelConfig kGpt{kLayers, 128, 2, kSequence, 64};
 const ModelConfig kLlama{.layers = kLayers,
@@ -36,31 +36,33 @@ const ModelConfig kLlama{.layers = kLayers,
 // so parameters and gradients may be allocated on the host.
 class OneStep {
  public:
-  OneStep(const ModelConfig& config, AttentionBy by, Recompute recompute = Recompute::kNone)
+  OneStep(const ModelConfig& config, kernels::AttentionBy by,
+          Recompute recompute = Recompute::kNone)
       : config_(config),
-        stream_(Stream::create(kCuda).value()),
+        stream_(kernels::Stream::create(kCuda).value()),
         model_(Gpt::create({.config = config,
                             .stage = whole_model(config),
-                            .precision = Precision::kBf16,
+                            .precision = kernels::Precision::kBf16,
                             .recompute = recompute,
                             .attention = choice(config, by)},
-                           *device_ops(DeviceType::kCuda).value(), stream_, whole_)
+                           *kernels::device_ops(kernels::DeviceType::kCuda).value(), stream_,
+                           whole_)
                    .value()),
         store_(config, whole_model(config)),
         sink_(store_.arena()) {
     store_.initialise({}, 1);
-    std::vector<Bf16> copies(store_.values().size());
-    model_.ops().cast(stream_, {.x = ConstView(store_.values().data()),
-                                .out = View(copies.data()),
+    std::vector<kernels::Bf16> copies(store_.values().size());
+    model_.ops().cast(stream_, {.x = kernels::ConstView(store_.values().data()),
+                                .out = kernels::View(copies.data()),
                                 .count = std::ssize(copies)});
     EXPECT_TRUE(stream_.synchronize().ok());
     store_.use_copies(std::move(copies));
   }
 
-  static AttentionChoice choice(const ModelConfig& config, AttentionBy by) {
+  static AttentionChoice choice(const ModelConfig& config, kernels::AttentionBy by) {
     AttentionChoice choice{.by = by, .shape = attention_shape(config, kBatch, kSequence)};
-    if (by == AttentionBy::kCudnn) {
-      choice.workspace_bytes = dnn::prepare_attention(kCuda, choice.shape).value();
+    if (by == kernels::AttentionBy::kCudnn) {
+      choice.workspace_bytes = kernels::dnn::prepare_attention(kCuda, choice.shape).value();
     }
     return choice;
   }
@@ -79,7 +81,7 @@ class OneStep {
 
  private:
   ModelConfig config_;
-  Stream stream_;
+  kernels::Stream stream_;
   WholeTensor whole_;
   Gpt model_;
   ArenaStore store_;
@@ -98,7 +100,7 @@ double distance(const std::vector<float>& one, const std::vector<float>& two) {
 class AttentionChoiceOfAModel : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const Status status = dnn::available(); !status.ok()) {
+    if (const Status status = kernels::dnn::available(); !status.ok()) {
       GTEST_SKIP() << status.error().message;
     }
     fake_cudnn().reset();
@@ -108,42 +110,43 @@ class AttentionChoiceOfAModel : public ::testing::Test {
 TEST_F(AttentionChoiceOfAModel, GivesTheSameGradientsByCudnnUpToRounding) {
   for (const ModelConfig& config : {kGpt, kLlama}) {
     fake_cudnn().reset();
-    OneStep own(config, AttentionBy::kOwn);
+    OneStep own(config, kernels::AttentionBy::kOwn);
     const std::vector<float>& expected = own.gradients(kBatch);
     EXPECT_EQ(fake_cudnn().executions, 0);
-    OneStep cudnn(config, AttentionBy::kCudnn);
+    OneStep cudnn(config, kernels::AttentionBy::kCudnn);
     EXPECT_LT(distance(expected, cudnn.gradients(kBatch)), 0.03);
     EXPECT_EQ(fake_cudnn().executions, 2 * kLayers) << "forward and backward of each layer";
   }
 }
 
 TEST_F(AttentionChoiceOfAModel, IsTakenWhereForwardIsComputedAgainToo) {
-  OneStep kept(kGpt, AttentionBy::kCudnn);
+  OneStep kept(kGpt, kernels::AttentionBy::kCudnn);
   const std::vector<float> expected = kept.gradients(kBatch);
   fake_cudnn().reset();
-  OneStep again(kGpt, AttentionBy::kCudnn, Recompute::kBlocks);
+  OneStep again(kGpt, kernels::AttentionBy::kCudnn, Recompute::kBlocks);
   EXPECT_EQ(again.gradients(kBatch), expected);
   EXPECT_EQ(fake_cudnn().executions, 3 * kLayers);
 }
 
 TEST_F(AttentionChoiceOfAModel, IsForPassesOfItsShapeAlone) {
-  OneStep cudnn(kGpt, AttentionBy::kCudnn);
+  OneStep cudnn(kGpt, kernels::AttentionBy::kCudnn);
   EXPECT_FALSE(cudnn.gradients(1).empty());
   EXPECT_EQ(fake_cudnn().executions, 0);
 }
 
 TEST_F(AttentionChoiceOfAModel, HasItsWorkspaceInThePlan) {
-  OneStep model(kGpt, AttentionBy::kCudnn);
-  AttentionChoice large = OneStep::choice(kGpt, AttentionBy::kCudnn);
+  OneStep model(kGpt, kernels::AttentionBy::kCudnn);
+  AttentionChoice large = OneStep::choice(kGpt, kernels::AttentionBy::kCudnn);
   large.workspace_bytes = size_t{1} << 30;
-  Stream other = Stream::create(kCuda).value();
+  kernels::Stream other = kernels::Stream::create(kCuda).value();
   WholeTensor whole;
-  const Gpt wanting = Gpt::create({.config = kGpt,
-                                   .stage = whole_model(kGpt),
-                                   .precision = Precision::kBf16,
-                                   .attention = large},
-                                  *device_ops(DeviceType::kCuda).value(), other, whole)
-                          .value();
+  const Gpt wanting =
+      Gpt::create({.config = kGpt,
+                   .stage = whole_model(kGpt),
+                   .precision = kernels::Precision::kBf16,
+                   .attention = large},
+                  *kernels::device_ops(kernels::DeviceType::kCuda).value(), other, whole)
+          .value();
   const ActivationShape shape{kBatch, kSequence, PassMode::kTrain};
   EXPECT_GE(wanting.memory_for(shape).workspace, large.workspace_bytes);
   EXPECT_LT(model.model().memory_for(shape).workspace, large.workspace_bytes);
@@ -151,4 +154,4 @@ TEST_F(AttentionChoiceOfAModel, HasItsWorkspaceInThePlan) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -7,21 +7,22 @@
 #include "agent/optim/adamw_optimizer.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::Text;
-using testing::TinyGpt;
+using test::Text;
+using test::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 24, 17};
 
 // Teaches the model that token t is at position t mod 5, so that each token determines the next.
 void learn_to_count(TinyGpt& gpt) {
-  AdamWOptimizer optimizer = AdamWOptimizer::create(kTiny, gpt.store.arena(),
-                                                    {.parameters = gpt.store.values().data(),
-                                                     .gradients = gpt.sink.gradients().data()},
-                                                    {}, {}, cpu_ops())
-                                 .value();
+  optim::AdamWOptimizer optimizer =
+      optim::AdamWOptimizer::create(
+          kTiny, gpt.store.arena(),
+          {.parameters = gpt.store.values().data(), .gradients = gpt.sink.gradients().data()}, {},
+          {}, kernels::cpu_ops())
+          .value();
   Text text(kTiny, 4, 24, 5);
   for (size_t i = 0; i < text.tokens.size(); ++i) {
     text.tokens[i] = static_cast<int32_t>(i % 5);
@@ -86,9 +87,10 @@ TEST(Generate, RefusesWhatItCannotGoOnFrom) {
     EXPECT_EQ(text.error().code, Code::kInvalid);
   }
   Gpt stage =
-      Gpt::create({kTiny, pipeline_stage(kTiny, 2, 0)}, cpu_ops(), gpt.stream, gpt.whole).value();
+      Gpt::create({kTiny, pipeline_stage(kTiny, 2, 0)}, kernels::cpu_ops(), gpt.stream, gpt.whole)
+          .value();
   EXPECT_FALSE(generate(stage, gpt.store, {.prompt = {1}, .tokens = 1}).ok());
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -4,7 +4,7 @@
 
 #include "common/layout/model_config.h"
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 // Returns the dimensions of tests/golden/llama.py. The golden files store them as text, which
 // `text(key)` returns.
@@ -29,4 +29,4 @@ ModelConfig golden_llama(Text text) {
           .norm_epsilon = number("normEpsilon")};
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

@@ -18,10 +18,10 @@
 #include "tests/agent/model/golden_config.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::TinyGpt;
+using test::TinyGpt;
 
 // Standard deviations that a value may be off by. The model of rounding errors takes each as large
 // as it can be, so real differences are several times smaller.
@@ -69,7 +69,7 @@ class Golden {
     return values.empty() ? tensor<float>(prefix + parameter.name) : values;
   }
   ModelConfig config() const {
-    if (is_llama()) return testing::golden_llama([this](const char* key) { return metadata(key); });
+    if (is_llama()) return test::golden_llama([this](const char* key) { return metadata(key); });
     return {integer("layers"), integer("width"), integer("heads"), integer("context"),
             integer("vocabulary")};
   }
@@ -181,17 +181,19 @@ TEST_P(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
 }
 
 TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
-  AdamWOptimizer optimizer = AdamWOptimizer::create(config_, gpt_.store.arena(),
-                                                    {.parameters = gpt_.store.values().data(),
-                                                     .gradients = gpt_.sink.gradients().data()},
-                                                    {.beta1 = golden_.number("beta1"),
-                                                     .beta2 = golden_.number("beta2"),
-                                                     .epsilon = golden_.number("epsilon"),
-                                                     .weight_decay = golden_.number("weightDecay")},
-                                                    {}, cpu_ops())
-                                 .value();
-  GradientNorm norm =
-      GradientNorm::create(config_, gpt_.store.arena(), gpt_.sink.gradients().data(), {}, cpu_ops())
+  optim::AdamWOptimizer optimizer =
+      optim::AdamWOptimizer::create(
+          config_, gpt_.store.arena(),
+          {.parameters = gpt_.store.values().data(), .gradients = gpt_.sink.gradients().data()},
+          {.beta1 = golden_.number("beta1"),
+           .beta2 = golden_.number("beta2"),
+           .epsilon = golden_.number("epsilon"),
+           .weight_decay = golden_.number("weightDecay")},
+          {}, kernels::cpu_ops())
+          .value();
+  optim::GradientNorm norm =
+      optim::GradientNorm::create(config_, gpt_.store.arena(), gpt_.sink.gradients().data(), {},
+                                  kernels::cpu_ops())
           .value();
   ASSERT_EQ(losses_.size(), golden_.is_llama() ? 20u : 10u);
   for (size_t step = 0; step < losses_.size(); ++step) {
@@ -204,10 +206,10 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
     norm.squared(gpt_.stream, squares.data());
     const double length = std::sqrt(squares[0] + squares[1]);
     float scale = 0;
-    cpu_ops().clip_scale(gpt_.stream, {.squares = squares.data(),
-                                       .count = 2,
-                                       .scale = &scale,
-                                       .clip_norm = golden_.number("clipNorm")});
+    kernels::cpu_ops().clip_scale(gpt_.stream, {.squares = squares.data(),
+                                                .count = 2,
+                                                .scale = &scale,
+                                                .clip_norm = golden_.number("clipNorm")});
     EXPECT_NEAR(length, norms_[step], limit(norm_deviations_, norms_, step)) << "step " << step;
     EXPECT_GT(length, golden_.number("clipNorm"));
     optimizer.step(gpt_.stream, {.learning_rate = golden_.number("learningRate"),
@@ -225,4 +227,4 @@ INSTANTIATE_TEST_SUITE_P(Files, GptAgainstPyTorch, ::testing::ValuesIn(golden_pa
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

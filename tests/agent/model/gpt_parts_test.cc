@@ -9,14 +9,14 @@
 #include "agent/model/gpt.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::ArenaSink;
-using testing::ArenaStore;
-using testing::sum_of_losses;
-using testing::Text;
-using testing::TinyGpt;
+using test::ArenaSink;
+using test::ArenaStore;
+using test::sum_of_losses;
+using test::Text;
+using test::TinyGpt;
 
 const ModelConfig kTiny{3, 16, 4, 8, 17};
 
@@ -55,12 +55,13 @@ struct Part {
 using Pipeline = std::vector<std::unique_ptr<Part>>;
 
 Pipeline make_pipeline(const ModelConfig& config, int64_t size, const ActivationShape& shape,
-                       Stream& stream, TpRegion& region, Recompute recompute = Recompute::kNone) {
+                       kernels::Stream& stream, TpRegion& region,
+                       Recompute recompute = Recompute::kNone) {
   Pipeline pipeline;
   for (int64_t index = 0; index < size; ++index) {
     const Stage stage = pipeline_stage(config, size, index);
-    Gpt model = Gpt::create({.config = config, .stage = stage, .recompute = recompute}, cpu_ops(),
-                            stream, region)
+    Gpt model = Gpt::create({.config = config, .stage = stage, .recompute = recompute},
+                            kernels::cpu_ops(), stream, region)
                     .value();
     ArenaStore store(config, stage);
     store.initialise({}, 1);
@@ -111,7 +112,7 @@ TEST_P(EachSplitModel, IsItsStagesTogether) {
   TinyGpt whole(config_, {4, 8});
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
-  Stream stream;
+  kernels::Stream stream;
   WholeTensor no_shards;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
     Pipeline pipeline = make_pipeline(config_, 3, {4, 8}, stream, no_shards, recompute);
@@ -130,7 +131,7 @@ TEST_P(EachSplitModel, IsItsStagesTogether) {
 
 TEST_P(EachSplitModel, OfAStageSaysOnceAndInDescendingOrderWhichGradientsAreComplete) {
   const Text text(config_, 4, 8, 5);
-  Stream stream;
+  kernels::Stream stream;
   WholeTensor no_shards;
   Pipeline pipeline = make_pipeline(config_, 3, {4, 8}, stream, no_shards);
   run_forward(pipeline, text);
@@ -155,8 +156,10 @@ class ThreadRegion final : public TpRegion {
   ThreadRegion(Shared& shared, int64_t index) : shared_(shared), index_(index) {}
 
   TensorShard shard() const override { return {index_, 2}; }
-  Status enter(View gradient, int64_t count) override { return sum(gradient.f32(), count); }
-  Status leave(View output, int64_t count) override { return sum(output.f32(), count); }
+  Status enter(kernels::View gradient, int64_t count) override {
+    return sum(gradient.f32(), count);
+  }
+  Status leave(kernels::View output, int64_t count) override { return sum(output.f32(), count); }
   Status sum(float* values, int64_t count) override {
     return reduce(values, count, [](float a, float b) { return a + b; });
   }
@@ -194,9 +197,9 @@ struct ShardOutcome {
 
 ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOptions& options,
                        const Text& text) {
-  Stream stream;
+  kernels::Stream stream;
   ThreadRegion region(shared, index);
-  Gpt model = Gpt::create(options, cpu_ops(), stream, region).value();
+  Gpt model = Gpt::create(options, kernels::cpu_ops(), stream, region).value();
   ArenaStore store(options.config, options.stage, region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
@@ -249,4 +252,4 @@ TEST_P(EachSplitModel, IsItsShardsTogetherWithAHeadInChunksAndBlocksComputedAgai
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

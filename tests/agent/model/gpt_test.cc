@@ -10,13 +10,13 @@
 #include "kernels/device/parallel.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::ArenaSink;
-using testing::ArenaStore;
-using testing::Text;
-using testing::TinyGpt;
+using test::ArenaSink;
+using test::ArenaStore;
+using test::Text;
+using test::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 8, 17};
 const ModelConfig kTinyLlama{.layers = 2,
@@ -150,7 +150,7 @@ TEST_P(EachModel, IsTheSameBitForBitEveryTime) {
   const ModelConfig config = GetParam();
   const Text text(config, 4, 8, 5);
   for (const int thread_count : {1, 2}) {
-    set_threads(thread_count);
+    kernels::set_threads(thread_count);
     TinyGpt first(config, {4, 8});
     TinyGpt second(config, {4, 8});
     for (TinyGpt* gpt : {&first, &second}) {
@@ -164,7 +164,7 @@ TEST_P(EachModel, IsTheSameBitForBitEveryTime) {
     second.forward_backward(text.input());
     EXPECT_EQ(first.sink.gradients(), second.sink.gradients());
   }
-  set_threads(1);
+  kernels::set_threads(1);
 }
 
 TEST_P(EachModel, EvaluatesToTheLossOfTraining) {
@@ -224,12 +224,12 @@ TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
   const ModelConfig config{2, 64, 4, 32, 256};
   const Text text(config, 4, 32, 5);
   TinyGpt exact(config, {4, 32});
-  TinyGpt rounded(config, {4, 32}, 1, Precision::kBf16);
-  TinyGpt copied(config, {4, 32}, 1, Precision::kBf16);
-  std::vector<Bf16> copies(copied.store.values().size());
-  cpu_ops().cast(copied.stream, {.x = copied.store.values().data(),
-                                 .out = copies.data(),
-                                 .count = static_cast<int64_t>(copies.size())});
+  TinyGpt rounded(config, {4, 32}, 1, kernels::Precision::kBf16);
+  TinyGpt copied(config, {4, 32}, 1, kernels::Precision::kBf16);
+  std::vector<kernels::Bf16> copies(copied.store.values().size());
+  kernels::cpu_ops().cast(copied.stream, {.x = copied.store.values().data(),
+                                          .out = copies.data(),
+                                          .count = static_cast<int64_t>(copies.size())});
   copied.store.use_copies(std::move(copies));
   const double loss = exact.forward_backward(text.input());
   EXPECT_NEAR(rounded.forward_backward(text.input()), loss, 5e-3 * loss);
@@ -323,21 +323,25 @@ TEST_P(EachModel, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
 }
 
 TEST(Gpt, KeepsActivationsInBf16OnlyOnCuda) {
-  EXPECT_EQ(activation_dtype(DeviceType::kCpu, Precision::kBf16), DType::kF32);
-  EXPECT_EQ(activation_dtype(DeviceType::kCuda, Precision::kF32), DType::kF32);
-  EXPECT_EQ(activation_dtype(DeviceType::kCuda, Precision::kBf16), DType::kBf16);
+  EXPECT_EQ(activation_dtype(kernels::DeviceType::kCpu, kernels::Precision::kBf16),
+            kernels::DType::kF32);
+  EXPECT_EQ(activation_dtype(kernels::DeviceType::kCuda, kernels::Precision::kF32),
+            kernels::DType::kF32);
+  EXPECT_EQ(activation_dtype(kernels::DeviceType::kCuda, kernels::Precision::kBf16),
+            kernels::DType::kBf16);
 }
 
 TEST(Gpt, RefusesAModelThatCannotBeBuilt) {
-  Stream stream;
+  kernels::Stream stream;
   WholeTensor whole;
   ModelConfig odd = kTiny;
   odd.heads = 3;
-  const Result<Gpt> model = Gpt::create({odd, whole_model(odd)}, cpu_ops(), stream, whole);
+  const Result<Gpt> model = Gpt::create({odd, whole_model(odd)}, kernels::cpu_ops(), stream, whole);
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().message, "model.heads: 3 does not divide model.width: 16");
-  EXPECT_EQ(Gpt::create({kTiny, {0, 1}}, cpu_ops(), stream, whole).error().code, Code::kInvalid);
+  EXPECT_EQ(Gpt::create({kTiny, {0, 1}}, kernels::cpu_ops(), stream, whole).error().code,
+            Code::kInvalid);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -6,7 +6,7 @@
 
 #include "kernels/device/parallel.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 const ModelConfig kConfig{3, 64, 4, 32, 257};
@@ -70,9 +70,9 @@ TEST(Initialise, DoesNotDependOnTheMesh) {
 
 TEST(Initialise, DoesNotDependOnThreads) {
   const std::vector<float> one = values_of(whole_model(kConfig), {});
-  set_threads(2);
+  kernels::set_threads(2);
   const std::vector<float> two = values_of(whole_model(kConfig), {});
-  set_threads(1);
+  kernels::set_threads(1);
   EXPECT_EQ(one, two);
 }
 
@@ -82,4 +82,4 @@ TEST(Initialise, FollowsTheSeed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -8,13 +8,13 @@
 #include "tests/agent/model/allocation_count.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::ArenaSink;
-using testing::ArenaStore;
-using testing::Text;
-using testing::TinyGpt;
+using test::ArenaSink;
+using test::ArenaStore;
+using test::Text;
+using test::TinyGpt;
 
 const ModelConfig kTiny{2, 16, 2, 8, 17};
 const ModelConfig kTinyLlama{.layers = 2,
@@ -28,24 +28,24 @@ const ModelConfig kTinyLlama{.layers = 2,
 
 // Operations that do nothing, so that only the model's own work remains.
 template <class Args>
-void nothing(Stream&, const Args&) {}
+void nothing(kernels::Stream&, const Args&) {}
 
-OpTable idle_ops() {
-  OpTable ops = cpu_ops();
-  ops.embedding_forward = nothing<EmbeddingForward>;
-  ops.embedding_backward = nothing<EmbeddingBackward>;
-  ops.layernorm_forward = nothing<LayerNormForward>;
-  ops.layernorm_backward = nothing<LayerNormBackward>;
-  ops.rmsnorm_forward = nothing<RmsNormForward>;
-  ops.rmsnorm_backward = nothing<RmsNormBackward>;
-  ops.matmul_forward = nothing<MatmulForward>;
-  ops.matmul_backward = nothing<MatmulBackward>;
-  ops.swiglu_forward = nothing<SwigluForward>;
-  ops.swiglu_backward = nothing<SwigluBackward>;
-  ops.rotary = nothing<Rotary>;
-  ops.attention_forward = nothing<AttentionForward>;
-  ops.attention_backward = nothing<AttentionBackward>;
-  ops.classifier = nothing<Classifier>;
+kernels::OpTable idle_ops() {
+  kernels::OpTable ops = kernels::cpu_ops();
+  ops.embedding_forward = nothing<kernels::EmbeddingForward>;
+  ops.embedding_backward = nothing<kernels::EmbeddingBackward>;
+  ops.layernorm_forward = nothing<kernels::LayerNormForward>;
+  ops.layernorm_backward = nothing<kernels::LayerNormBackward>;
+  ops.rmsnorm_forward = nothing<kernels::RmsNormForward>;
+  ops.rmsnorm_backward = nothing<kernels::RmsNormBackward>;
+  ops.matmul_forward = nothing<kernels::MatmulForward>;
+  ops.matmul_backward = nothing<kernels::MatmulBackward>;
+  ops.swiglu_forward = nothing<kernels::SwigluForward>;
+  ops.swiglu_backward = nothing<kernels::SwigluBackward>;
+  ops.rotary = nothing<kernels::Rotary>;
+  ops.attention_forward = nothing<kernels::AttentionForward>;
+  ops.attention_backward = nothing<kernels::AttentionBackward>;
+  ops.classifier = nothing<kernels::Classifier>;
   return ops;
 }
 
@@ -69,21 +69,21 @@ class PreparedStore final : public ParamStore {
 
 TEST(Passes, AllocateNothing) {
   for (const ModelConfig& config : {kTiny, kTinyLlama}) {
-    const int64_t at_first = testing::allocation_count();
-    const OpTable ops = idle_ops();
-    Stream stream;
+    const int64_t at_first = test::allocation_count();
+    const kernels::OpTable ops = idle_ops();
+    kernels::Stream stream;
     WholeTensor whole;
     Gpt model = Gpt::create({config, whole_model(config)}, ops, stream, whole).value();
     MicroBatch batch = model.make_micro_batch({4, 8}).value();
     PreparedStore store(config);
     ArenaSink sink(model.parameters());
     const Text text(config, 4, 8, 5);
-    const int64_t before = testing::allocation_count();
+    const int64_t before = test::allocation_count();
     ASSERT_GT(before, at_first) << "the count does not count";
     ASSERT_TRUE(model.begin(batch, text.input()).ok());
     ASSERT_TRUE(forward_pass(model, store, batch).ok());
     ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
-    EXPECT_EQ(testing::allocation_count(), before);
+    EXPECT_EQ(test::allocation_count(), before);
   }
 }
 
@@ -94,19 +94,19 @@ std::vector<std::string> head_record;
 constexpr int64_t kHeadColumns = 17;  // the vocabulary; no other product has as many
 
 // The CPU's operations; those of the head are recorded.
-OpTable recorded_ops() {
-  OpTable ops = cpu_ops();
-  ops.matmul_forward = [](Stream& stream, const MatmulForward& args) {
+kernels::OpTable recorded_ops() {
+  kernels::OpTable ops = kernels::cpu_ops();
+  ops.matmul_forward = [](kernels::Stream& stream, const kernels::MatmulForward& args) {
     if (args.n == kHeadColumns) head_record.emplace_back("logits");
-    cpu_ops().matmul_forward(stream, args);
+    kernels::cpu_ops().matmul_forward(stream, args);
   };
-  ops.classifier = [](Stream& stream, const Classifier& args) {
+  ops.classifier = [](kernels::Stream& stream, const kernels::Classifier& args) {
     head_record.emplace_back("losses");
-    cpu_ops().classifier(stream, args);
+    kernels::cpu_ops().classifier(stream, args);
   };
-  ops.matmul_backward = [](Stream& stream, const MatmulBackward& args) {
+  ops.matmul_backward = [](kernels::Stream& stream, const kernels::MatmulBackward& args) {
     if (args.n == kHeadColumns) head_record.emplace_back("gradients");
-    cpu_ops().matmul_backward(stream, args);
+    kernels::cpu_ops().matmul_backward(stream, args);
   };
   return ops;
 }
@@ -119,9 +119,9 @@ class RecordingObserver final : public PassObserver {
 
 // Returns the gradients of one micro-batch, whose head has four chunks.
 std::vector<float> gradients_with(PassObserver* observer) {
-  Stream stream;
+  kernels::Stream stream;
   WholeTensor whole;
-  const OpTable ops = recorded_ops();
+  const kernels::OpTable ops = recorded_ops();
   const GptOptions options{
       .config = kTiny, .stage = whole_model(kTiny), .head_logits_max = 8 * kHeadColumns};
   Gpt model = Gpt::create(options, ops, stream, whole).value();
@@ -232,8 +232,8 @@ class BrokenRegion final : public TpRegion {
  public:
   explicit BrokenRegion(int limit) : limit_(limit) {}
   TensorShard shard() const override { return {0, 2}; }
-  Status enter(View, int64_t) override { return call(); }
-  Status leave(View, int64_t) override { return call(); }
+  Status enter(kernels::View, int64_t) override { return call(); }
+  Status leave(kernels::View, int64_t) override { return call(); }
   Status max(float*, int64_t) override { return call(); }
   Status sum(float*, int64_t) override { return call(); }
 
@@ -248,8 +248,8 @@ class BrokenRegion final : public TpRegion {
 };
 
 Status run_with(BrokenRegion& region) {
-  Stream stream;
-  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, cpu_ops(), stream, region).value();
+  kernels::Stream stream;
+  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, kernels::cpu_ops(), stream, region).value();
   ArenaStore store(kTiny, whole_model(kTiny), region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
@@ -274,4 +274,4 @@ TEST(Passes, StopAtARegionsFirstFailure) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -13,19 +13,19 @@
 #include "agent/model/passes.h"
 #include "common/base/random.h"
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 // All parameters of a model's stage in one arena, on the CPU.
-class ArenaStore final : public ParamStore {
+class ArenaStore final : public model::ParamStore {
  public:
   ArenaStore(const ModelConfig& config, const Stage& stage, const TensorShard& shard = {})
       : config_(config), arena_(parameter_arena(config, stage, shard)), values_(size()) {}
 
   void initialise(const TensorShard& shard, uint64_t seed) {
-    initialise_arena(config_, arena_, shard, seed, values_.data());
+    model::initialise_arena(config_, arena_, shard, seed, values_.data());
   }
   // Makes products read these from now on.
-  void use_copies(std::vector<Bf16> copies) { copies_ = std::move(copies); }
+  void use_copies(std::vector<kernels::Bf16> copies) { copies_ = std::move(copies); }
 
   const ParameterArena& arena() const { return arena_; }
   std::vector<float>& values() { return values_; }
@@ -33,17 +33,17 @@ class ArenaStore final : public ParamStore {
   int held() const { return held_; }
 
   void prefetch(int64_t, int64_t) override {}
-  Result<std::span<const ParamView>> get(int64_t block, int64_t) override {
+  Result<std::span<const model::ParamView>> get(int64_t block, int64_t) override {
     ++held_;
     views_.clear();
     for (const int64_t id : block_parameters(config_, block)) {
       const auto offset = static_cast<size_t>(arena_.find(id)->offset);
       const float* value = values_.data() + offset;
-      views_.push_back(
-          {.value = value,
-           .product = copies_.empty() ? ConstView(value) : ConstView(copies_.data() + offset)});
+      views_.push_back({.value = value,
+                        .product = copies_.empty() ? kernels::ConstView(value)
+                                                   : kernels::ConstView(copies_.data() + offset)});
     }
-    return std::span<const ParamView>(views_);
+    return std::span<const model::ParamView>(views_);
   }
   void release(int64_t, int64_t) override { --held_; }
 
@@ -58,13 +58,13 @@ class ArenaStore final : public ParamStore {
   ModelConfig config_;
   ParameterArena arena_;
   std::vector<float> values_;
-  std::vector<Bf16> copies_;
-  std::vector<ParamView> views_;
+  std::vector<kernels::Bf16> copies_;
+  std::vector<model::ParamView> views_;
   int held_ = 0;
 };
 
 // Gradients in one arena. Records the ids that became ready, in order.
-class ArenaSink final : public GradSink {
+class ArenaSink final : public model::GradSink {
  public:
   explicit ArenaSink(const ParameterArena& arena)
       : arena_(arena), gradients_(static_cast<size_t>(arena.count)) {
@@ -120,72 +120,73 @@ struct Text {
   int64_t rows() const { return batch * sequence; }
   // Returns sequences [first, first + count), with the gradient scale of the mean loss over all
   // sequences.
-  MicroBatchInput input(int64_t first, int64_t count) const {
+  model::MicroBatchInput input(int64_t first, int64_t count) const {
     return {.tokens = tokens.data() + first * sequence,
             .targets = targets.data() + first * sequence,
             .batch = count,
             .sequence = sequence,
             .gradient_scale = 1.0f / static_cast<float>(rows())};
   }
-  MicroBatchInput input() const { return input(0, batch); }
+  model::MicroBatchInput input() const { return input(0, batch); }
 };
 
 // Returns the sum of a micro-batch's losses in nats, on the CPU.
-inline double sum_of_losses(const MicroBatch& batch) {
-  Stream stream;
+inline double sum_of_losses(const model::MicroBatch& batch) {
+  kernels::Stream stream;
   double sum = 0;
-  cpu_ops().loss_sum(stream, {.losses = batch.losses(), .count = batch.rows(), .sum = &sum});
+  kernels::cpu_ops().loss_sum(stream,
+                              {.losses = batch.losses(), .count = batch.rows(), .sum = &sum});
   return sum;
 }
 
 // A model on the CPU with its store, sink and one micro-batch.
 struct TinyGpt {
-  Stream stream;
-  WholeTensor whole;
+  kernels::Stream stream;
+  model::WholeTensor whole;
   ModelConfig config;
-  Gpt model;
+  model::Gpt model;
   ArenaStore store;
   ArenaSink sink;
-  MicroBatch batch;
+  model::MicroBatch batch;
 
-  TinyGpt(const GptOptions& options, const ActivationShape& shape, uint64_t seed = 1)
+  TinyGpt(const model::GptOptions& options, const ActivationShape& shape, uint64_t seed = 1)
       : config(options.config),
-        model(Gpt::create(options, cpu_ops(), stream, whole).value()),
+        model(model::Gpt::create(options, kernels::cpu_ops(), stream, whole).value()),
         store(config, options.stage),
         sink(store.arena()),
         batch(model.make_micro_batch(shape).value()) {
     store.initialise({}, seed);
   }
   TinyGpt(const ModelConfig& model_config, const ActivationShape& shape, uint64_t seed = 1,
-          Precision precision = Precision::kF32)
+          kernels::Precision precision = kernels::Precision::kF32)
       : TinyGpt(
             {.config = model_config, .stage = whole_model(model_config), .precision = precision},
             shape, seed) {}
 
   // Returns the sum of the losses of an evaluating pass.
-  double loss(const MicroBatchInput& input) {
+  double loss(const model::MicroBatchInput& input) {
     if (!evaluating_) {
       const ActivationShape& shape = batch.capacity();
       evaluating_.emplace(
           model.make_micro_batch({shape.batch, shape.sequence, PassMode::kEvaluate}).value());
     }
     EXPECT_TRUE(model.begin(*evaluating_, input).ok());
-    EXPECT_TRUE(forward_pass(model, store, *evaluating_).ok());
+    EXPECT_TRUE(model::forward_pass(model, store, *evaluating_).ok());
     return sum_of_losses(*evaluating_);
   }
-  void forward(const MicroBatchInput& input) {
+  void forward(const model::MicroBatchInput& input) {
     EXPECT_TRUE(model.begin(batch, input).ok());
-    EXPECT_TRUE(forward_pass(model, store, batch).ok());
+    EXPECT_TRUE(model::forward_pass(model, store, batch).ok());
   }
   // Adds to the sink's gradients and returns the sum of the losses.
-  double forward_backward(const MicroBatchInput& input) {
+  double forward_backward(const model::MicroBatchInput& input) {
     forward(input);
-    EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
+    EXPECT_TRUE(model::backward_pass(model, store, batch, sink).ok());
     return sum_of_losses(batch);
   }
 
  private:
-  std::optional<MicroBatch> evaluating_;
+  std::optional<model::MicroBatch> evaluating_;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

@@ -10,11 +10,11 @@
 #include "agent/optim/schedule.h"
 #include "tests/agent/model/tiny_gpt.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
-using testing::Text;
-using testing::TinyGpt;
+using test::Text;
+using test::TinyGpt;
 
 const ModelConfig kConfig{2, 32, 4, 32, 64};
 constexpr int64_t kBatch = 8;
@@ -37,15 +37,17 @@ struct Outcome {
 
 Outcome train(int64_t micro_batch) {
   TinyGpt gpt(kConfig, {micro_batch, kConfig.context});
-  AdamWOptimizer optimizer = AdamWOptimizer::create(kConfig, gpt.store.arena(),
-                                                    {.parameters = gpt.store.values().data(),
-                                                     .gradients = gpt.sink.gradients().data()},
-                                                    {}, {}, cpu_ops())
-                                 .value();
-  GradientNorm norm =
-      GradientNorm::create(kConfig, gpt.store.arena(), gpt.sink.gradients().data(), {}, cpu_ops())
+  optim::AdamWOptimizer optimizer =
+      optim::AdamWOptimizer::create(
+          kConfig, gpt.store.arena(),
+          {.parameters = gpt.store.values().data(), .gradients = gpt.sink.gradients().data()}, {},
+          {}, kernels::cpu_ops())
           .value();
-  const LearningRateSchedule schedule{.peak = 1e-2, .warmup_steps = 10, .steps = kSteps};
+  optim::GradientNorm norm =
+      optim::GradientNorm::create(kConfig, gpt.store.arena(), gpt.sink.gradients().data(), {},
+                                  kernels::cpu_ops())
+          .value();
+  const optim::LearningRateSchedule schedule{.peak = 1e-2, .warmup_steps = 10, .steps = kSteps};
   Outcome outcome;
   for (int64_t step = 1; step <= kSteps; ++step) {
     const Text text = lesson(static_cast<uint64_t>(step));
@@ -57,11 +59,11 @@ Outcome train(int64_t micro_batch) {
     outcome.losses.push_back(loss / static_cast<double>(text.rows()));
     std::array<double, 2> squares{};
     norm.squared(gpt.stream, squares.data());
-    const float scale = clip_factor(std::sqrt(squares[0] + squares[1]), 0.5);
+    const float scale = kernels::clip_factor(std::sqrt(squares[0] + squares[1]), 0.5);
     if (scale < 1.0f) ++outcome.clipped;
-    optimizer.step(
-        gpt.stream,
-        {.learning_rate = learning_rate(schedule, step), .gradient_scale = scale, .step = step});
+    optimizer.step(gpt.stream, {.learning_rate = optim::learning_rate(schedule, step),
+                                .gradient_scale = scale,
+                                .step = step});
   }
   outcome.parameters = gpt.store.values();
   return outcome;
@@ -99,4 +101,4 @@ TEST(Training, IsTheSameBitForBitTheSecondTime) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -10,7 +10,7 @@
 #include "tests/agent/node/agent_fixture.h"
 #include "tests/agent/node/metrics_text.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 TEST_F(AgentTest, RunsAUsersCommandWithTheSameSupervision) {
@@ -163,4 +163,4 @@ TEST_F(AgentTest, CountsWhatTheWholeTreeOfARankUses) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

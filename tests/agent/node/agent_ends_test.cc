@@ -8,7 +8,7 @@
 #include "common/api/worker_config.h"
 #include "tests/agent/node/agent_fixture.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 TEST_F(AgentTest, HoldsWhenAllIsDoneUntilItIsToldToExit) {
@@ -117,4 +117,4 @@ TEST_F(AgentTest, EndsAFailedWorkersProcessGroupAtOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-namespace lockstep {
+namespace lockstep::node {
 
 std::string AgentTest::new_uid() {
   static int count = 0;
@@ -29,4 +29,4 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

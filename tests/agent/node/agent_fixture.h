@@ -9,7 +9,7 @@
 #include "tests/agent/node/assignments.h"
 
 // Fixture for tests that run lockstep-agent as a process; each has its own job.
-namespace lockstep {
+namespace lockstep::node {
 
 class AgentTest : public testing::Test {
  protected:
@@ -26,4 +26,4 @@ class AgentTest : public testing::Test {
 
 bool contains(const std::string& text, const std::string& part);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -13,7 +13,7 @@
 #include "tests/agent/node/agent_fixture.h"
 #include "tests/agent/node/metrics_text.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 TEST_F(AgentTest, WakesAWaitingControllerAtOnceWhenAWorkerDies) {
@@ -177,4 +177,4 @@ TEST_F(AgentTest, NamesThePortThatIsTakenAndGivesUp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -17,7 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 // Guards against hangs; much longer than any test needs.
@@ -180,4 +180,4 @@ int AgentProcess::wait_for_exit() {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -9,7 +9,7 @@
 #include "common/api/agent_messages.h"
 #include "tests/support/raw_http.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 struct AgentProcessOptions {
   std::string job_uid;  // unique to each test, which finds leftover processes by it
@@ -63,4 +63,4 @@ std::vector<pid_t> processes_of(const std::string& job_uid);
 // Polls until the condition is true; fails the test after a generous limit.
 void wait_until(const std::function<bool()>& is_true, const std::string& what);
 
-}  // namespace lockstep
+}  // namespace lockstep::node

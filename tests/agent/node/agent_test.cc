@@ -7,7 +7,7 @@
 
 #include "tests/agent/node/agent_fixture.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 TEST_F(AgentTest, SaysWhichWorkerFailedAndHow) {
@@ -138,4 +138,4 @@ TEST_F(AgentTest, GoesOnWhenNobodyReadsItsOutput) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

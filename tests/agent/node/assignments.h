@@ -4,7 +4,7 @@
 
 #include "common/api/agent_messages.h"
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Options for an assignment of a train job to node 0 of `nodes`, as the controller would make it.
 // The fake worker reads its orders from `job_name`.
@@ -41,4 +41,4 @@ inline Assignment make_assignment(const AssignmentOptions& options) {
   return assignment;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::node

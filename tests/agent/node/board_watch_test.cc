@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 using std::chrono::milliseconds;
@@ -86,4 +86,4 @@ TEST(BoardWatch, WhatAWorkerWritesWildlyIsTakenWithinBounds) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -13,7 +13,7 @@
 #include "tests/agent/node/assignments.h"
 #include "tests/agent/node/metrics_text.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 class AgentGpu : public testing::Test {
@@ -119,4 +119,4 @@ TEST_F(AgentGpu, ThatNoLibraryKnowsHarmsNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

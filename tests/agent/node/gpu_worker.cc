@@ -21,7 +21,7 @@ using namespace lockstep;
 volatile sig_atomic_t stopped = 0;
 
 Result<WorkerConfig> read_config(const char* path) {
-  TRY_ASSIGN(const std::string text, read_small_file(path, 1 << 20));
+  TRY_ASSIGN(const std::string text, train::read_small_file(path, 1 << 20));
   TRY_ASSIGN(const Json document, parse_json(text));
   return worker_config_from_json(document);
 }
@@ -31,9 +31,9 @@ int run(const WorkerConfig& config, ProgressPage& page) {
   numbers.round = static_cast<uint64_t>(config.world.round);
   numbers.phase = WorkerPhase::kTraining;
   page.write(numbers);
-  std::optional<GpuMonitor> monitor;
+  std::optional<train::GpuMonitor> monitor;
   monitor.emplace(
-      GpuMonitor::Options{
+      train::GpuMonitor::Options{
           .gpu = {.name = "NVIDIA H200", .bus = "0000:41:00.0", .uuid = {0x12, 0x34}},
           .interval = std::chrono::milliseconds(10)},
       page.gpu());

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,4 +76,4 @@ TEST_F(Install, SaysWhereItExpectedABundleAndWhatItCouldNotCopy) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -6,7 +6,7 @@
 
 #include "tests/agent/node/metrics_text.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 ProgressNumbers some_numbers() {
@@ -170,4 +170,4 @@ TEST(TrainCounters, NeverFallAndDoNotCountACheckpointsTokensAsTrained) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::node {
 
 // Parses the Prometheus text format like a scraper; fails the test for a line that a scraper would
 // refuse. Source: Prometheus, "Exposition formats", text format 0.0.4.
@@ -56,4 +56,4 @@ class MetricsText {
   std::map<std::string, double> samples_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::node

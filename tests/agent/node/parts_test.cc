@@ -19,7 +19,7 @@
 #include "common/base/json.h"
 #include "tests/agent/node/assignments.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 class Folder {
@@ -507,4 +507,4 @@ TEST(Files, AreOverwrittenInPlaceAndOnlyMadeIfTold) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 ProgressLines lines_of(const std::string& text) {
@@ -198,4 +198,4 @@ TEST(NodeProgress, TakesStepAndLossOfTheLowestRankAndAddsCountsUp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

@@ -9,7 +9,7 @@
 #include "common/api/worker_config.h"
 #include "tests/agent/node/assignments.h"
 
-namespace lockstep {
+namespace lockstep::node {
 namespace {
 
 using std::chrono::milliseconds;
@@ -429,4 +429,4 @@ TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::node

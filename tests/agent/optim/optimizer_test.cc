@@ -8,7 +8,7 @@
 #include "agent/optim/clip.h"
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::optim {
 namespace {
 
 const ModelConfig kTiny{2, 16, 2, 8, 17};
@@ -36,14 +36,14 @@ TEST(AdamWOptimizer, FollowsTheFormulaAndDecaysMatricesAlone) {
   const AdamWOptions options{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
   Result<AdamWOptimizer> optimizer = AdamWOptimizer::create(
       kTiny, arena, {.parameters = parameters.data(), .gradients = gradients.data()}, options, {},
-      cpu_ops());
+      kernels::cpu_ops());
   ASSERT_TRUE(optimizer.ok());
 
   std::vector<double> expected(parameters.begin(), parameters.end());
   std::vector<double> m(parameters.size());
   std::vector<double> v(parameters.size());
   const std::vector<Parameter> table = parameter_table(kTiny);
-  Stream stream;
+  kernels::Stream stream;
   for (int64_t step = 1; step <= 5; ++step) {
     const auto drawn = random_values(arena.count, 10 + static_cast<uint64_t>(step));
     std::copy(drawn.begin(), drawn.end(), gradients.begin());
@@ -75,16 +75,17 @@ TEST(AdamWOptimizer, WritesTheCopiesThatProductsRead) {
   const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny));
   std::vector<float> parameters = random_values(arena.count, 1);
   const std::vector<float> gradients = random_values(arena.count, 2);
-  std::vector<Bf16> copies(parameters.size());
+  std::vector<kernels::Bf16> copies(parameters.size());
   Result<AdamWOptimizer> optimizer = AdamWOptimizer::create(
       kTiny, arena,
       {.parameters = parameters.data(), .gradients = gradients.data(), .copies = copies.data()}, {},
-      {}, cpu_ops());
+      {}, kernels::cpu_ops());
   ASSERT_TRUE(optimizer.ok());
-  Stream stream;
+  kernels::Stream stream;
   optimizer->step(stream, {.learning_rate = 1e-2});
-  std::vector<Bf16> expected(parameters.size());
-  cpu_ops().cast(stream, {.x = parameters.data(), .out = expected.data(), .count = arena.count});
+  std::vector<kernels::Bf16> expected(parameters.size());
+  kernels::cpu_ops().cast(stream,
+                          {.x = parameters.data(), .out = expected.data(), .count = arena.count});
   for (const ArenaEntry& entry : arena.entries) {
     for (int64_t i = entry.offset; i < entry.offset + entry.count; ++i) {
       ASSERT_EQ(copies[static_cast<size_t>(i)], expected[static_cast<size_t>(i)]);
@@ -97,7 +98,7 @@ TEST(GradientNorm, CountsShardedAndWholeParametersApart) {
   const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny), shard);
   const std::vector<float> gradients = random_values(arena.count, 3);
   Result<GradientNorm> norm =
-      GradientNorm::create(kTiny, arena, gradients.data(), Device{}, cpu_ops());
+      GradientNorm::create(kTiny, arena, gradients.data(), kernels::Device{}, kernels::cpu_ops());
   ASSERT_TRUE(norm.ok());
   double sharded = 0;
   double whole = 0;
@@ -106,7 +107,7 @@ TEST(GradientNorm, CountsShardedAndWholeParametersApart) {
     const bool split = table[static_cast<size_t>(entry.id)].shard_axis >= 0;
     (split ? sharded : whole) += sum_of_squares(gradients, entry);
   }
-  Stream stream;
+  kernels::Stream stream;
   std::array<double, 2> squares{};
   norm->squared(stream, squares.data());
   EXPECT_NEAR(squares[0], sharded, 1e-9 * sharded);
@@ -116,12 +117,12 @@ TEST(GradientNorm, CountsShardedAndWholeParametersApart) {
 TEST(GradientNorm, CountsATiedEmbeddingOnTheStageWhereItLives) {
   const ParameterArena first = parameter_arena(kTiny, pipeline_stage(kTiny, 2, 0));
   const ParameterArena last = parameter_arena(kTiny, pipeline_stage(kTiny, 2, 1));
-  Stream stream;
+  kernels::Stream stream;
   const auto embedding_counts = [&](const ParameterArena& arena) {
     std::vector<float> gradients(static_cast<size_t>(arena.count));
     gradients[static_cast<size_t>(arena.find(kTokenEmbedding)->offset)] = 3.0f;
     Result<GradientNorm> norm =
-        GradientNorm::create(kTiny, arena, gradients.data(), Device{}, cpu_ops());
+        GradientNorm::create(kTiny, arena, gradients.data(), kernels::Device{}, kernels::cpu_ops());
     std::array<double, 2> squares{};
     norm->squared(stream, squares.data());
     return squares[0];
@@ -131,4 +132,4 @@ TEST(GradientNorm, CountsATiedEmbeddingOnTheStageWhereItLives) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::optim

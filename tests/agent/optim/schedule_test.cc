@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::optim {
 namespace {
 
 TEST(ParseSchedule, KnowsTheThreeNames) {
@@ -65,4 +65,4 @@ TEST(LearningRate, FallsFromTheEndOfTheWarmUpOn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::optim

@@ -6,7 +6,7 @@
 
 #include "agent/comm/make_communicator.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 const ModelConfig kConfig{1, 16, 1, 8, 32};
@@ -18,10 +18,10 @@ ParameterArena small_arena() {
 // A sink and the memory it uses.
 struct Given {
   std::vector<float> gradients = std::vector<float>(static_cast<size_t>(small_arena().count));
-  Stream stream;
+  kernels::Stream stream;
   BucketedSink sink;
 
-  explicit Given(Communicator& group)
+  explicit Given(comm::Communicator& group)
       : sink(BucketedSink::create(
                  {.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()},
                  group, {.compute = &stream, .communication = &stream})
@@ -46,7 +46,7 @@ void expect_all(BucketedSink& sink, const ParameterArena& arena, float value) {
 }
 
 // Runs one rank's two steps of three micro-batches; its gradients are rank + 1.
-void train_rank(Communicator& group) {
+void train_rank(comm::Communicator& group) {
   const ParameterArena arena = small_arena();
   Given given(group);
   BucketedSink* sink = &given.sink;
@@ -54,7 +54,7 @@ void train_rank(Communicator& group) {
   const auto own = static_cast<float>(group.rank() + 1);
   const auto all = static_cast<float>(group.size() * (group.size() + 1) / 2);
   for (int step = 0; step < 2; ++step) {
-    sink->begin_step(cpu_ops());
+    sink->begin_step(kernels::cpu_ops());
     backward(*sink, arena, own);
     backward(*sink, arena, own);
     expect_all(*sink, arena, 2 * own);  // nothing was sent before the last one
@@ -67,7 +67,7 @@ void train_rank(Communicator& group) {
 
 TEST(BucketedSink, SumsOverMicroBatchesAndRanks) {
   for (const int size : {1, 2, 4}) {
-    auto world = make_thread_world(size);
+    auto world = comm::make_thread_world(size);
     ASSERT_TRUE(world.ok());
     std::vector<std::jthread> ranks;
     for (auto& group : *world) ranks.emplace_back([&group] { train_rank(*group); });
@@ -75,14 +75,14 @@ TEST(BucketedSink, SumsOverMicroBatchesAndRanks) {
 }
 
 TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
-  auto world = make_thread_world(2);
+  auto world = comm::make_thread_world(2);
   ASSERT_TRUE(world.ok());
   std::vector<std::jthread> ranks;
   for (auto& group : *world) {
     ranks.emplace_back([&group] {
       Given given(*group);
       BucketedSink* sink = &given.sink;
-      sink->begin_step(cpu_ops());
+      sink->begin_step(kernels::cpu_ops());
       sink->enable_reduction();
       const uint64_t before = group->counts().completed;
       // Both ranks have completed their first bucket and do nothing else; it must still be reduced.
@@ -99,12 +99,12 @@ TEST(BucketedSink, SendsEachBucketWhileBackwardGoesOn) {
 }
 
 TEST(BucketedSink, ReportsAPeerThatIsGone) {
-  auto world = make_thread_world(2);
+  auto world = comm::make_thread_world(2);
   ASSERT_TRUE(world.ok());
   const ParameterArena arena = small_arena();
   Given given(*world->front());
   BucketedSink* sink = &given.sink;
-  sink->begin_step(cpu_ops());
+  sink->begin_step(kernels::cpu_ops());
   sink->enable_reduction();
   backward(*sink, arena, 1);
   world->back()->abort("gone");
@@ -112,4 +112,4 @@ TEST(BucketedSink, ReportsAPeerThatIsGone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 const ModelConfig kConfig{2, 32, 2, 32, 256};
@@ -40,4 +40,4 @@ TEST(Buckets, AreOneWhereAllFits) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::parallel

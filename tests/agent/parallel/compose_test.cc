@@ -9,12 +9,13 @@
 #include "agent/model/init.h"
 #include "common/layout/cost.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 const ModelConfig kConfig{1, 16, 1, 8, 32};
 
-ComposeOptions options_for(const Mesh& mesh, Precision precision = Precision::kF32) {
+ComposeOptions options_for(const Mesh& mesh,
+                           kernels::Precision precision = kernels::Precision::kF32) {
   return {.config = kConfig,
           .mesh = mesh,
           .micro_batch = 2,
@@ -25,13 +26,13 @@ ComposeOptions options_for(const Mesh& mesh, Precision precision = Precision::kF
 }
 
 TEST(Composition, RefusesMeshesThatItDoesNotCarryOut) {
-  auto world = make_thread_world(1);
+  auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
   const auto wrong_size = Composition::create(options_for({.data = 2}), *world->front());
   ASSERT_FALSE(wrong_size.ok());
   EXPECT_EQ(wrong_size.error().code, Code::kInvalid);
 
-  auto two = make_thread_world(2);
+  auto two = comm::make_thread_world(2);
   ASSERT_TRUE(two.ok());
   for (const Mesh& mesh : {Mesh{.pipeline = 2}, Mesh{.tensor = 2}}) {
     const auto composition = Composition::create(options_for(mesh), *two->front());
@@ -41,13 +42,13 @@ TEST(Composition, RefusesMeshesThatItDoesNotCarryOut) {
 }
 
 TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
-  auto world = make_thread_world(2);
+  auto world = comm::make_thread_world(2);
   ASSERT_TRUE(world.ok());
   std::vector<std::jthread> ranks;
   for (auto& communicator : *world) {
     ranks.emplace_back([&communicator] {
       auto composition =
-          Composition::create(options_for({.data = 2}, Precision::kBf16), *communicator);
+          Composition::create(options_for({.data = 2}, kernels::Precision::kBf16), *communicator);
       ASSERT_TRUE(composition.ok());
       Composition& model = **composition;
       EXPECT_EQ(model.place().data, communicator->rank());
@@ -60,28 +61,28 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
       }
       ASSERT_TRUE(model.broadcast_state(1).ok());
       std::vector<float> expected(static_cast<size_t>(arena.count));
-      initialise_arena(kConfig, arena, {}, 7, expected.data());
+      model::initialise_arena(kConfig, arena, {}, 7, expected.data());
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), model.store().parameters()));
       EXPECT_EQ(state.first_moments[3], 0.25f);
       EXPECT_EQ(state.second_moments[arena.entries.back().offset], 0.5f);
       // The copies for products match the parameters that were received.
-      const auto views = model.store().get(1, kLatestVersion);
+      const auto views = model.store().get(1, model::kLatestVersion);
       ASSERT_TRUE(views.ok());
-      const ParamView& norm = views->front();  // ln_1.weight: ones
+      const model::ParamView& norm = views->front();  // ln_1.weight: ones
       EXPECT_EQ(norm.product.bf16()[0].bits, 0x3f80);
-      model.store().release(1, kLatestVersion);
+      model.store().release(1, model::kLatestVersion);
     });
   }
 }
 
 // A composition in a world of one rank.
 struct Alone {
-  std::vector<std::unique_ptr<Communicator>> world = make_thread_world(1).value();
+  std::vector<std::unique_ptr<comm::Communicator>> world = comm::make_thread_world(1).value();
   std::unique_ptr<Composition> model;
 
   explicit Alone(const ComposeOptions& options)
       : model(Composition::create(options, *world.front()).value()) {
-    initialise_arena(kConfig, model->store().arena(), {}, 7, model->store().parameters());
+    model::initialise_arena(kConfig, model->store().arena(), {}, 7, model->store().parameters());
     model->begin_step();
   }
   std::vector<float> parameters() {
@@ -123,7 +124,7 @@ TEST(Composition, UpdatesNothingWhereTheNormIsNotFinite) {
 
 TEST(Composition, AddsTheLossesOfMicroBatches) {
   Alone alone(options_for({}));
-  MicroBatch micro = alone.model->make_micro_batch(PassMode::kTrain).value();
+  model::MicroBatch micro = alone.model->make_micro_batch(PassMode::kTrain).value();
   const std::vector<int32_t> tokens(16, 3);
   ASSERT_TRUE(
       alone.model->model().begin(micro, {.tokens = tokens.data(), .batch = 2, .sequence = 8}).ok());
@@ -138,7 +139,7 @@ TEST(Composition, AddsTheLossesOfMicroBatches) {
 // The plan is what common/layout counts, plus what operations need.
 TEST(Composition, PlansItsMemoryToTheByte) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
-    ComposeOptions options = options_for({}, Precision::kBf16);
+    ComposeOptions options = options_for({}, kernels::Precision::kBf16);
     options.recompute = recompute;
     const Alone alone(options);
     const MemoryPlan expected = memory_plan(kConfig, {.stage = whole_model(kConfig),
@@ -146,17 +147,19 @@ TEST(Composition, PlansItsMemoryToTheByte) {
                                                       .shape = {.batch = 2, .sequence = 8},
                                                       .options = {.recompute = recompute},
                                                       .bf16_copy = true});
-    const ArenaPlan& memory = alone.model->memory();
-    EXPECT_EQ(bytes_of(memory, ArenaUse::kParameters), expected.weights + expected.weight_copies);
-    EXPECT_EQ(bytes_of(memory, ArenaUse::kGradients), expected.gradients);
-    EXPECT_EQ(bytes_of(memory, ArenaUse::kOptimizer), expected.optimizer);
-    EXPECT_EQ(bytes_of(memory, ArenaUse::kActivations), expected.activations + expected.scratch);
-    EXPECT_GT(bytes_of(memory, ArenaUse::kWorkspace), kStepScalarBytes);
+    const kernels::ArenaPlan& memory = alone.model->memory();
+    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kParameters),
+              expected.weights + expected.weight_copies);
+    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kGradients), expected.gradients);
+    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kOptimizer), expected.optimizer);
+    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kActivations),
+              expected.activations + expected.scratch);
+    EXPECT_GT(kernels::bytes_of(memory, kernels::ArenaUse::kWorkspace), kStepScalarBytes);
   }
 }
 
 TEST(Composition, SaysWhatItAsksForWhereThatIsTooMuch) {
-  auto world = make_thread_world(1);
+  auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
   ComposeOptions options = options_for({});
   options.micro_batch = int64_t{1} << 40;
@@ -168,13 +171,13 @@ TEST(Composition, SaysWhatItAsksForWhereThatIsTooMuch) {
 }
 
 TEST(Composition, RefusesADeviceThatIsNotThere) {
-  auto world = make_thread_world(1);
+  auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
   ComposeOptions options = options_for({});
-  options.device = {DeviceType::kCuda, device_count(DeviceType::kCuda)};
+  options.device = {kernels::DeviceType::kCuda, kernels::device_count(kernels::DeviceType::kCuda)};
   const auto composition = Composition::create(options, *world->front());
   ASSERT_FALSE(composition.ok());
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::parallel

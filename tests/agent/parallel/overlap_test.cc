@@ -18,7 +18,7 @@
 #include "tests/agent/comm/gpu/fake_nccl.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 using std::chrono::seconds;
@@ -41,16 +41,16 @@ class GpuWorld {
  public:
   explicit GpuWorld(const GpuWorldOptions& options) {
     if (options.has_nccl) nccl_ = std::make_shared<test::FakeNccl>();
-    test::World hosts = make_world(test::Transport::kThreads, options.size, options.limit);
+    test::World hosts = test::make_world(test::Transport::kThreads, options.size, options.limit);
     for (int rank = 0; rank < options.size; ++rank) {
-      auto made =
-          make_device_communicator(std::move(hosts[static_cast<size_t>(rank)]),
-                                   {.device = {DeviceType::kCuda, rank}, .limit = options.limit},
-                                   {.device = test::fake_gpu(rank),
-                                    .nccl = nccl_,
-                                    .why = "for a test",
-                                    .paths = {},
-                                    .staging_bytes = 1024});
+      auto made = comm::make_device_communicator(
+          std::move(hosts[static_cast<size_t>(rank)]),
+          {.device = {kernels::DeviceType::kCuda, rank}, .limit = options.limit},
+          {.device = test::fake_gpu(rank),
+           .nccl = nccl_,
+           .why = "for a test",
+           .paths = {},
+           .staging_bytes = 1024});
       CHECK(made.ok());
       ranks_.push_back(std::move(made).value());
     }
@@ -60,7 +60,7 @@ class GpuWorld {
                    [this](int rank) { ranks_[static_cast<size_t>(rank)].reset(); });
   }
   test::World& ranks() { return ranks_; }
-  Communicator& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  comm::Communicator& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   test::FakeNccl& nccl() { return *nccl_; }
 
  private:
@@ -78,12 +78,12 @@ bool wait_until(const std::function<bool()>& holds) {
 }
 
 // The CPU's operations, issued on a fake stream.
-OpTable stream_ops() {
-  OpTable ops = cpu_ops();
-  ops.fill = [](Stream& stream, const Fill& args) {
+kernels::OpTable stream_ops() {
+  kernels::OpTable ops = kernels::cpu_ops();
+  ops.fill = [](kernels::Stream& stream, const kernels::Fill& args) {
     fake_stream(stream.handle()).issue([args] {
-      Stream at_once;
-      cpu_ops().fill(at_once, args);
+      kernels::Stream at_once;
+      kernels::cpu_ops().fill(at_once, args);
     });
   };
   return ops;
@@ -98,24 +98,24 @@ float gradient(int rank, int turn, int64_t index) {
 
 // A rank's sink with its streams and gradients.
 struct Rank {
-  Communicator& group;
+  comm::Communicator& group;
   const ParameterArena arena = small_arena();
   std::vector<float> gradients = std::vector<float>(static_cast<size_t>(arena.count));
-  Stream compute = Stream::create(device()).value();
-  Stream communication = Stream::create(device()).value();
+  kernels::Stream compute = kernels::Stream::create(device()).value();
+  kernels::Stream communication = kernels::Stream::create(device()).value();
   BucketedSink sink =
       BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .gradients = gradients.data()},
                            group, {.compute = &compute, .communication = &communication})
           .value();
 
-  explicit Rank(Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }
+  explicit Rank(comm::Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }
   // After a failure, work may still be pending.
   ~Rank() {
     (void)communication.synchronize();
     (void)compute.synchronize();
   }
 
-  Device device() const { return {DeviceType::kCuda, group.rank()}; }
+  kernels::Device device() const { return {kernels::DeviceType::kCuda, group.rank()}; }
   void issue(std::function<void()> task) { fake_stream(compute.handle()).issue(std::move(task)); }
 
   // Adds to the gradients of an entry, on the stream.
@@ -135,7 +135,7 @@ struct Rank {
   }
   // Issues two micro-batches and a reader of the gradients, which copies them to `seen`.
   Status issue_step(int turn, std::vector<float>& seen) {
-    const OpTable ops = stream_ops();
+    const kernels::OpTable ops = stream_ops();
     sink.begin_step(ops);
     TRY(backward(turn));
     sink.enable_reduction();
@@ -156,7 +156,7 @@ struct Rank {
                             .count = bucket.count,
                             .device = device(),
                             .stream = compute.handle()},
-                           ReduceOp::kSum));
+                           comm::ReduceOp::kSum));
     }
     TRY(compute.synchronize());
     seen = gradients;
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, Overlap, ::testing::Bool(),
 
 TEST_P(Overlap, GivesTheBitsOfReductionsInTurn) {
   GpuWorld world({.size = 4, .has_nccl = GetParam()});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
     for (int turn = 0; turn < 6; turn += 2) {
       std::vector<float> expected;
@@ -190,9 +190,9 @@ TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
   GpuWorld world({.size = 2, .has_nccl = GetParam()});
   std::atomic<bool> has_gone_on = false;
   std::atomic<bool> was_seen = false;
-  on_all(world.ranks(), [&](Communicator& group) {
+  on_all(world.ranks(), [&](comm::Communicator& group) {
     Rank rank(group);
-    const OpTable ops = stream_ops();
+    const kernels::OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
     rank.sink.enable_reduction();
     if (group.rank() == 1) {
@@ -216,9 +216,9 @@ TEST_P(Overlap, GoesOnWithBackwardWhileABucketIsReduced) {
 // The compute stream waits for a reduction in the middle of backward.
 TEST_P(Overlap, EndsAReductionWhileTheComputingStreamIsInBackward) {
   GpuWorld world({.size = 2, .has_nccl = GetParam()});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
-    const OpTable ops = stream_ops();
+    const kernels::OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
     rank.sink.enable_reduction();
     const uint64_t before = group.counts().completed;
@@ -242,7 +242,7 @@ TEST_P(Overlap, EndsAReductionWhileTheComputingStreamIsInBackward) {
 
 TEST(OverlapByNccl, LetsTheHostIssueWhatComesBehindTheReductionsBeforeTheyBegin) {
   GpuWorld world({.size = 2, .has_nccl = true});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
     std::vector<float> expected;
     ASSERT_TRUE(rank.step_in_turn(2, expected).ok());
@@ -260,7 +260,7 @@ TEST(OverlapByNccl, LetsTheHostIssueWhatComesBehindTheReductionsBeforeTheyBegin)
 
 TEST(OverlapByHostMemory, HasReducedEverythingWhenFinishReturns) {
   GpuWorld world({.size = 2});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
     std::vector<float> expected;
     ASSERT_TRUE(rank.step_in_turn(2, expected).ok());
@@ -276,7 +276,7 @@ TEST(OverlapByHostMemory, HasReducedEverythingWhenFinishReturns) {
 // The host would wait forever for a stream blocked by a hung operation; the sink reports it.
 TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
   GpuWorld world({.size = 2, .has_nccl = true, .limit = std::chrono::milliseconds(1000)});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
     std::vector<float> seen;
     ASSERT_TRUE(rank.step_in_turn(0, seen).ok());
@@ -299,13 +299,13 @@ TEST(OverlapByNccl, NamesAReductionToWhichARankDoesNotCome) {
 TEST(OverlapByNccl, TellsTheErrorOfOneBucketAtTheEndOfTheStep) {
   GpuWorld world({.size = 2, .has_nccl = true});
   std::latch formed(2);
-  on_all(world.ranks(), [&](Communicator& group) {
+  on_all(world.ranks(), [&](comm::Communicator& group) {
     Rank rank(group);
     std::vector<float> seen;
     const bool is_formed = rank.step_in_turn(0, seen).ok();
     formed.arrive_and_wait();
     ASSERT_TRUE(is_formed);
-    const OpTable ops = stream_ops();
+    const kernels::OpTable ops = stream_ops();
     rank.sink.begin_step(ops);
     rank.sink.enable_reduction();
     const int64_t first_of_second = rank.sink.buckets()[1].first_id;
@@ -325,7 +325,7 @@ TEST(OverlapByNccl, TellsTheErrorOfOneBucketAtTheEndOfTheStep) {
 
 TEST(OverlapByHostMemory, TellsTheErrorOfACopyByFinish) {
   GpuWorld world({.size = 2});
-  on_all(world.ranks(), [](Communicator& group) {
+  on_all(world.ranks(), [](comm::Communicator& group) {
     Rank rank(group);
     std::vector<float> seen;
     ASSERT_TRUE(rank.step_in_turn(0, seen).ok());
@@ -339,4 +339,4 @@ TEST(OverlapByHostMemory, TellsTheErrorOfACopyByFinish) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -8,7 +8,7 @@
 #include "tests/agent/comm/gpu/device_world.h"
 #include "tests/agent/comm/worlds.h"
 
-namespace lockstep {
+namespace lockstep::parallel {
 namespace {
 
 using test::make_world;
@@ -36,7 +36,7 @@ WorldAssignment assignment() {
 struct Sum {
   const WorldGroup* of = nullptr;
   std::vector<int64_t> values;
-  Work work;
+  comm::Work work;
 };
 
 int64_t sum_of(const WorldGroup& group) {
@@ -46,7 +46,8 @@ int64_t sum_of(const WorldGroup& group) {
 class OnHosts : public testing::TestWithParam<Transport> {};
 
 // Sums in every group that contains this rank; all operations are pending at the same time.
-void expect_sums_of_all_groups(Communicator& comm, const WorldAssignment& assigned, int first) {
+void expect_sums_of_all_groups(comm::Communicator& comm, const WorldAssignment& assigned,
+                               int first) {
   auto groups = RankGroups::create(comm, assigned.groups);
   ASSERT_TRUE(groups.ok()) << groups.error().message;
   std::vector<Sum> sums;
@@ -64,8 +65,8 @@ void expect_sums_of_all_groups(Communicator& comm, const WorldAssignment& assign
     sum.work = (*groups->find(sum.of->name))
                    ->start_all_reduce({.data = sum.values.data(),
                                        .count = static_cast<int64_t>(sum.values.size()),
-                                       .type = DataType::kI64},
-                                      ReduceOp::kSum);
+                                       .type = comm::DataType::kI64},
+                                      comm::ReduceOp::kSum);
   }
   for (Sum& sum : sums) {
     const Status status = sum.work.wait();
@@ -81,7 +82,7 @@ TEST_P(OnHosts, EveryGroupOfTheAssignmentAddsUpItsOwnRanksAllAtOnce) {
   World world = make_world(GetParam(), 8);
   // Each rank begins with a different group.
   on_all(world,
-         [&](Communicator& comm) { expect_sums_of_all_groups(comm, assigned, comm.rank()); });
+         [&](comm::Communicator& comm) { expect_sums_of_all_groups(comm, assigned, comm.rank()); });
 }
 
 // Both are fakes. NCCL groups must first be used in the same order on all ranks.
@@ -89,7 +90,7 @@ TEST(RankGroups, OnGpusEveryGroupAddsUpItsOwnRanks) {
   const WorldAssignment assigned = assignment();
   for (const bool has_nccl : {false, true}) {
     test::DeviceWorld world({.size = 8, .has_nccl = has_nccl});
-    on_all(world.world(), [&](Communicator& comm) {
+    on_all(world.world(), [&](comm::Communicator& comm) {
       expect_sums_of_all_groups(comm, assigned, has_nccl ? 0 : comm.rank());
     });
   }
@@ -98,7 +99,7 @@ TEST(RankGroups, OnGpusEveryGroupAddsUpItsOwnRanks) {
 TEST_P(OnHosts, TheGroupOfAnAxisIsTheOneThatThisRankIsIn) {
   const WorldAssignment assigned = assignment();
   World world = make_world(GetParam(), 8);
-  on_all(world, [&](Communicator& comm) {
+  on_all(world, [&](comm::Communicator& comm) {
     auto groups = RankGroups::create(comm, assigned.groups);
     ASSERT_TRUE(groups.ok());
     const RankCoordinates own = coordinates(assigned, comm.rank());
@@ -156,4 +157,4 @@ TEST(RankGroups, RefusesGroupsThatAreNotOfThisWorld) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::parallel

@@ -15,12 +15,12 @@
 #include "kernels/ops/dnn/dnn.h"
 #include "tests/support/emulated_cuda/fake_cudnn.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using test::fake_cudnn;
 
-constexpr Device kCuda{DeviceType::kCuda, 0};
+constexpr kernels::Device kCuda{kernels::DeviceType::kCuda, 0};
 
 // A clock that is read before and after a run of each implementation, in turn; it reports the given
 // durations.
@@ -52,27 +52,28 @@ class AttentionChoiceTest : public testing::Test {
         .setting = setting,
         .shape = {.batch = 1, .sequence = ++sequence, .heads = 1, .head_dim = 64, .kv_heads = 1},
         .device = kCuda,
-        .precision = Precision::kBf16};
+        .precision = kernels::Precision::kBf16};
   }
-  Result<AttentionBy> choose(const AttentionWish& wish, const TurnsClock& clock = {1.0, 2.0}) {
+  Result<kernels::AttentionBy> choose(const AttentionWish& wish,
+                                      const TurnsClock& clock = {1.0, 2.0}) {
     return choose_attention(*world_.front(), wish, reason_, clock);
   }
 
-  std::vector<std::unique_ptr<Communicator>> world_ = make_thread_world(1).value();
+  std::vector<std::unique_ptr<comm::Communicator>> world_ = comm::make_thread_world(1).value();
   ExitReason reason_;
 };
 
 TEST_F(AttentionChoiceTest, IsTheSettingWithoutMeasuring) {
-  EXPECT_EQ(choose(wish("own")).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(wish("own")).value(), kernels::AttentionBy::kOwn);
   EXPECT_EQ(fake_cudnn().calls, 0) << "nothing is loaded for nothing";
-  EXPECT_EQ(choose(wish("cudnn")).value(), AttentionBy::kCudnn);
+  EXPECT_EQ(choose(wish("cudnn")).value(), kernels::AttentionBy::kCudnn);
   EXPECT_EQ(fake_cudnn().executions, 0);
 }
 
 TEST_F(AttentionChoiceTest, ByAutoIsWhatIsMeasuredToBeFaster) {
-  EXPECT_EQ(choose(wish("auto"), {3.0, 2.0}).value(), AttentionBy::kCudnn);
-  EXPECT_EQ(choose(wish("auto"), {2.0, 3.0}).value(), AttentionBy::kOwn);
-  EXPECT_EQ(choose(wish("auto"), {2.0, 2.0}).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(wish("auto"), {3.0, 2.0}).value(), kernels::AttentionBy::kCudnn);
+  EXPECT_EQ(choose(wish("auto"), {2.0, 3.0}).value(), kernels::AttentionBy::kOwn);
+  EXPECT_EQ(choose(wish("auto"), {2.0, 2.0}).value(), kernels::AttentionBy::kOwn);
   EXPECT_GT(fake_cudnn().executions, 0);
 }
 
@@ -83,7 +84,7 @@ TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereTheMeasurementFails) {
   ASSERT_TRUE(choose(named).ok());
   fake_cudnn().reset();
   fake_cudnn().fail_at = 1;
-  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), kernels::AttentionBy::kOwn);
 }
 
 TEST_F(AttentionChoiceTest, MeasuresBothInTurnOnTheSameShape) {
@@ -91,13 +92,14 @@ TEST_F(AttentionChoiceTest, MeasuresBothInTurnOnTheSameShape) {
   ASSERT_EQ(choose({.setting = "cudnn",
                     .shape = asked.shape,
                     .device = kCuda,
-                    .precision = Precision::kBf16})
+                    .precision = kernels::Precision::kBf16})
                 .value(),
-            AttentionBy::kCudnn);
-  Stream stream = Stream::create(kCuda).value();
+            kernels::AttentionBy::kCudnn);
+  kernels::Stream stream = kernels::Stream::create(kCuda).value();
   const TurnsClock clock(4.0, 1.0);
-  const Result<AttentionTimes> times = time_attention(
-      *device_ops(kCuda.type).value(), stream, asked.shape, 4096, {.rounds = 3, .times = 2}, clock);
+  const Result<AttentionTimes> times =
+      time_attention(*kernels::device_ops(kCuda.type).value(), stream, asked.shape, 4096,
+                     {.rounds = 3, .times = 2}, clock);
   ASSERT_TRUE(times.ok()) << times.error().message;
   EXPECT_NEAR(times->own, 2.0, 1e-6);
   EXPECT_NEAR(times->cudnn, 0.5, 1e-6);
@@ -106,15 +108,15 @@ TEST_F(AttentionChoiceTest, MeasuresBothInTurnOnTheSameShape) {
 
 TEST_F(AttentionChoiceTest, ByAutoStaysWhatWasKept) {
   AttentionWish asked = wish("auto");
-  asked.kept = AttentionBy::kCudnn;
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kCudnn);
-  asked.kept = AttentionBy::kOwn;
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  asked.kept = kernels::AttentionBy::kCudnn;
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kCudnn);
+  asked.kept = kernels::AttentionBy::kOwn;
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kOwn);
   EXPECT_EQ(fake_cudnn().executions, 0);
 }
 
 TEST(AttentionNames, AreReadAsTheyAreWritten) {
-  for (const AttentionBy by : {AttentionBy::kOwn, AttentionBy::kCudnn}) {
+  for (const kernels::AttentionBy by : {kernels::AttentionBy::kOwn, kernels::AttentionBy::kCudnn}) {
     EXPECT_EQ(attention_named(name_of(by)), by);
     EXPECT_EQ(attention_named(" " + std::string(name_of(by)) + "\r\n"), by);
   }
@@ -130,36 +132,36 @@ TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereThereIsNoRoomForTheOther) {
     bytes = workspace;
     return Status(unavailable("[memory] too little"));
   };
-  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), AttentionBy::kOwn);
-  EXPECT_EQ(bytes, dnn::prepare_attention(kCuda, asked.shape).value());
-  asked.kept = AttentionBy::kCudnn;
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn) << "also where it was kept";
+  EXPECT_EQ(choose(asked, {3.0, 2.0}).value(), kernels::AttentionBy::kOwn);
+  EXPECT_EQ(bytes, kernels::dnn::prepare_attention(kCuda, asked.shape).value());
+  asked.kept = kernels::AttentionBy::kCudnn;
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kOwn) << "also where it was kept";
   EXPECT_EQ(fake_cudnn().executions, 0) << "not measured";
   asked.room = [](size_t) { return Status(); };
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kCudnn);
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kCudnn);
 }
 
 TEST_F(AttentionChoiceTest, ByAutoIsOurOwnWhereCudnnCanNot) {
   fake_cudnn().engines = 0;
   AttentionWish kept = wish("auto");
-  kept.kept = AttentionBy::kCudnn;
-  EXPECT_EQ(choose(kept).value(), AttentionBy::kOwn) << "no engine";
+  kept.kept = kernels::AttentionBy::kCudnn;
+  EXPECT_EQ(choose(kept).value(), kernels::AttentionBy::kOwn) << "no engine";
   fake_cudnn().reset();
   AttentionWish asked = wish("auto");
-  asked.precision = Precision::kF32;
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  asked.precision = kernels::Precision::kF32;
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kOwn);
   asked = wish("auto");
   asked.device = {};
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kOwn);
   asked = wish("auto");
   asked.shape.head_dim = 80;
-  EXPECT_EQ(choose(asked).value(), AttentionBy::kOwn);
+  EXPECT_EQ(choose(asked).value(), kernels::AttentionBy::kOwn);
 }
 
 TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
   AttentionWish asked = wish("cudnn");
   asked.shape.head_dim = 80;
-  const Result<AttentionBy> by = choose(asked);
+  const Result<kernels::AttentionBy> by = choose(asked);
   ASSERT_FALSE(by.ok());
   EXPECT_EQ(by.error().code, Code::kInvalid);
   EXPECT_NE(
@@ -170,38 +172,38 @@ TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
 }
 
 TEST_F(AttentionChoiceTest, IsRankZerosForAllRanks) {
-  std::vector<std::unique_ptr<Communicator>> world = make_thread_world(2).value();
+  std::vector<std::unique_ptr<comm::Communicator>> world = comm::make_thread_world(2).value();
   AttentionWish first = wish("auto"), second = first;
-  first.kept = AttentionBy::kCudnn;
-  second.kept = AttentionBy::kOwn;
-  Result<AttentionBy> other = AttentionBy::kOwn;
+  first.kept = kernels::AttentionBy::kCudnn;
+  second.kept = kernels::AttentionBy::kOwn;
+  Result<kernels::AttentionBy> other = kernels::AttentionBy::kOwn;
   const TurnsClock clock(1.0, 2.0);
   std::jthread thread([&] {
     ExitReason reason;
     other = choose_attention(*world[1], second, reason, clock);
   });
-  const Result<AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
   thread.join();
-  EXPECT_EQ(mine.value(), AttentionBy::kCudnn);
-  EXPECT_EQ(other.value(), AttentionBy::kCudnn);
+  EXPECT_EQ(mine.value(), kernels::AttentionBy::kCudnn);
+  EXPECT_EQ(other.value(), kernels::AttentionBy::kCudnn);
 }
 
 TEST_F(AttentionChoiceTest, IsOurOwnForAllWhereOneRankCanNot) {
-  std::vector<std::unique_ptr<Communicator>> world = make_thread_world(2).value();
+  std::vector<std::unique_ptr<comm::Communicator>> world = comm::make_thread_world(2).value();
   const AttentionWish first = wish("auto");
   AttentionWish second = first;
-  second.precision = Precision::kF32;
-  Result<AttentionBy> other = AttentionBy::kCudnn;
+  second.precision = kernels::Precision::kF32;
+  Result<kernels::AttentionBy> other = kernels::AttentionBy::kCudnn;
   const TurnsClock clock(1.0, 2.0);
   std::jthread thread([&] {
     ExitReason reason;
     other = choose_attention(*world[1], second, reason, clock);
   });
-  const Result<AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
   thread.join();
-  EXPECT_EQ(mine.value(), AttentionBy::kOwn);
-  EXPECT_EQ(other.value(), AttentionBy::kOwn);
+  EXPECT_EQ(mine.value(), kernels::AttentionBy::kOwn);
+  EXPECT_EQ(other.value(), kernels::AttentionBy::kOwn);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

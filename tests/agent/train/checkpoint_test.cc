@@ -11,7 +11,7 @@
 #include "tests/agent/model/allocation_count.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,7 +161,7 @@ class CheckpointTest : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-  HostTransfer host_;
+  parallel::HostTransfer host_;
   std::vector<float> first_;
   std::vector<float> second_;
 };
@@ -190,10 +190,10 @@ TEST_F(CheckpointTest, IsWrittenWithinAMegabyteOfMemory) {
   const StoredFile file{"model.safetensors",
                         {{"large", {std::ssize(large)}, {{large.data(), 0, std::ssize(large)}}}}};
   CheckpointFolder folder(folder_.path(), 3);
-  const int64_t before = testing::allocated_bytes();
+  const int64_t before = test::allocated_bytes();
   ASSERT_TRUE(folder.save(at_step(1), {&file, 1}, host_).ok());
-  EXPECT_LT(testing::allocated_bytes() - before, 1 << 20);
-  EXPECT_GT(testing::allocated_bytes(), before) << "it counts";
+  EXPECT_LT(test::allocated_bytes() - before, 1 << 20);
+  EXPECT_GT(test::allocated_bytes(), before) << "it counts";
   EXPECT_EQ(newest_step(folder), 1);
 }
 
@@ -347,4 +347,4 @@ TEST(Manifest, SurvivesARoundTripAndRefusesWhatIsNotOne) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

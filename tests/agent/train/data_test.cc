@@ -13,7 +13,7 @@
 #include "agent/train/data/windows.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 std::string counting_text(size_t bytes) {
@@ -313,7 +313,7 @@ TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
   const BatchLoaderOptions options{.shape = {.micro = 3, .accumulation = 2}, .seed = 7};
   BatchLoader loader(*source, split, options);
   BatchLoader expected(*source, split, options);
-  Stream stream;
+  kernels::Stream stream;
   const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, {}).value();
   for (int i = 0; i < 10; ++i) {
     const DeviceTokens tokens = feed->next().value();
@@ -325,4 +325,4 @@ TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 
 #include "tests/agent/train/worker_world.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 WorkerWorld::Options options_with(const std::string& attention) {
@@ -98,4 +98,4 @@ TEST(AttentionOfAWorker, ThatWasChosenFirstStaysWrittenWhereAStartCanNotTakeIt) 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -4,7 +4,7 @@
 #include "tests/agent/train/training.h"
 #include "tests/support/emulated_cuda/memory_use.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using emulated_cuda::memory_use;
@@ -12,7 +12,8 @@ using emulated_cuda::memory_use;
 // Training, validation and a sample, like the worker.
 TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
   for (const ModelConfig& config : {kConfig, kLlama}) {
-    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    for (const kernels::Precision precision :
+         {kernels::Precision::kF32, kernels::Precision::kBf16}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
         const TrainingSetup setup{
             .device = kCuda, .precision = precision, .recompute = recompute, .config = config};
@@ -34,21 +35,21 @@ TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
 
 // The table in the documentation is computed this way.
 TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
-  auto world = make_thread_world(1).value();
+  auto world = comm::make_thread_world(1).value();
   for (const ModelConfig& config : {kConfig, kLlama}) {
-    ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
+    parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
     options.micro_batch = kMicro;
     options.sequence = kContext;
     options.bucket_bytes = 1 << 20;
-    options.precision = Precision::kBf16;
+    options.precision = kernels::Precision::kBf16;
     options.device = kCuda;
-    const ArenaPlan plan = plan_memory(options).value();
-    const auto composition = Composition::create(options, *world.front()).value();
-    EXPECT_EQ(arena_text(plan), arena_text(composition->memory()));
-    EXPECT_EQ(bytes_of(plan, ArenaUse::kParameters),
+    const kernels::ArenaPlan plan = parallel::plan_memory(options).value();
+    const auto composition = parallel::Composition::create(options, *world.front()).value();
+    EXPECT_EQ(kernels::arena_text(plan), kernels::arena_text(composition->memory()));
+    EXPECT_EQ(kernels::bytes_of(plan, kernels::ArenaUse::kParameters),
               static_cast<uint64_t>(composition->store().arena().count) * 6);
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

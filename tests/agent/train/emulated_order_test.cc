@@ -10,12 +10,12 @@
 #include "tests/agent/train/emulated_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Reads device memory in stream order.
 template <class T>
-void read_in_turn(Stream& stream, const T* from, std::vector<T>& to) {
+void read_in_turn(kernels::Stream& stream, const T* from, std::vector<T>& to) {
   EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [from, &to](uint64_t) {
                 std::copy_n(from, to.size(), to.data());
                 return Status();
@@ -35,10 +35,10 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
   const BatchLoaderOptions options{.shape = {.micro = kRows}, .seed = 7};
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     emulated_cuda::set_seed(seed);
-    Stream compute = Stream::create(kCuda).value();
+    kernels::Stream compute = kernels::Stream::create(kCuda).value();
     BatchLoader loader(source, split, options), expected(source, split, options);
-    std::array<Buffer, 2> slots;
-    for (Buffer& slot : slots) slot = Buffer::allocate(kCuda, kSlotBytes).value();
+    std::array<kernels::Buffer, 2> slots;
+    for (kernels::Buffer& slot : slots) slot = kernels::Buffer::allocate(kCuda, kSlotBytes).value();
     const auto feed =
         TokenFeed::create(loader, compute, {slots[0].workspace(), slots[1].workspace()}).value();
     std::vector<std::vector<int32_t>> tokens(kBatches, std::vector<int32_t>(kTokens)),
@@ -65,33 +65,37 @@ TEST_P(EmulatedReduction, HasItsPlaceInTheOrderOfItsStream) {
   constexpr int kRounds = 4, kRanks = 2;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     emulated_cuda::set_seed(seed);
-    on_emulated_ranks(kRanks, GetParam(), [seed](Communicator& group, Device device) {
-      Stream stream = Stream::create(device).value();
-      const Buffer buffer = Buffer::allocate(device, kCount * sizeof(float)).value();
-      std::vector<std::vector<float>> found(kRounds, std::vector<float>(kCount));
-      std::vector<Work> works;
-      for (int round = 0; round < kRounds; ++round) {
-        const auto value = static_cast<float>(10 * round + group.rank());
-        EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [&buffer, value](uint64_t) {
-                      std::fill_n(buffer.f32(), kCount, value);
-                      return Status();
-                    }).ok());
-        works.push_back(group.start_all_reduce(
-            {.data = buffer.data(), .count = kCount, .device = device, .stream = stream.handle()},
-            ReduceOp::kSum));
-        if (!group.device_traits().is_stream_ordered) {
-          EXPECT_TRUE(works.back().wait().ok());
-        }
-        read_in_turn(stream, buffer.f32(), found[static_cast<size_t>(round)]);
-      }
-      EXPECT_TRUE(stream.synchronize().ok());
-      for (Work& work : works) EXPECT_TRUE(work.wait().ok());
-      for (int round = 0; round < kRounds; ++round) {
-        EXPECT_EQ(found[static_cast<size_t>(round)],
-                  std::vector<float>(kCount, static_cast<float>(20 * round + 1)))
-            << "seed " << seed << ", round " << round;
-      }
-    });
+    on_emulated_ranks(
+        kRanks, GetParam(), [seed](comm::Communicator& group, kernels::Device device) {
+          kernels::Stream stream = kernels::Stream::create(device).value();
+          const kernels::Buffer buffer =
+              kernels::Buffer::allocate(device, kCount * sizeof(float)).value();
+          std::vector<std::vector<float>> found(kRounds, std::vector<float>(kCount));
+          std::vector<comm::Work> works;
+          for (int round = 0; round < kRounds; ++round) {
+            const auto value = static_cast<float>(10 * round + group.rank());
+            EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [&buffer, value](uint64_t) {
+                          std::fill_n(buffer.f32(), kCount, value);
+                          return Status();
+                        }).ok());
+            works.push_back(group.start_all_reduce({.data = buffer.data(),
+                                                    .count = kCount,
+                                                    .device = device,
+                                                    .stream = stream.handle()},
+                                                   comm::ReduceOp::kSum));
+            if (!group.device_traits().is_stream_ordered) {
+              EXPECT_TRUE(works.back().wait().ok());
+            }
+            read_in_turn(stream, buffer.f32(), found[static_cast<size_t>(round)]);
+          }
+          EXPECT_TRUE(stream.synchronize().ok());
+          for (comm::Work& work : works) EXPECT_TRUE(work.wait().ok());
+          for (int round = 0; round < kRounds; ++round) {
+            EXPECT_EQ(found[static_cast<size_t>(round)],
+                      std::vector<float>(kCount, static_cast<float>(20 * round + 1)))
+                << "seed " << seed << ", round " << round;
+          }
+        });
   }
 }
 
@@ -102,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, EmulatedReduction,
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,11 +8,11 @@
 #include "tests/agent/comm/gpu/fake_nccl.h"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 namespace {
 
-std::shared_ptr<NcclApi> nccl_on_emulated_streams() {
+std::shared_ptr<comm::NcclApi> nccl_on_emulated_streams() {
   return std::make_shared<test::FakeNccl>([](void* stream, std::function<void()> kernel) {
     EXPECT_TRUE(emulated_cuda::issue_blocking(stream, std::move(kernel)).ok());
   });
@@ -21,19 +21,19 @@ std::shared_ptr<NcclApi> nccl_on_emulated_streams() {
 }  // namespace
 
 void on_emulated_ranks(int64_t ranks, GradientPath path,
-                       const std::function<void(Communicator&, Device)>& body) {
-  auto worlds = make_thread_world(static_cast<int>(ranks)).value();
+                       const std::function<void(comm::Communicator&, kernels::Device)>& body) {
+  auto worlds = comm::make_thread_world(static_cast<int>(ranks)).value();
   const auto nccl = path == GradientPath::kNccl ? nccl_on_emulated_streams() : nullptr;
   if (path != GradientPath::kCpu) emulated_cuda::set_device_count(static_cast<int>(ranks));
   std::vector<std::jthread> threads;
-  for (std::unique_ptr<Communicator>& host : worlds) {
+  for (std::unique_ptr<comm::Communicator>& host : worlds) {
     threads.emplace_back([&body, &nccl, path, host = std::move(host)]() mutable {
       if (path == GradientPath::kCpu) return body(*host, {});
-      const Device device{DeviceType::kCuda, host->rank()};
-      const std::unique_ptr<Communicator> world =
-          make_device_communicator(
+      const kernels::Device device{kernels::DeviceType::kCuda, host->rank()};
+      const std::unique_ptr<comm::Communicator> world =
+          comm::make_device_communicator(
               std::move(host), {.device = device},
-              {.device = make_comm_device(device), .nccl = nccl, .why = "for a test"})
+              {.device = comm::make_comm_device(device), .nccl = nccl, .why = "for a test"})
               .value();
       body(*world, device);
     });
@@ -42,7 +42,7 @@ void on_emulated_ranks(int64_t ranks, GradientPath path,
 
 std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps) {
   std::vector<Trained> trained(static_cast<size_t>(setup.ranks));
-  on_emulated_ranks(setup.ranks, path, [&](Communicator& world, Device device) {
+  on_emulated_ranks(setup.ranks, path, [&](comm::Communicator& world, kernels::Device device) {
     TrainingSetup own = setup;
     own.device = device;
     Training training(own, world);
@@ -53,4 +53,4 @@ std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, 
   return trained;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,7 +8,7 @@
 #include "tests/agent/train/training.h"
 
 // Training with several ranks on emulated CUDA devices.
-namespace lockstep {
+namespace lockstep::train {
 
 // The results of the steps on one rank.
 struct Trained {
@@ -27,8 +27,8 @@ enum class GradientPath : uint8_t {
 };
 // Calls body(communicator, device) on one thread per rank. Everything is released when it returns.
 void on_emulated_ranks(int64_t ranks, GradientPath path,
-                       const std::function<void(Communicator&, Device)>& body);
+                       const std::function<void(comm::Communicator&, kernels::Device)>& body);
 // Returns every rank's results. `path` determines the device of `setup`.
 std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

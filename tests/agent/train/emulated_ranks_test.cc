@@ -5,7 +5,7 @@
 #include "tests/agent/train/emulated_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kStepsOfRanks = 3;
@@ -13,7 +13,7 @@ constexpr int64_t kStepsOfRanks = 3;
 Trained alone_on_the_cpu(TrainingSetup setup) {
   setup.accumulation *= setup.ranks;
   setup.ranks = 1;
-  setup.precision = Precision::kF32;
+  setup.precision = kernels::Precision::kF32;
   return train_ranks(setup, GradientPath::kCpu, kStepsOfRanks).front();
 }
 
@@ -37,7 +37,7 @@ TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
 
 TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
   const TrainingSetup setup{.device = {},
-                            .precision = Precision::kBf16,
+                            .precision = kernels::Precision::kBf16,
                             .recompute = Recompute::kOps,
                             .config = kLlama,
                             .accumulation = 1,
@@ -51,7 +51,7 @@ TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
 
 // The order of streams and the number of threads do not matter.
 TEST_P(EmulatedRanks, AreTheSameBitForBitInWhateverOrderStreamsRun) {
-  const TrainingSetup setup{.device = {}, .precision = Precision::kBf16, .ranks = 2};
+  const TrainingSetup setup{.device = {}, .precision = kernels::Precision::kBf16, .ranks = 2};
   Trained first;
   for (const uint64_t seed : {1, 1, 2, 3, 4, 5, 6}) {
     emulated_cuda::set_seed(seed);
@@ -69,4 +69,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, EmulatedRanks,
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -14,7 +14,7 @@
 #include "tests/agent/train/training.h"
 #include "tests/support/emulated_cuda/memory_use.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using emulated_cuda::memory_use;
@@ -23,24 +23,24 @@ using emulated_cuda::MemoryUse;
 // An array of numbers on the device, and runs of it.
 struct Numbers {
   static constexpr int64_t kCount = 1000;
-  Stream stream = Stream::create(kCuda).value();
-  Buffer device = Buffer::allocate(kCuda, kCount * sizeof(float)).value();
+  kernels::Stream stream = kernels::Stream::create(kCuda).value();
+  kernels::Buffer device = kernels::Buffer::allocate(kCuda, kCount * sizeof(float)).value();
   std::vector<float> host = std::vector<float>(kCount);
 
   Numbers() {
     std::iota(host.begin(), host.end(), 1.0f);
-    EXPECT_TRUE(copy_bytes(stream, {device.data(), host.data(), device.bytes()}).ok());
+    EXPECT_TRUE(kernels::copy_bytes(stream, {device.data(), host.data(), device.bytes()}).ok());
     EXPECT_TRUE(stream.synchronize().ok());
   }
   std::vector<float> read() {
     std::vector<float> values(kCount);
-    EXPECT_TRUE(copy_bytes(stream, {values.data(), device.data(), device.bytes()}).ok());
+    EXPECT_TRUE(kernels::copy_bytes(stream, {values.data(), device.data(), device.bytes()}).ok());
     EXPECT_TRUE(stream.synchronize().ok());
     return values;
   }
   // Returns runs of random lengths, including empty ones, in random order.
-  std::vector<ValueRun> runs(Random& random, std::vector<float>& values) const {
-    std::vector<ValueRun> some;
+  std::vector<parallel::ValueRun> runs(Random& random, std::vector<float>& values) const {
+    std::vector<parallel::ValueRun> some;
     for (uint64_t n = random.below(8); n-- > 0;) {
       const auto begin = static_cast<int64_t>(random.below(kCount));
       const auto count = static_cast<int64_t>(random.below(2) * random.below(kCount - begin + 1));
@@ -56,9 +56,9 @@ TEST(HostTransfer, ReadsAllRunsInOrderThroughBuffersOfAnySize) {
   Random random(3);
   for (int round = 0; round < 200; ++round) {
     const size_t piece_bytes = (1 + random.below(round % 2 == 0 ? 5 : 1500)) * sizeof(float);
-    HostTransfer transfer(numbers.stream, piece_bytes);
+    parallel::HostTransfer transfer(numbers.stream, piece_bytes);
     std::vector<float> expected;
-    const std::vector<ValueRun> runs = numbers.runs(random, expected);
+    const std::vector<parallel::ValueRun> runs = numbers.runs(random, expected);
     const MemoryUse before = memory_use();
     std::vector<float> found;
     ASSERT_TRUE(transfer
@@ -79,10 +79,10 @@ TEST(HostTransfer, WritesAllRunsThroughBuffersOfAnySize) {
   Random random(4);
   for (const size_t floats : {1, 3, 64, 2000}) {
     Numbers numbers;
-    HostTransfer transfer(numbers.stream, floats * sizeof(float));
-    const std::vector<ValueRun> runs{{numbers.device.f32() + 10, 500},
-                                     {numbers.device.f32() + 600, 0},
-                                     {numbers.device.f32() + 700, 1}};
+    parallel::HostTransfer transfer(numbers.stream, floats * sizeof(float));
+    const std::vector<parallel::ValueRun> runs{{numbers.device.f32() + 10, 500},
+                                               {numbers.device.f32() + 600, 0},
+                                               {numbers.device.f32() + 700, 1}};
     ASSERT_TRUE(transfer
                     .write(runs,
                            [&](size_t run, int64_t first, std::span<float> to) {
@@ -105,8 +105,8 @@ TEST(HostTransfer, WritesAllRunsThroughBuffersOfAnySize) {
 
 TEST(HostTransfer, EndsWithTheErrorOfTheHostsPartAndCanBeUsedAgain) {
   Numbers numbers;
-  HostTransfer transfer(numbers.stream, 64);
-  const ValueRun all{numbers.device.f32(), Numbers::kCount};
+  parallel::HostTransfer transfer(numbers.stream, 64);
+  const parallel::ValueRun all{numbers.device.f32(), Numbers::kCount};
   int calls = 0;
   const auto fails = [&](auto&&...) { return ++calls == 3 ? Status(corrupt("third")) : Status(); };
   EXPECT_EQ(transfer.read({&all, 1}, fails).error().message, "third");
@@ -126,7 +126,7 @@ TEST(HostTransfer, EndsWithTheErrorOfTheHostsPartAndCanBeUsedAgain) {
 }
 
 ModelState state_of(const TrainingSetup& setup, Training& training) {
-  const DeviceState arenas = training.model().state();
+  const parallel::DeviceState arenas = training.model().state();
   return {.config = setup.config,
           .shard = {},
           .arena = &training.model().store().arena(),
@@ -167,8 +167,8 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   const Manifest manifest{.position = {.step = 2}, .files = {}};
   const uint64_t pinned = memory_use().pinned_bytes;
   emulated_cuda::reset_memory_use();
-  Stream stream = Stream::create(kCuda).value();
-  HostTransfer transfer(stream, 512);
+  kernels::Stream stream = kernels::Stream::create(kCuda).value();
+  parallel::HostTransfer transfer(stream, 512);
   ASSERT_TRUE(of_gpu.save(manifest, model_state_files(state_of(setup, gpu)), transfer).ok());
   EXPECT_EQ(memory_use().to_host_bytes, 3 * parameter_bytes(kConfig));
   EXPECT_EQ(memory_use().to_device_bytes, 0u);
@@ -202,15 +202,15 @@ TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
   const ParameterArena arena = parameter_arena(config, whole_model(config));
   const auto count = static_cast<size_t>(arena.count);
   std::vector<float> expected(count);
-  HostTransfer host;
+  parallel::HostTransfer host;
   ASSERT_TRUE(import_weights(file, config, arena, expected.data(), host).ok());
-  Stream stream = Stream::create(kCuda).value();
+  kernels::Stream stream = kernels::Stream::create(kCuda).value();
   for (const size_t piece_bytes : {size_t{52}, size_t{1} << 20}) {
-    Buffer device = Buffer::allocate(kCuda, count * sizeof(float)).value();
-    HostTransfer transfer(stream, piece_bytes);
+    kernels::Buffer device = kernels::Buffer::allocate(kCuda, count * sizeof(float)).value();
+    parallel::HostTransfer transfer(stream, piece_bytes);
     ASSERT_TRUE(import_weights(file, config, arena, device.f32(), transfer).ok());
     std::vector<float> found;
-    const ValueRun all{device.f32(), arena.count};
+    const parallel::ValueRun all{device.f32(), arena.count};
     ASSERT_TRUE(transfer
                     .read({&all, 1},
                           [&](std::span<const float> values) {
@@ -225,28 +225,30 @@ TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
 // Rebuilt copies for products have the same random rounding as after the last step, on every
 // device.
 TEST(DeviceState, HasTheSameStochasticallyRoundedCopiesWhenTheyAreMadeAnew) {
-  const TrainingSetup setup{.device = kCuda, .precision = Precision::kBf16, .rounding_seed = 12};
+  const TrainingSetup setup{
+      .device = kCuda, .precision = kernels::Precision::kBf16, .rounding_seed = 12};
   Training gpu(setup);
   gpu.train(kFewSteps);
   const std::vector<uint16_t> drawn = gpu.copies();
   ASSERT_TRUE(gpu.model().broadcast_state(kFewSteps).ok());
   EXPECT_EQ(gpu.copies(), drawn);
-  Training cpu({.device = {}, .precision = Precision::kBf16, .rounding_seed = 12});
+  Training cpu({.device = {}, .precision = kernels::Precision::kBf16, .rounding_seed = 12});
   cpu.set_state(gpu.state());
   ASSERT_TRUE(cpu.model().broadcast_state(kFewSteps).ok());
   EXPECT_EQ(cpu.copies(), drawn);
 
   ASSERT_TRUE(cpu.model().broadcast_state(kFewSteps + 1).ok());
   EXPECT_NE(cpu.copies(), drawn) << "of another step";
-  Training nearest({.device = {}, .precision = Precision::kBf16});
+  Training nearest({.device = {}, .precision = kernels::Precision::kBf16});
   nearest.set_state(gpu.state());
   ASSERT_TRUE(nearest.model().broadcast_state(kFewSteps).ok());
   EXPECT_NE(nearest.copies(), drawn);
 }
 
 TEST(DeviceState, RoundedStochasticallyGoesOnToTheSameBits) {
-  for (const Device device : {Device{}, kCuda}) {
-    const TrainingSetup setup{.device = device, .precision = Precision::kBf16, .rounding_seed = 5};
+  for (const kernels::Device device : {kernels::Device{}, kCuda}) {
+    const TrainingSetup setup{
+        .device = device, .precision = kernels::Precision::kBf16, .rounding_seed = 5};
     Training whole(setup);
     whole.train(2);
     Training first(setup);
@@ -273,9 +275,9 @@ TEST(DeviceState, TakesNoMoreOfTheHostThanItsTransferSays) {
   Training gpu({.device = kCuda});
   (void)gpu.state();
   const uint64_t taken = memory_use().pinned_bytes_max - before;
-  EXPECT_GE(taken, 2 * kTransferPieceBytes);
-  EXPECT_LE(taken, 2 * kTransferPieceBytes + 1024) << "beside it the values of a step";
+  EXPECT_GE(taken, 2 * parallel::kTransferPieceBytes);
+  EXPECT_LE(taken, 2 * parallel::kTransferPieceBytes + 1024) << "beside it the values of a step";
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

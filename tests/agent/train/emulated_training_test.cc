@@ -12,7 +12,7 @@
 #include "tests/agent/train/training.h"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // A single rank that has taken some steps.
@@ -50,7 +50,7 @@ struct Kind {
 
 class EmulatedTraining : public testing::TestWithParam<Kind> {
  protected:
-  TrainingSetup on(Device device, Precision precision = Precision::kF32,
+  TrainingSetup on(kernels::Device device, kernels::Precision precision = kernels::Precision::kF32,
                    Recompute recompute = Recompute::kNone) const {
     return {.device = device,
             .precision = precision,
@@ -63,13 +63,13 @@ TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
   Alone cpu(on({}), kSteps);
   Alone cuda(on(kCuda), kSteps);
   expect_the_same_steps(cuda, cpu);
-  Alone half(on(kCuda, Precision::kBf16), kSteps);
+  Alone half(on(kCuda, kernels::Precision::kBf16), kSteps);
   expect_close_steps(half, cpu);
 }
 
 // The order of threads in a block, blocks in a grid and streams does not matter.
 TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
-  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+  for (const kernels::Precision precision : {kernels::Precision::kF32, kernels::Precision::kBf16}) {
     emulated_cuda::set_seed(1);
     Alone first(on(kCuda, precision), kFewSteps);
     const std::vector<float> expected = first->state();
@@ -85,11 +85,11 @@ TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
 // Recomputation applies GELU to the stored bf16 argument; cuBLASLt's epilogue applies it to the
 // fp32 sum.
 TEST_P(EmulatedTraining, ComputesActivationsAgain) {
-  Alone kept(on(kCuda, Precision::kBf16), kFewSteps);
-  Alone blocks(on(kCuda, Precision::kBf16, Recompute::kBlocks), kFewSteps);
+  Alone kept(on(kCuda, kernels::Precision::kBf16), kFewSteps);
+  Alone blocks(on(kCuda, kernels::Precision::kBf16, Recompute::kBlocks), kFewSteps);
   EXPECT_EQ(blocks->losses, kept->losses);
   EXPECT_TRUE(blocks->state() == kept->state()) << "not the same bits";
-  Alone ops(on(kCuda, Precision::kBf16, Recompute::kOps), kFewSteps);
+  Alone ops(on(kCuda, kernels::Precision::kBf16, Recompute::kOps), kFewSteps);
   expect_near(ops->losses, kept->losses, 1e-3);
   expect_near(ops->norms, kept->norms, 1e-2);
 }
@@ -131,17 +131,17 @@ TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
 }
 
 TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
-  const auto world = std::move(make_thread_world(1).value().front());
+  const auto world = std::move(comm::make_thread_world(1).value().front());
   const ModelConfig gpt2 = model_preset("gpt2-124m").value();
-  const auto composition = Composition::create({.config = gpt2,
-                                                .mesh = {},
-                                                .micro_batch = 64,
-                                                .sequence = 1024,
-                                                .bucket_bytes = 1 << 20,
-                                                .optimizer = {},
-                                                .precision = Precision::kBf16,
-                                                .device = kCuda},
-                                               *world);
+  const auto composition = parallel::Composition::create({.config = gpt2,
+                                                          .mesh = {},
+                                                          .micro_batch = 64,
+                                                          .sequence = 1024,
+                                                          .bucket_bytes = 1 << 20,
+                                                          .optimizer = {},
+                                                          .precision = kernels::Precision::kBf16,
+                                                          .device = kCuda},
+                                                         *world);
   ASSERT_FALSE(composition.ok());
   EXPECT_EQ(composition.error().code, Code::kUnavailable);
   for (const char* words :
@@ -155,7 +155,7 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
 // Products on a GPU need a workspace; those on the CPU do not.
 TEST(EmulatedDeviceTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
   const SystemClock clock;
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBf16}) {
     const Result<double> peak =
         matmul_peak(kCuda, {.shape = {32, 16, 24}, .dtype = dtype, .rounds = 1, .times = 2}, clock);
     ASSERT_TRUE(peak.ok()) << peak.error().message;
@@ -164,4 +164,4 @@ TEST(EmulatedDeviceTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

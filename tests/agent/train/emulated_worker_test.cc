@@ -6,7 +6,7 @@
 
 #include "tests/agent/train/worker_world.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kSteps = 6;
@@ -118,4 +118,4 @@ TEST(EmulatedWorker, EndsWithWordsWhereItsGpuIsNot) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

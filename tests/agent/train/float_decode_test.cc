@@ -10,7 +10,7 @@
 
 #include "agent/train/weights/transpose.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Decodes one value of a 16-bit type.
@@ -72,4 +72,4 @@ TEST(Transpose, PutsEveryElementInItsPlace) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,11 +10,11 @@
 #include "agent/comm/make_communicator.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 std::vector<Agreement> agree_all(const std::vector<RankTraits>& traits, bool want_bf16) {
-  auto world = make_thread_world(static_cast<int>(traits.size()));
+  auto world = comm::make_thread_world(static_cast<int>(traits.size()));
   EXPECT_TRUE(world.ok());
   std::vector<Agreement> agreements(traits.size());
   {
@@ -34,15 +34,15 @@ std::vector<Agreement> agree_all(const std::vector<RankTraits>& traits, bool wan
 TEST(Agree, TakesBf16OnlyWhereEveryRankHasIt) {
   const RankTraits with{.native_bf16 = 1, .threads = 2};
   const RankTraits without{.native_bf16 = 0, .threads = 2};
-  const Agreement bf16{Precision::kBf16, 2};
-  const Agreement fp32{Precision::kF32, 2};
+  const Agreement bf16{kernels::Precision::kBf16, 2};
+  const Agreement fp32{kernels::Precision::kF32, 2};
   EXPECT_EQ(agree_all({with, with}, true), (std::vector<Agreement>{bf16, bf16}));
   EXPECT_EQ(agree_all({with, without}, true), (std::vector<Agreement>{fp32, fp32}));
   EXPECT_EQ(agree_all({with, with}, false), (std::vector<Agreement>{fp32, fp32}));
 }
 
 TEST(Agree, TakesTheSmallestNumberOfThreads) {
-  const Agreement two{Precision::kF32, 2};
+  const Agreement two{kernels::Precision::kF32, 2};
   EXPECT_EQ(agree_all({{.threads = 4}, {.threads = 2}, {.threads = 8}}, false),
             (std::vector<Agreement>{two, two, two}));
 }
@@ -51,7 +51,7 @@ TEST(TraitsOfThisMachine, AreTheGpusWhereTheRankHasOne) {
   const WorkerConfig config{.threads = 3};
   const RankTraits cpu = traits_of_this_machine(config, {});
   const RankTraits h200 = traits_of_this_machine(config, {.name = "NVIDIA H200"});
-  EXPECT_EQ(cpu.native_bf16, cpu_matmul_support().native_bf16 ? 1 : 0);
+  EXPECT_EQ(cpu.native_bf16, kernels::cpu_matmul_support().native_bf16 ? 1 : 0);
   EXPECT_EQ(h200.native_bf16, 1);
   EXPECT_EQ(h200.threads, 3);
   EXPECT_NE(h200.instructions, cpu.instructions);
@@ -96,7 +96,7 @@ class FormWorldTest : public testing::Test {
 };
 
 TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
-  const Result<int> taken = listen_on("127.0.0.1", 0);
+  const Result<int> taken = comm::listen_on("127.0.0.1", 0);
   ASSERT_TRUE(taken.ok());
   sockaddr_in address{};
   socklen_t size = sizeof(address);
@@ -121,9 +121,9 @@ TEST_F(FormWorldTest, NeedsTheJobsToken) {
 }
 
 TEST(ServeDevice, LeavesTheWorldOfTheCpuAsItIs) {
-  auto world = make_thread_world(1);
+  auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
-  const Communicator* before = world->front().get();
+  const comm::Communicator* before = world->front().get();
   ExitReason reason;
   const auto served = serve_device(std::move(world->front()), {}, reason);
   ASSERT_TRUE(served.ok());
@@ -131,15 +131,16 @@ TEST(ServeDevice, LeavesTheWorldOfTheCpuAsItIs) {
 }
 
 TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
-  if (device_count(DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
-  auto world = make_thread_world(2);
+  if (kernels::device_count(kernels::DeviceType::kCuda) > 0) GTEST_SKIP() << "there are GPUs here";
+  auto world = comm::make_thread_world(2);
   ASSERT_TRUE(world.ok());
   std::vector<std::jthread> ranks;
   for (auto& communicator : *world) {
     ranks.emplace_back([&communicator] {
       ExitReason reason;
       const int rank = communicator->rank();
-      const auto served = serve_device(std::move(communicator), {DeviceType::kCuda, rank}, reason);
+      const auto served =
+          serve_device(std::move(communicator), {kernels::DeviceType::kCuda, rank}, reason);
       ASSERT_FALSE(served.ok());
       EXPECT_EQ(served.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
       EXPECT_EQ(reason.exit_code(), kExitBadConfig);
@@ -148,4 +149,4 @@ TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // A fake driver with one GPU. Global, because the driver's functions have no context argument.
@@ -22,8 +22,8 @@ int the_gpu = 0;
 constexpr char kBus[] = "0000:41:00.0";
 constexpr int kLost = 15;
 
-NvmlFunctions functions() {
-  NvmlFunctions f;
+kernels::NvmlFunctions functions() {
+  kernels::NvmlFunctions f;
   f.init = [] { return ++driver.inits, 0; };
   f.shutdown = [] { return --driver.inits, 0; };
   f.error_string = [](int) { return "GPU is lost"; };
@@ -33,17 +33,17 @@ NvmlFunctions functions() {
     return driver.is_lost ? kLost : 0;
   };
   f.link_state = [](void*, unsigned, unsigned*) { return kLost; };
-  f.utilisation = [](void*, NvmlFunctions::Utilisation* into) {
+  f.utilisation = [](void*, kernels::NvmlFunctions::Utilisation* into) {
     ++driver.looks;
     return *into = {driver.busy, 0}, 0;
   };
-  f.memory = [](void*, NvmlFunctions::Memory* into) { return *into = {100, 30, 70}, 0; };
+  f.memory = [](void*, kernels::NvmlFunctions::Memory* into) { return *into = {100, 30, 70}, 0; };
   f.power = [](void*, unsigned*) { return kLost; };
   f.create_events = [](void** set) { return *set = &driver, 0; };
   f.register_events = [](void*, unsigned long long, void*) { return 0; };
-  f.wait_event = [](void*, NvmlFunctions::Event* into, unsigned) {
+  f.wait_event = [](void*, kernels::NvmlFunctions::Event* into, unsigned) {
     const unsigned long long xid = driver.xid.exchange(0);
-    *into = {.device = &the_gpu, .type = NvmlFunctions::kXidEvent, .data = xid};
+    *into = {.device = &the_gpu, .type = kernels::NvmlFunctions::kXidEvent, .data = xid};
     return xid == 0 ? 10 : 0;
   };
   f.free_events = [](void*) { return 0; };
@@ -61,7 +61,7 @@ class GpuMonitorTest : public testing::Test {
   GpuMonitor::Options options(Duration interval = std::chrono::milliseconds(1)) const {
     return {.gpu = {.name = "NVIDIA H200", .bus = kBus, .uuid = {1, 2, 3}},
             .interval = interval,
-            .load = [] { return Nvml::with_functions(functions()); }};
+            .load = [] { return kernels::Nvml::with_functions(functions()); }};
   }
   GpuNumbers numbers() const {
     GpuNumbers numbers;
@@ -124,10 +124,10 @@ TEST_F(GpuMonitorTest, LooksOnAtAGpuThatSaidNothingForAWhile) {
 
 TEST_F(GpuMonitorTest, WritesNothingWhereThereIsNoLibrary) {
   GpuMonitor::Options none = options();
-  none.load = []() -> Result<std::unique_ptr<Nvml>> { return unavailable("[nvml] none"); };
+  none.load = []() -> Result<std::unique_ptr<kernels::Nvml>> { return unavailable("[nvml] none"); };
   { const GpuMonitor monitor(none, page_->gpu()); }
   EXPECT_EQ(numbers().samples, 0u);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 
 #include "tests/agent/train/small_weights.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 TEST(HuggingFace, HasTheNamesAndShapesOfItsGpt2) {
@@ -244,4 +244,4 @@ TEST(HuggingFace, AcceptsMoreRowsOfNoOtherTensor) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Advances by one second with every read.
@@ -22,11 +22,11 @@ class TickingClock final : public Clock {
 };
 
 TEST(MatmulPeak, CountsTheFlopsOfARound) {
-  Stream stream;
+  kernels::Stream stream;
   const TickingClock clock;
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBf16}) {
     const MatmulPeakOptions options{.shape = {20, 30, 40}, .dtype = dtype, .rounds = 2, .times = 3};
-    const Result<double> peak = matmul_peak(cpu_ops(), stream, options, clock);
+    const Result<double> peak = matmul_peak(kernels::cpu_ops(), stream, options, clock);
     ASSERT_TRUE(peak.ok()) << peak.error().message;
     EXPECT_EQ(*peak, 2.0 * 20 * 30 * 40 * 3);
   }
@@ -36,10 +36,10 @@ int calls = 0;
 
 TEST(MatmulPeak, MultipliesRandomNumbersAndWarmsUpFirst) {
   calls = 0;
-  OpTable ops = cpu_ops();
-  ops.matmul_forward = [](Stream&, const MatmulForward& args) {
+  kernels::OpTable ops = kernels::cpu_ops();
+  ops.matmul_forward = [](kernels::Stream&, const kernels::MatmulForward& args) {
     ++calls;
-    const auto* x = static_cast<const Bf16*>(args.x.data);
+    const auto* x = static_cast<const kernels::Bf16*>(args.x.data);
     int64_t zeros = 0;
     for (int64_t i = 0; i < args.m * args.k; ++i) {
       const uint32_t wide = static_cast<uint32_t>(x[i].bits) << 16;
@@ -50,7 +50,7 @@ TEST(MatmulPeak, MultipliesRandomNumbersAndWarmsUpFirst) {
     }
     EXPECT_LT(zeros, args.m * args.k / 100);
   };
-  Stream stream;
+  kernels::Stream stream;
   const SystemClock clock;
   ASSERT_TRUE(
       matmul_peak(ops, stream, {.shape = {64, 64, 64}, .rounds = 2, .times = 3}, clock).ok());
@@ -58,4 +58,4 @@ TEST(MatmulPeak, MultipliesRandomNumbersAndWarmsUpFirst) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

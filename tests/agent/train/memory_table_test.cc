@@ -4,26 +4,27 @@
 
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-ComposeOptions options_of(const char* preset) {
-  ComposeOptions options{.config = model_preset(preset).value(), .mesh = {}, .optimizer = {}};
+parallel::ComposeOptions options_of(const char* preset) {
+  parallel::ComposeOptions options{
+      .config = model_preset(preset).value(), .mesh = {}, .optimizer = {}};
   options.sequence = 1024;
-  options.precision = Precision::kBf16;
-  options.device = {DeviceType::kCuda, 0};
+  options.precision = kernels::Precision::kBf16;
+  options.device = {kernels::DeviceType::kCuda, 0};
   return options;
 }
 
-uint64_t taken_by(const ComposeOptions& options) {
-  const ArenaPlan plan = plan_memory(options).value();
+uint64_t taken_by(const parallel::ComposeOptions& options) {
+  const kernels::ArenaPlan plan = parallel::plan_memory(options).value();
   EXPECT_GT(plan.reserve, 0u);
   return plan.bytes + plan.reserve;
 }
 
 TEST(LargestMicroBatch, FitsAndOneMoreDoesNot) {
   for (const char* preset : {"gpt2-124m", "gpt2-1.5b", "llama-3.2-1b"}) {
-    ComposeOptions options = options_of(preset);
+    parallel::ComposeOptions options = options_of(preset);
     const uint64_t bytes = 80'000'000'000;
     options.micro_batch = largest_micro_batch(options, bytes);
     ASSERT_GT(options.micro_batch, 0) << preset;
@@ -35,7 +36,7 @@ TEST(LargestMicroBatch, FitsAndOneMoreDoesNot) {
 }
 
 TEST(LargestMicroBatch, GrowsWithWhatIsComputedAgain) {
-  ComposeOptions options = options_of("gpt2-774m");
+  parallel::ComposeOptions options = options_of("gpt2-774m");
   int64_t before = 0;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
     options.recompute = recompute;
@@ -55,4 +56,4 @@ TEST(MemoryTable, IsTheOneInTheDocument) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 TEST(MetricsFile, WritesALineAStepAndIsCutBackToTheResumedStep) {
@@ -84,4 +84,4 @@ TEST(MetricsPrefix, EndsBeforeTheValidationOfTheResumedStep) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

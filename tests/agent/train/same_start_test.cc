@@ -9,7 +9,7 @@
 #include "agent/comm/make_communicator.h"
 #include "common/api/worker_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 struct Answer {
@@ -19,7 +19,7 @@ struct Answer {
 
 // Returns what each rank gets if it holds the digest of its letter.
 std::vector<Answer> compare(const std::string& letters) {
-  auto world = make_thread_world(static_cast<int>(letters.size())).value();
+  auto world = comm::make_thread_world(static_cast<int>(letters.size())).value();
   std::vector<Answer> answers(letters.size());
   std::vector<std::jthread> ranks;
   for (size_t rank = 0; rank < letters.size(); ++rank) {
@@ -62,14 +62,14 @@ TEST(SameStart, NamesTheRanksThatDifferFromMost) {
 }
 
 TEST(SameStart, TheDigestFollowsTheParameters) {
-  auto world = make_thread_world(1).value();
-  const auto model = Composition::create({.config = {1, 16, 1, 8, 32},
-                                          .mesh = {},
-                                          .micro_batch = 2,
-                                          .sequence = 8,
-                                          .bucket_bytes = 4096,
-                                          .optimizer = {}},
-                                         *world.front())
+  auto world = comm::make_thread_world(1).value();
+  const auto model = parallel::Composition::create({.config = {1, 16, 1, 8, 32},
+                                                    .mesh = {},
+                                                    .micro_batch = 2,
+                                                    .sequence = 8,
+                                                    .bucket_bytes = 4096,
+                                                    .optimizer = {}},
+                                                   *world.front())
                          .value();
   const auto digest_of = [&](uint64_t seed) {
     EXPECT_TRUE(model->initialise(seed).ok());
@@ -85,4 +85,4 @@ TEST(SameStart, TheDigestFollowsTheParameters) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

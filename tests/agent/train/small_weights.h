@@ -15,7 +15,7 @@
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 inline const ModelConfig kSmall{
     .layers = 2, .width = 8, .heads = 2, .context = 4, .vocabulary = 11};
@@ -114,9 +114,9 @@ class WeightsTest : public testing::Test {
     return result.ok() ? Status() : Status(result.error());
   }
 
-  HostTransfer host_;
+  parallel::HostTransfer host_;
   TemporaryFolder folder_;
   std::vector<float> parameters_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::train {
 
 namespace {
 
@@ -46,4 +46,4 @@ void expect_same_end(const WorkerWorld& a, const WorkerWorld& b) {
   EXPECT_EQ(read_file(a.checkpoints() + "/sample.txt"), read_file(b.checkpoints() + "/sample.txt"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include "tests/agent/train/worker_world.h"
 
 // The small job for tests of whole workers; it learns a text in a few seconds.
-namespace lockstep {
+namespace lockstep::train {
 
 inline constexpr int64_t kSmallSteps = 60;
 
@@ -15,4 +15,4 @@ const WorkerWorld& undisturbed();
 // Compares losses, the last checkpoint and the sample, bit for bit.
 void expect_same_end(const WorkerWorld& a, const WorkerWorld& b);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

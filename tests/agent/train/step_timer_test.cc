@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using std::chrono::milliseconds;
@@ -15,7 +15,7 @@ double sum_of(const StepSeconds& seconds) {
 }
 
 TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
-  Stream stream;
+  kernels::Stream stream;
   ManualClock clock;
   const auto timer = make_step_timer(stream, clock);
   for (int step = 1; step <= 2; ++step) {
@@ -44,17 +44,18 @@ TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
   }
 }
 
-constexpr Device kCuda{DeviceType::kCuda, 0};
+constexpr kernels::Device kCuda{kernels::DeviceType::kCuda, 0};
 constexpr size_t kBytes = size_t{1} << 22;
 
 // An emulated device with work to do.
 struct Busy {
-  Stream stream = Stream::create(kCuda).value();
-  Buffer from = Buffer::allocate(kCuda, kBytes).value();
-  Buffer to = Buffer::allocate(kCuda, kBytes).value();
+  kernels::Stream stream = kernels::Stream::create(kCuda).value();
+  kernels::Buffer from = kernels::Buffer::allocate(kCuda, kBytes).value();
+  kernels::Buffer to = kernels::Buffer::allocate(kCuda, kBytes).value();
 
   void work() {
-    ASSERT_TRUE(copy_bytes(stream, {.to = to.data(), .from = from.data(), .bytes = kBytes}).ok());
+    ASSERT_TRUE(
+        kernels::copy_bytes(stream, {.to = to.data(), .from = from.data(), .bytes = kBytes}).ok());
   }
 };
 
@@ -102,4 +103,4 @@ TEST(DeviceStepTimer, HasPartsThatAddUpToNoMoreThanTheTotal) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,7 +8,7 @@
 #include "agent/train/checkpoint/model_state.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kStep = 7;
@@ -56,7 +56,7 @@ TEST(StoredCheckpoint, OfAnEarlierVersionIsRead) {
   State expected;
   expected.fill();
   State found;
-  HostTransfer host;
+  parallel::HostTransfer host;
   const Status loaded = load_model_state((*newest)->path, found.model(), host);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   EXPECT_EQ(found.values, expected.values);
@@ -67,7 +67,7 @@ TEST(StoredCheckpoint, HasTheSameBytesToday) {
   state.fill();
   TemporaryFolder place;
   CheckpointFolder folder(place.path(), 1);
-  HostTransfer host;
+  parallel::HostTransfer host;
   ASSERT_TRUE(folder.save(manifest(), model_state_files(state.model()), host).ok());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const std::string name = std::string("/step-00000007/") + file;
@@ -76,4 +76,4 @@ TEST(StoredCheckpoint, HasTheSameBytesToday) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A new folder in the system's temporary folder, removed with its contents by the destructor.
 class TemporaryFolder {
@@ -43,4 +43,4 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

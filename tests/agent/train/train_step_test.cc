@@ -6,7 +6,7 @@
 
 #include "tests/agent/train/training.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Each look at it is one second after the previous one, so that a part of a step takes as many
@@ -35,4 +35,4 @@ TEST(TrainStep, CountsTheHeadsLogitsAndLossesAsForward) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

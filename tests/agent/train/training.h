@@ -16,9 +16,9 @@
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-inline constexpr Device kCuda{DeviceType::kCuda, 0};
+inline constexpr kernels::Device kCuda{kernels::DeviceType::kCuda, 0};
 inline constexpr int64_t kContext = 8;
 inline constexpr int64_t kMicro = 2;
 inline constexpr int64_t kSteps = 4;
@@ -35,8 +35,8 @@ inline const ModelConfig kLlama{.layers = 2,
                                 .kv_heads = 2};
 
 struct TrainingSetup {
-  Device device;
-  Precision precision = Precision::kF32;
+  kernels::Device device;
+  kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   ModelConfig config = kConfig;
   int64_t accumulation = 2;
@@ -65,16 +65,17 @@ class Training {
   // A single rank.
   explicit Training(const TrainingSetup& setup) : Training(setup, nullptr) {}
   // One rank of a world, which must outlive it.
-  Training(const TrainingSetup& setup, Communicator& world) : Training(setup, &world) {}
+  Training(const TrainingSetup& setup, comm::Communicator& world) : Training(setup, &world) {}
 
   void train(int64_t steps = kSteps) {
-    TrainStep step = TrainStep::create(
-                         {.batch = batch_,
-                          .context = kContext,
-                          .schedule = {.kind = ScheduleKind::kConstant, .peak = 1e-2, .steps = 100},
-                          .clip_norm = 1.0},
-                         {*model_, world_, loader_, reason_, clock_})
-                         .value();
+    TrainStep step =
+        TrainStep::create(
+            {.batch = batch_,
+             .context = kContext,
+             .schedule = {.kind = optim::ScheduleKind::kConstant, .peak = 1e-2, .steps = 100},
+             .clip_norm = 1.0},
+            {*model_, world_, loader_, reason_, clock_})
+            .value();
     for (int64_t i = 0; i < steps; ++i) {
       const Result<TrainStep::Outcome> outcome = step.run(++step_, false);
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
@@ -89,11 +90,11 @@ class Training {
     return validator.run().value().value();
   }
   std::vector<int32_t> write_on(int64_t tokens = 6) {
-    return generate(model_->model(), model_->store(),
-                    {.prompt = {1, 6, 31},
-                     .tokens = tokens,
-                     .temperature = 0.0f,
-                     .memory = model_->micro_batch_memory()})
+    return model::generate(model_->model(), model_->store(),
+                           {.prompt = {1, 6, 31},
+                            .tokens = tokens,
+                            .temperature = 0.0f,
+                            .memory = model_->micro_batch_memory()})
         .value();
   }
   // Returns the parameters and both moments.
@@ -116,22 +117,22 @@ class Training {
     EXPECT_TRUE(written.ok());
   }
   // Returns the runs that state() consists of.
-  std::vector<ValueRun> state_runs() {
-    const DeviceState state = model_->state();
+  std::vector<parallel::ValueRun> state_runs() {
+    const parallel::DeviceState state = model_->state();
     const int64_t count = model_->store().arena().count;
     return {{state.parameters, count}, {state.first_moments, count}, {state.second_moments, count}};
   }
   // Returns the bits of the copies that products read.
   std::vector<uint16_t> copies() {
     std::vector<uint16_t> bits(static_cast<size_t>(model_->store().arena().count));
-    EXPECT_TRUE(copy_bytes(model_->stream(), {.to = bits.data(),
-                                              .from = model_->store().copies(),
-                                              .bytes = bits.size() * sizeof(uint16_t)})
+    EXPECT_TRUE(kernels::copy_bytes(model_->stream(), {.to = bits.data(),
+                                                       .from = model_->store().copies(),
+                                                       .bytes = bits.size() * sizeof(uint16_t)})
                     .ok());
     EXPECT_TRUE(model_->stream().synchronize().ok());
     return bits;
   }
-  Composition& model() { return *model_; }
+  parallel::Composition& model() { return *model_; }
 
   std::vector<double> losses;
   std::vector<double> norms;
@@ -141,8 +142,9 @@ class Training {
   // Small enough that every model has several buckets.
   static constexpr int64_t kBucketBytes = 16 << 10;
 
-  Training(const TrainingSetup& setup, Communicator* world)
-      : own_world_(world == nullptr ? std::move(make_thread_world(1).value().front()) : nullptr),
+  Training(const TrainingSetup& setup, comm::Communicator* world)
+      : own_world_(world == nullptr ? std::move(comm::make_thread_world(1).value().front())
+                                    : nullptr),
         world_(world == nullptr ? *own_world_ : *world),
         batch_{.micro = kMicro, .accumulation = setup.accumulation, .data_size = setup.ranks},
         source_(
@@ -151,16 +153,16 @@ class Training {
                    {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
                    "data")
                    .value()),
-        model_(Composition::create({.config = setup.config,
-                                    .mesh = {.data = setup.ranks},
-                                    .micro_batch = kMicro,
-                                    .sequence = kContext,
-                                    .bucket_bytes = kBucketBytes,
-                                    .optimizer = {.rounding_seed = setup.rounding_seed},
-                                    .precision = setup.precision,
-                                    .recompute = setup.recompute,
-                                    .device = setup.device},
-                                   world_)
+        model_(parallel::Composition::create({.config = setup.config,
+                                              .mesh = {.data = setup.ranks},
+                                              .micro_batch = kMicro,
+                                              .sequence = kContext,
+                                              .bucket_bytes = kBucketBytes,
+                                              .optimizer = {.rounding_seed = setup.rounding_seed},
+                                              .precision = setup.precision,
+                                              .recompute = setup.recompute,
+                                              .device = setup.device},
+                                             world_)
                    .value()),
         loader_(source_, split_,
                 {.shape = batch_,
@@ -174,13 +176,13 @@ class Training {
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
 
-  const std::unique_ptr<Communicator> own_world_;
-  Communicator& world_;
+  const std::unique_ptr<comm::Communicator> own_world_;
+  comm::Communicator& world_;
   const BatchShape batch_;
   TemporaryFolder folder_;
   TokenSource source_;
   DataSplit split_;
-  std::unique_ptr<Composition> model_;
+  std::unique_ptr<parallel::Composition> model_;
   BatchLoader loader_;
   int64_t step_;  // the last completed step
   ExitReason reason_;
@@ -196,4 +198,4 @@ inline void expect_near(const std::vector<double>& ours, const std::vector<doubl
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 #include "tests/agent/train/small_weights.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 class WeightFilesTest : public WeightsTest {
@@ -121,4 +121,4 @@ TEST_F(WeightsTest, OfMutatedFilesAreReadOrRefusedWithoutHarm) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -19,7 +19,7 @@
 #include "tests/agent/model/tiny_gpt.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr double kLossTolerance = 1e-6;  // the same as in the model's own golden test
@@ -41,7 +41,7 @@ class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
     return parse_json(metadata(key)).value().get<std::vector<int32_t>>();
   }
   ModelConfig config() const {
-    if (is_llama()) return testing::golden_llama([this](const char* key) { return metadata(key); });
+    if (is_llama()) return test::golden_llama([this](const char* key) { return metadata(key); });
     ModelConfig config = dimensions_of(golden_.header()).value();
     config.heads = std::stoll(metadata("heads"));
     return config;
@@ -52,7 +52,7 @@ class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
     return bytes;
   }
 
-  HostTransfer host_;
+  parallel::HostTransfer host_;
   const WeightFiles golden_ = WeightFiles::open(GetParam()).value();
   const ModelConfig config_ = config();
 };
@@ -71,7 +71,7 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   const std::vector<int32_t> tokens = integers("tokens");
   const std::vector<int32_t> targets = integers("targets");
   const auto rows = static_cast<int64_t>(tokens.size());
-  testing::TinyGpt gpt(config_, {rows / config_.context, config_.context});
+  test::TinyGpt gpt(config_, {rows / config_.context, config_.context});
   const Status imported =
       import_weights(GetParam(), config_, gpt.store.arena(), gpt.store.values().data(), host_);
   ASSERT_TRUE(imported.ok()) << imported.error().message;
@@ -133,4 +133,4 @@ INSTANTIATE_TEST_SUITE_P(Files, HuggingFaceGolden, ::testing::ValuesIn(golden_pa
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

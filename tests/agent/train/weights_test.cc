@@ -9,7 +9,7 @@
 
 #include "tests/agent/train/small_weights.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 TEST_F(WeightsTest, GoOutAndInAgainBitForBitAlsoWithAPaddedVocabulary) {
@@ -182,4 +182,4 @@ TEST_F(WeightsTest, WithAHeadOfTheirOwnAreRefusedWhereTheModelsIsTied) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

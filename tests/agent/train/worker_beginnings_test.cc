@@ -12,7 +12,7 @@
 #include "agent/train/weights/export_weights.h"
 #include "tests/agent/train/small_worker.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // A checkpoint after two steps, from which other jobs begin.
@@ -241,4 +241,4 @@ TEST(Worker, NamesWeightsThatAreMissingOrAnotherModels) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

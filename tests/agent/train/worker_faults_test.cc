@@ -10,7 +10,7 @@
 
 #include "tests/agent/train/small_worker.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Kills a rank when it has reached a phase (or just passed it). The next round must end with the
@@ -155,4 +155,4 @@ TEST(Worker, AMachineThatStoodStillAsAWholeIsNoHang) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

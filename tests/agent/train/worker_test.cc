@@ -11,7 +11,7 @@
 #include "kernels/ops/matmul.h"
 #include "tests/agent/train/small_worker.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Reads the parameters of the last checkpoint, by name.
@@ -122,13 +122,13 @@ TEST(Worker, ComputesInFp32AndSaysSoIfOneRankLacksBf16) {
   for (const int64_t rank : {0, 1}) {
     EXPECT_EQ(world.progress(rank).precision, PrecisionInUse::kFp32) << rank;
   }
-  EXPECT_EQ(world.progress(0).lacks_bf16, cpu_matmul_support().native_bf16 ? 0 : 1);
+  EXPECT_EQ(world.progress(0).lacks_bf16, kernels::cpu_matmul_support().native_bf16 ? 0 : 1);
   EXPECT_EQ(world.progress(1).lacks_bf16, 1);
   EXPECT_NE(world.log(0).find("computing in fp32, not in bf16"), std::string::npos) << world.log(0);
 }
 
 TEST(Worker, ComputesInBf16WhereEveryRankCan) {
-  if (!cpu_matmul_support().native_bf16) GTEST_SKIP() << "this CPU can't multiply bf16";
+  if (!kernels::cpu_matmul_support().native_bf16) GTEST_SKIP() << "this CPU can't multiply bf16";
   WorkerWorld::Options options = small_world(2);
   options.train.precision = "bf16";
   options.train.steps = 2;
@@ -243,4 +243,4 @@ TEST(Worker, ReportsStorageThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

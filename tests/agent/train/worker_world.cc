@@ -19,7 +19,7 @@
 #include "common/base/json.h"
 #include "common/base/random.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Returns an address that no other test process uses at the same time.
@@ -142,7 +142,7 @@ void WorkerWorld::start(int64_t without) {
     int shm_fd = -1;
     if (options_.per_node > 1) {
       shm_fd = memfd_create("test-shm", 0);
-      const size_t bytes = shm_bytes(static_cast<int>(options_.per_node));
+      const size_t bytes = comm::shm_bytes(static_cast<int>(options_.per_node));
       ASSERT_EQ(ftruncate(shm_fd, static_cast<off_t>(bytes)), 0);
     }
     for (int64_t local = 0; local < options_.per_node; ++local) {
@@ -229,4 +229,4 @@ std::string WorkerWorld::checkpoint_file(int64_t step, const std::string& name) 
   return read_file(checkpoints_ + folder + name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

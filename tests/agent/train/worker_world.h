@@ -12,7 +12,7 @@
 #include "common/api/worker_config.h"
 #include "tests/agent/train/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Real worker processes of one job, started like by an agent. Each node has its own address in
 // 127.0.0.0/8, ports chosen by the system, and shared memory. Rounds run one after the other in the
@@ -84,4 +84,4 @@ class WorkerWorld {
 // Returns text that is easy to learn; the same for the same size.
 std::string easy_text(size_t bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

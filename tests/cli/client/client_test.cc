@@ -8,7 +8,7 @@
 #include "cli/client/status_page.h"
 #include "tests/support/job_run.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using std::chrono::seconds;
@@ -300,4 +300,4 @@ TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -15,7 +15,7 @@
 #include "cli/run/reporter.h"
 #include "common/base/base64.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 class MetricsReaderTest : public testing::Test {
@@ -312,4 +312,4 @@ TEST(Base64, GoesThereAndBack) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -29,12 +29,12 @@ Result<Endpoint> parse_url(const std::string& url) {
 }
 
 Result<Target> target_from_kubeconfig(const std::string& file, const std::string& context) {
-  TRY_ASSIGN(Kubeconfig config,
-             load_kubeconfig({.explicit_file = file,
-                              .environment = "",
-                              .home = "",
-                              .working_folder = std::filesystem::current_path().string()}));
-  TRY_ASSIGN(KubeAccess access, kube_access(config, {.context = context}));
+  TRY_ASSIGN(kube::Kubeconfig config,
+             kube::load_kubeconfig({.explicit_file = file,
+                                    .environment = "",
+                                    .home = "",
+                                    .working_folder = std::filesystem::current_path().string()}));
+  TRY_ASSIGN(kube::KubeAccess access, kube::kube_access(config, {.context = context}));
   if (!access.server.proxy_url.empty())
     return invalid(
         "[kubeconfig] expected no proxy-url, found one; the suite does not support proxies");
@@ -44,17 +44,17 @@ Result<Target> target_from_kubeconfig(const std::string& file, const std::string
   size_t path = url.find('/', url.find("://") + 3);
   if (path != std::string::npos) target.path_prefix = url.substr(path);
   while (target.path_prefix.ends_with('/')) target.path_prefix.pop_back();
-  TlsOptions& tls = access.server.tls;
+  kube::TlsOptions& tls = access.server.tls;
   target.endpoint.server_name = tls.server_name;
   target.endpoint.verify = tls.verify;
   target.endpoint.ca_pem = std::move(tls.ca_pem);
   target.endpoint.certificate_pem = std::move(tls.certificate_pem);
   target.endpoint.key_pem = std::move(tls.key_pem);
   SystemClock clock;
-  Credentials credentials(std::move(access.credentials), clock);
+  kube::Credentials credentials(std::move(access.credentials), clock);
   if (const std::string& text = credentials.authorization(); !text.empty())
     target.headers["Authorization"] = text;
-  for (const HttpField& field : credentials.fields()) {
+  for (const kube::HttpField& field : credentials.fields()) {
     if (!target.headers.emplace(field.name, field.value).second)
       return invalid("[kubeconfig] " + field.name + ": expected one value, found several");
   }

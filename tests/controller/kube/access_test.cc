@@ -14,7 +14,7 @@
 #include "controller/kube/kube_client.h"
 #include "tests/controller/kube/tls_server.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using test::Certificates;
@@ -48,7 +48,7 @@ class Loop {
   }
 
   SystemClock clock;
-  Timers timers{clock};
+  loop::Timers timers{clock};
   Mailbox mailbox;
 };
 
@@ -420,8 +420,8 @@ TEST_F(CertificatePlugin, RequestsPresentWhatItGivesLater) {
                     loop_.timers, loop_.clock);
   const auto name = [&] {
     bool is_answered = false;
-    client.send({.verb = ApiVerb::kGet, .type = kPods, .namespace_ = "ns", .name = "p"},
-                [&](const ApiReply&) { is_answered = true; });
+    client.send({.verb = loop::ApiVerb::kGet, .type = loop::kPods, .namespace_ = "ns", .name = "p"},
+                [&](const loop::ApiReply&) { is_answered = true; });
     while (!is_answered) {
       loop_.timers.run_due();
       loop_.mailbox.run();
@@ -531,4 +531,4 @@ TEST(KubeAccessNames, LeadSomewhereOrSayWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -3,7 +3,7 @@
 #include "controller/kube/agent_http_client.h"
 #include "tests/controller/kube/kube_calls.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using std::chrono::milliseconds;
@@ -22,7 +22,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
     peer.reply(status, status == 200 ? dump_json(to_json(state)) : R"({"error":"no"})");
   });
   AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
-  const AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
+  const loop::AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
   Assignment told;
   told.job_name = "j";
   const auto assignment = std::make_shared<const Assignment>(told);
@@ -69,8 +69,8 @@ TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
     peer.reply(200, dump_json(to_json(state)));
   });
   AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
-  const AgentAddress gone{.ip = "127.0.0.1", .token = "a"};
-  const AgentAddress other{.ip = "127.0.0.1", .token = "b"};
+  const loop::AgentAddress gone{.ip = "127.0.0.1", .token = "a"};
+  const loop::AgentAddress other{.ip = "127.0.0.1", .token = "b"};
   int answers = 0;
   const auto done = [&](const Result<AgentState>& answer) { answers += answer.ok() ? 1 : 0; };
   client.poll_state(gone, 0, seconds(10), done);
@@ -88,4 +88,4 @@ TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -4,7 +4,7 @@
 
 #include "controller/kube/http.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // The event loop of a test's clients, run by the calling thread.
 class ClientLoop {
@@ -27,8 +27,8 @@ class ClientLoop {
   }
 
   SystemClock clock;
-  Timers timers{clock};
+  loop::Timers timers{clock};
   Mailbox mailbox;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

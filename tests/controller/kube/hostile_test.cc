@@ -13,7 +13,7 @@
 #include "tests/controller/kube/client_loop.h"
 #include "tests/controller/kube/scripted_server.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using Peer = ScriptedServer::Peer;
@@ -294,4 +294,4 @@ TEST_F(HostileServer, LeavesTheLoopAloneOnceTheClientIsGone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -10,7 +10,7 @@
 #include "tests/controller/kube/client_loop.h"
 #include "tests/controller/kube/scripted_server.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 
 using Peer = ScriptedServer::Peer;
 using Request = ScriptedServer::Request;
@@ -21,33 +21,35 @@ inline KubeClientOptions options_for(const ScriptedServer& server) {
   return {.server = {.url = server.url()}};
 }
 
-inline ApiReply call(Loop& loop, ApiClient& client, ApiRequest request) {
-  std::optional<ApiReply> reply;
-  client.send(std::move(request), [&](ApiReply answer) { reply = std::move(answer); });
+inline loop::ApiReply call(Loop& loop, loop::ApiClient& client, loop::ApiRequest request) {
+  std::optional<loop::ApiReply> reply;
+  client.send(std::move(request), [&](loop::ApiReply answer) { reply = std::move(answer); });
   loop.run_until([&] { return reply.has_value(); });
   return *reply;
 }
 
-inline const ApiRequest kGetPod{
-    .verb = ApiVerb::kGet, .type = kPods, .namespace_ = "ns", .name = "p"};
+inline const loop::ApiRequest kGetPod{
+    .verb = loop::ApiVerb::kGet, .type = loop::kPods, .namespace_ = "ns", .name = "p"};
 
 struct Watched {
-  std::vector<WatchEvent> events;
-  std::optional<ApiReply> end;
-  std::unique_ptr<WatchHandle> handle;
+  std::vector<loop::WatchEvent> events;
+  std::optional<loop::ApiReply> end;
+  std::unique_ptr<loop::WatchHandle> handle;
 };
 
-inline void open(Watched& watched, ApiClient& client, const std::string& timeout_seconds = "300") {
-  WatchRequest request{.type = kPods};
+inline void open(Watched& watched, loop::ApiClient& client,
+                 const std::string& timeout_seconds = "300") {
+  loop::WatchRequest request{.type = loop::kPods};
   request.query["timeoutSeconds"] = timeout_seconds;
-  watched.handle = client.watch(
-      std::move(request), {.on_events =
-                               [&](std::vector<WatchEvent> events) {
-                                 for (WatchEvent& event : events) {
-                                   watched.events.push_back(std::move(event));
-                                 }
-                               },
-                           .on_end = [&](ApiReply reply) { watched.end = std::move(reply); }});
+  watched.handle =
+      client.watch(std::move(request),
+                   {.on_events =
+                        [&](std::vector<loop::WatchEvent> events) {
+                          for (loop::WatchEvent& event : events) {
+                            watched.events.push_back(std::move(event));
+                          }
+                        },
+                    .on_end = [&](loop::ApiReply reply) { watched.end = std::move(reply); }});
 }
 
 inline std::string event_line(const char* type, const std::string& name, size_t padding = 0) {
@@ -57,4 +59,4 @@ inline std::string event_line(const char* type, const std::string& name, size_t 
   return dump_json(event) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

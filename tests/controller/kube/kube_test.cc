@@ -9,7 +9,7 @@
 
 #include "tests/controller/kube/kube_calls.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using std::chrono::milliseconds;
@@ -28,11 +28,13 @@ class TempFile {
 
 TEST(RequestPath, IsThatOfTheKubernetesApi) {
   EXPECT_EQ(request_path(kGetPod), "/api/v1/namespaces/ns/pods/p");
-  ApiRequest request{
-      .verb = ApiVerb::kReplaceStatus, .type = kTrainingJobs, .namespace_ = "ns", .name = "a/b"};
+  loop::ApiRequest request{.verb = loop::ApiVerb::kReplaceStatus,
+                           .type = loop::kTrainingJobs,
+                           .namespace_ = "ns",
+                           .name = "a/b"};
   EXPECT_EQ(request_path(request),
             "/apis/lockstep.dev/v1alpha1/namespaces/ns/trainingjobs/a%2Fb/status");
-  request = {.verb = ApiVerb::kList, .type = kPods};
+  request = {.verb = loop::ApiVerb::kList, .type = loop::kPods};
   request.query = {{"labelSelector", "app.kubernetes.io/managed-by=lockstep"}, {"limit", "5"}};
   EXPECT_EQ(request_path(request),
             "/api/v1/pods?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dlockstep&limit=5");
@@ -55,29 +57,29 @@ TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {
     int status;
     const char* body;
     const char* fields;
-    ApiOutcome outcome;
+    loop::ApiOutcome outcome;
     int retry_seconds;
   };
   const Case cases[] = {
-      {200, R"({"kind":"Pod"})", "", ApiOutcome::kOk, 0},
-      {201, R"({"kind":"Po)", "", ApiOutcome::kUnreadable, 0},
-      {400, "{}", "", ApiOutcome::kInvalid, 0},
-      {401, "{}", "", ApiOutcome::kUnauthorized, 0},
-      {403, "{}", "", ApiOutcome::kForbidden, 0},
-      {404, "{}", "", ApiOutcome::kNotFound, 0},
-      {409, R"({"reason":"AlreadyExists"})", "", ApiOutcome::kAlreadyExists, 0},
-      {409, R"({"reason":"Conflict"})", "", ApiOutcome::kConflict, 0},
-      {410, R"({"reason":"Expired"})", "", ApiOutcome::kExpired, 0},
-      {413, "{}", "", ApiOutcome::kInvalid, 0},
-      {422, "{}", "", ApiOutcome::kInvalid, 0},
-      {429, "{}", "Retry-After: 3\r\n", ApiOutcome::kThrottled, 3},
-      {500, "{}", "", ApiOutcome::kUnavailable, 0},
-      {502, "<html>Bad Gateway</html>", "", ApiOutcome::kUnavailable, 0},
-      {503, "", "Retry-After: 1\r\n", ApiOutcome::kThrottled, 1},
-      {504, "{}", "", ApiOutcome::kTimeout, 0},
+      {200, R"({"kind":"Pod"})", "", loop::ApiOutcome::kOk, 0},
+      {201, R"({"kind":"Po)", "", loop::ApiOutcome::kUnreadable, 0},
+      {400, "{}", "", loop::ApiOutcome::kInvalid, 0},
+      {401, "{}", "", loop::ApiOutcome::kUnauthorized, 0},
+      {403, "{}", "", loop::ApiOutcome::kForbidden, 0},
+      {404, "{}", "", loop::ApiOutcome::kNotFound, 0},
+      {409, R"({"reason":"AlreadyExists"})", "", loop::ApiOutcome::kAlreadyExists, 0},
+      {409, R"({"reason":"Conflict"})", "", loop::ApiOutcome::kConflict, 0},
+      {410, R"({"reason":"Expired"})", "", loop::ApiOutcome::kExpired, 0},
+      {413, "{}", "", loop::ApiOutcome::kInvalid, 0},
+      {422, "{}", "", loop::ApiOutcome::kInvalid, 0},
+      {429, "{}", "Retry-After: 3\r\n", loop::ApiOutcome::kThrottled, 3},
+      {500, "{}", "", loop::ApiOutcome::kUnavailable, 0},
+      {502, "<html>Bad Gateway</html>", "", loop::ApiOutcome::kUnavailable, 0},
+      {503, "", "Retry-After: 1\r\n", loop::ApiOutcome::kThrottled, 1},
+      {504, "{}", "", loop::ApiOutcome::kTimeout, 0},
       {504,
        R"({"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})", "",
-       ApiOutcome::kTooLarge, 1},
+       loop::ApiOutcome::kTooLarge, 1},
   };
   Loop loop;
   const Case* current = nullptr;
@@ -88,8 +90,8 @@ TEST(KubeClient, AnswersMeanWhatTheCallerDoesNext) {
   for (const Case& test : cases) {
     SCOPED_TRACE(std::to_string(test.status) + " " + test.body);
     current = &test;
-    const ApiReply reply = call(loop, client, kGetPod);
-    EXPECT_EQ(outcome_name(reply.outcome), outcome_name(test.outcome)) << reply.message;
+    const loop::ApiReply reply = call(loop, client, kGetPod);
+    EXPECT_EQ(loop::outcome_name(reply.outcome), loop::outcome_name(test.outcome)) << reply.message;
     EXPECT_EQ(reply.retry_after, seconds(test.retry_seconds));
   }
 }
@@ -107,8 +109,8 @@ TEST(KubeClient, SendsMethodPathTokenAndBody) {
   options.credentials.token_file = token.path;
   options.server.user_agent = "lockstep-controller/1";
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
-  ApiRequest request = kGetPod;
-  request.verb = ApiVerb::kDelete;
+  loop::ApiRequest request = kGetPod;
+  request.verb = loop::ApiVerb::kDelete;
   request.body = {{"preconditions", {{"uid", "u"}}}};
   EXPECT_TRUE(call(loop, client, request).ok());
   ASSERT_EQ(seen.size(), 1u);
@@ -142,7 +144,7 @@ TEST(KubeClient, SendsABodyWithoutWaitingForAnAcknowledgementAndNoticesADeadServ
   Loop loop;
   ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
   KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
-  ASSERT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kOk);
+  ASSERT_EQ(call(loop, client, kGetPod).outcome, loop::ApiOutcome::kOk);
   const std::vector<int> connections = connections_to(server.port());
   ASSERT_FALSE(connections.empty());
   for (const int fd : connections) {
@@ -171,9 +173,10 @@ TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   int answers = 0;
   for (int i = 0; i < kRequests; ++i)
-    client.send(kGetPod, [&](const ApiReply& reply) { answers += reply.ok() ? 1 : 0; });
+    client.send(kGetPod, [&](const loop::ApiReply& reply) { answers += reply.ok() ? 1 : 0; });
   EXPECT_EQ(client.waiting(), kRequests - options.open_max);
-  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  const loop::ApiRequest lease{
+      .verb = loop::ApiVerb::kGet, .type = loop::kLeases, .namespace_ = "ns", .name = "l"};
   EXPECT_TRUE(call(loop, client, lease).ok());
   EXPECT_EQ(answers, 0);
   may_end = true;
@@ -190,17 +193,18 @@ TEST(KubeClient, AsksWhetherARequestThatWaitedMayStillGo) {
   options.rate = {.per_second = 100, .burst = 1};
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   bool may = true;
-  ApiRequest guarded = kGetPod;
+  loop::ApiRequest guarded = kGetPod;
   guarded.may_send = [&may] { return may; };
-  std::vector<ApiReply> replies;
+  std::vector<loop::ApiReply> replies;
   for (int i = 0; i < 2; ++i)
-    client.send(guarded, [&](const ApiReply& reply) { replies.push_back(reply); });
+    client.send(guarded, [&](const loop::ApiReply& reply) { replies.push_back(reply); });
   EXPECT_EQ(client.waiting(), 1u);
   may = false;
-  client.send(kGetPod, [&](const ApiReply& reply) { replies.push_back(reply); });
+  client.send(kGetPod, [&](const loop::ApiReply& reply) { replies.push_back(reply); });
   loop.run_until([&] { return replies.size() == 3; });
   size_t refused = 0;
-  for (const ApiReply& reply : replies) refused += reply.message == not_sent().message ? 1 : 0;
+  for (const loop::ApiReply& reply : replies)
+    refused += reply.message == loop::not_sent().message ? 1 : 0;
   EXPECT_EQ(refused, 1u);
   EXPECT_EQ(server.requests(), 2) << "the one that waited while it was allowed did not go";
   EXPECT_EQ(client.waiting(), 0u);
@@ -250,7 +254,8 @@ TEST(KubeClient, AnObjectThatIsTooDeepOrTooLargeComesWithoutWhatMakesItSo) {
     EXPECT_EQ(object["spec"]["suspend"], true);
     EXPECT_EQ(object["status"]["round"], 3);
   };
-  const ApiReply list = call(loop, client, {.verb = ApiVerb::kList, .type = kPods});
+  const loop::ApiReply list =
+      call(loop, client, {.verb = loop::ApiVerb::kList, .type = loop::kPods});
   ASSERT_TRUE(list.ok()) << list.message;
   for (size_t i = 0; i < std::size(objects); ++i) check((*list.body)["items"][i], i);
   Watched watched;
@@ -259,7 +264,7 @@ TEST(KubeClient, AnObjectThatIsTooDeepOrTooLargeComesWithoutWhatMakesItSo) {
   EXPECT_TRUE(watched.end->ok()) << watched.end->message;
   ASSERT_EQ(watched.events.size(), std::size(objects));
   for (size_t i = 0; i < std::size(objects); ++i) check(watched.events[i].object, i);
-  const ApiReply one = call(loop, client, kGetPod);
+  const loop::ApiReply one = call(loop, client, kGetPod);
   ASSERT_TRUE(one.ok()) << one.message;
   check(one.body, 1);
 }
@@ -274,12 +279,13 @@ TEST(KubeClient, GivesABusyServerItsTimeAndTheLeaseWaitsForNobody) {
   KubeClientOptions options = options_for(server);
   options.hold_max = milliseconds(300);
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
-  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kThrottled);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, loop::ApiOutcome::kThrottled);
   is_busy = false;
   const TimePoint refused = loop.timers.now();
-  std::optional<ApiReply> reply;
-  client.send(kGetPod, [&](ApiReply answer) { reply = std::move(answer); });
-  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
+  std::optional<loop::ApiReply> reply;
+  client.send(kGetPod, [&](loop::ApiReply answer) { reply = std::move(answer); });
+  const loop::ApiRequest lease{
+      .verb = loop::ApiVerb::kGet, .type = loop::kLeases, .namespace_ = "ns", .name = "l"};
   EXPECT_TRUE(call(loop, client, lease).ok());
   EXPECT_FALSE(reply.has_value());
   EXPECT_EQ(client.waiting(), 1u);
@@ -303,12 +309,12 @@ TEST(KubeClient, TakesBackAnyNumberOfRequestsThatMayGoNoMore) {
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
   bool may = true;
   int taken_back = 0;
-  ApiRequest guarded = kGetPod;
+  loop::ApiRequest guarded = kGetPod;
   guarded.may_send = [&may] { return may; };
   bool is_answered = false;
-  client.send(guarded, [&](const ApiReply&) { is_answered = true; });
+  client.send(guarded, [&](const loop::ApiReply&) { is_answered = true; });
   for (int i = 0; i < kWaiting; ++i)
-    client.send(guarded, [&](const ApiReply& reply) { taken_back += reply.ok() ? 0 : 1; });
+    client.send(guarded, [&](const loop::ApiReply& reply) { taken_back += reply.ok() ? 0 : 1; });
   may = false;
   may_answer = true;
   may_answer.notify_all();
@@ -328,10 +334,10 @@ TEST(KubeClient, ReadsTheTokenAgainWhenTheServerRefusesIt) {
   KubeClientOptions options = options_for(server);
   options.credentials.token_file = token.path;
   KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
-  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, loop::ApiOutcome::kUnauthorized);
   EXPECT_EQ(server.requests(), 1);  // it does not retry with the same token
   token.write("");
-  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnauthorized);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, loop::ApiOutcome::kUnauthorized);
   token.write("new");
   EXPECT_TRUE(call(loop, client, kGetPod).ok());
   EXPECT_EQ(server.requests(), 4);
@@ -344,7 +350,7 @@ TEST(KubeClient, DoesNotFollowRedirectsWithItsToken) {
     peer.reply(302, "", "Location: " + thief.url() + "/\r\n");
   });
   KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
-  EXPECT_EQ(call(loop, client, kGetPod).outcome, ApiOutcome::kUnavailable);
+  EXPECT_EQ(call(loop, client, kGetPod).outcome, loop::ApiOutcome::kUnavailable);
   EXPECT_EQ(thief.requests(), 0);
 }
 
@@ -356,13 +362,13 @@ TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
     url = gone.url();
   }
   KubeClient nobody({.server = {.url = url}}, loop.mailbox, loop.timers, loop.clock);
-  EXPECT_EQ(call(loop, nobody, kGetPod).outcome, ApiOutcome::kUnavailable);
+  EXPECT_EQ(call(loop, nobody, kGetPod).outcome, loop::ApiOutcome::kUnavailable);
 
   ScriptedServer silent([](const Request&, const Peer& peer) { peer.wait_for_close(); });
   KubeClientOptions options = options_for(silent);
   options.deadline = milliseconds(50);
   KubeClient waiting(options, loop.mailbox, loop.timers, loop.clock);
-  EXPECT_EQ(call(loop, waiting, kGetPod).outcome, ApiOutcome::kTimeout);
+  EXPECT_EQ(call(loop, waiting, kGetPod).outcome, loop::ApiOutcome::kTimeout);
 
   ScriptedServer talkative([](const Request&, const Peer& peer) {
     peer.reply(200, "\"" + std::string(100'000, 'x') + "\"");
@@ -370,8 +376,8 @@ TEST(KubeClient, AServerThatIsNotThereOrSilentOrTooTalkativeIsAnError) {
   options = options_for(talkative);
   options.reply_bytes_max = 50'000;
   KubeClient bounded(options, loop.mailbox, loop.timers, loop.clock);
-  const ApiReply reply = call(loop, bounded, kGetPod);
-  EXPECT_EQ(reply.outcome, ApiOutcome::kUnreadable);
+  const loop::ApiReply reply = call(loop, bounded, kGetPod);
+  EXPECT_EQ(reply.outcome, loop::ApiOutcome::kUnreadable);
   EXPECT_NE(reply.message.find("larger"), std::string::npos) << reply.message;
 }
 
@@ -396,7 +402,7 @@ TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
     Watched watched;  // destroyed after the client
     {
       KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
-      client.send(kGetPod, [&](const ApiReply&) { ++answers; });
+      client.send(kGetPod, [&](const loop::ApiReply&) { ++answers; });
       open(watched, client);
       if (round % 2 == 0) loop.run_until([&] { return !watched.events.empty(); });
       if (round % 3 == 0) watched.handle.reset();
@@ -407,11 +413,12 @@ TEST(KubeClient, LeavesTheLoopAloneOnceItIsGone) {
   }
   Loop loop;
   KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
-  const ApiRequest lease{.verb = ApiVerb::kGet, .type = kLeases, .namespace_ = "ns", .name = "l"};
-  EXPECT_EQ(call(loop, client, lease).outcome, ApiOutcome::kOk);
+  const loop::ApiRequest lease{
+      .verb = loop::ApiVerb::kGet, .type = loop::kLeases, .namespace_ = "ns", .name = "l"};
+  EXPECT_EQ(call(loop, client, lease).outcome, loop::ApiOutcome::kOk);
   for (const auto& old : loops) EXPECT_EQ(old->mailbox.run(), 0u);
   EXPECT_EQ(answers, 0u);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -1,6 +1,6 @@
 #include "tests/controller/kube/kubeconfig_cases.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 const std::string kHead = "apiVersion: v1\nkind: Config\ncurrent-context: x\n";
@@ -133,4 +133,4 @@ const std::vector<KubeconfigCase>& kubeconfig_cases() {
   return cases;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // A folder of kubeconfig files and the options that select from them. `{dir}` is replaced by the
 // folder's path.
@@ -21,4 +21,4 @@ struct KubeconfigCase {
 
 const std::vector<KubeconfigCase>& kubeconfig_cases();
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

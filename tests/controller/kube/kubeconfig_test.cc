@@ -10,7 +10,7 @@
 #include "tests/support/job_run.h"
 #include "tests/support/program.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,4 +188,4 @@ TEST(Kubeconfig, IsEmptyWithoutAnyFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

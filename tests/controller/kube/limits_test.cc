@@ -5,7 +5,7 @@
 #include "controller/kube/rate_limiter.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using std::chrono::milliseconds;
@@ -36,7 +36,7 @@ TEST(LineFramer, RefusesALineBeyondItsLimit) {
 
 TEST(RateLimiter, LetsABurstThroughAndThenItsRateInOrder) {
   ManualClock clock;
-  Timers timers(clock);
+  loop::Timers timers(clock);
   RateLimiter limiter(timers, {.per_second = 10, .burst = 3});
   std::vector<int> made;
   for (int i = 0; i < 6; ++i) limiter.submit([&made, i] { made.push_back(i); });
@@ -52,11 +52,11 @@ TEST(RateLimiter, LetsABurstThroughAndThenItsRateInOrder) {
 
 TEST(RateLimiter, WhatCanWaitLetsTheOthersPassButNotForEver) {
   ManualClock clock;
-  Timers timers(clock);
+  loop::Timers timers(clock);
   RateLimiter limiter(timers, {.per_second = 1, .burst = 1});
   std::string made;
   limiter.submit([] {});
-  limiter.submit([&made] { made += 'p'; }, ApiPriority::kPatient);
+  limiter.submit([&made] { made += 'p'; }, loop::ApiPriority::kPatient);
   for (int i = 0; i < 12; ++i) limiter.submit([&made] { made += 'x'; });
   for (int i = 0; i < 13; ++i) {
     clock.advance(milliseconds(1001));
@@ -67,13 +67,13 @@ TEST(RateLimiter, WhatCanWaitLetsTheOthersPassButNotForEver) {
 
 TEST(RateLimiter, WhatIsUrgentPassesAllOthersButNotForEver) {
   ManualClock clock;
-  Timers timers(clock);
+  loop::Timers timers(clock);
   RateLimiter limiter(timers, {.per_second = 1, .burst = 1});
   std::string made;
   limiter.submit([] {});
-  for (int i = 0; i < 3; ++i) limiter.submit([&made] { made += 'p'; }, ApiPriority::kPatient);
+  for (int i = 0; i < 3; ++i) limiter.submit([&made] { made += 'p'; }, loop::ApiPriority::kPatient);
   for (int i = 0; i < 3; ++i) limiter.submit([&made] { made += 'r'; });
-  for (int i = 0; i < 20; ++i) limiter.submit([&made] { made += 'u'; }, ApiPriority::kUrgent);
+  for (int i = 0; i < 20; ++i) limiter.submit([&made] { made += 'u'; }, loop::ApiPriority::kUrgent);
   for (int i = 0; i < 26; ++i) {
     clock.advance(milliseconds(1001));
     timers.run_due();
@@ -84,7 +84,7 @@ TEST(RateLimiter, WhatIsUrgentPassesAllOthersButNotForEver) {
 
 TEST(RateLimiter, LetsNoMoreBeOpenThanAllowedAndOnesThatEndAtOnceMakeNoPile) {
   ManualClock clock;
-  Timers timers(clock);
+  loop::Timers timers(clock);
   RateLimiter limiter(timers, {.per_second = 1, .burst = 1e9, .open_max = 2});
   int made = 0;
   for (int i = 0; i < 5; ++i) limiter.submit([&made] { ++made; });
@@ -106,14 +106,14 @@ TEST(RateLimiter, LetsNoMoreBeOpenThanAllowedAndOnesThatEndAtOnceMakeNoPile) {
 
 TEST(RateLimiter, HoldsEverythingUntilTheTimeThatItIsTold) {
   ManualClock clock;
-  Timers timers(clock);
+  loop::Timers timers(clock);
   RateLimiter limiter(timers, {.per_second = 10, .burst = 2});
   int made = 0;
   for (int i = 0; i < 3; ++i) limiter.submit([&made] { ++made; });
   EXPECT_EQ(made, 2);
   limiter.hold_until(timers.now() + seconds(5));
   limiter.hold_until(timers.now() + seconds(2));
-  for (int i = 0; i < 3; ++i) limiter.submit([&made] { ++made; }, ApiPriority::kUrgent);
+  for (int i = 0; i < 3; ++i) limiter.submit([&made] { ++made; }, loop::ApiPriority::kUrgent);
   clock.advance(seconds(5) - Duration{1});
   timers.run_due();
   EXPECT_EQ(made, 2);
@@ -127,4 +127,4 @@ TEST(RateLimiter, HoldsEverythingUntilTheTimeThatItIsTold) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

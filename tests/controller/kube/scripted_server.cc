@@ -10,7 +10,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 // Returns the number after `Content-Length:`, 0 if there is none.
@@ -129,4 +129,4 @@ void ScriptedServer::serve(int fd) {
   ::close(fd);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::kube {
 
 // An HTTP server on a free loopback port that replies byte for byte what a test wants. Passes each
 // request and its socket to the handler, on one thread per connection.
@@ -61,4 +61,4 @@ class ScriptedServer {
   std::thread acceptor_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::kube

@@ -2,7 +2,7 @@
 
 #include "tests/controller/kube/kube_calls.h"
 
-namespace lockstep {
+namespace lockstep::kube {
 namespace {
 
 using std::chrono::milliseconds;
@@ -26,10 +26,10 @@ TEST(KubeWatch, EventsArriveHoweverTheyWereChunked) {
     loop.run_until([&] { return watched.end.has_value(); });
     EXPECT_TRUE(watched.end->ok()) << watched.end->message;
     ASSERT_EQ(watched.events.size(), 4u);
-    EXPECT_EQ(watched.events[0].type, WatchEventType::kAdded);
-    EXPECT_EQ(watched.events[1].type, WatchEventType::kModified);
-    EXPECT_EQ(watched.events[2].type, WatchEventType::kBookmark);
-    EXPECT_EQ(watched.events[3].type, WatchEventType::kDeleted);
+    EXPECT_EQ(watched.events[0].type, loop::WatchEventType::kAdded);
+    EXPECT_EQ(watched.events[1].type, loop::WatchEventType::kModified);
+    EXPECT_EQ(watched.events[2].type, loop::WatchEventType::kBookmark);
+    EXPECT_EQ(watched.events[3].type, loop::WatchEventType::kDeleted);
     EXPECT_EQ((*watched.events[3].object)["metadata"]["name"], "a");
   }
 }
@@ -52,7 +52,7 @@ TEST(KubeWatch, ALineOfFourMebibytesIsTakenAndAnEndlessOneIsNot) {
   Watched refused;
   open(refused, client);
   loop.run_until([&] { return refused.end.has_value(); });
-  EXPECT_EQ(refused.end->outcome, ApiOutcome::kUnreadable);
+  EXPECT_EQ(refused.end->outcome, loop::ApiOutcome::kUnreadable);
   EXPECT_TRUE(refused.events.empty());
 }
 
@@ -60,7 +60,7 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
   struct Case {
     const char* name;
     std::function<void(const Peer&)> script;
-    ApiOutcome outcome;
+    loop::ApiOutcome outcome;
     size_t events;
     int counted_as;  // HTTP code; 0: no complete reply
   };
@@ -74,32 +74,33 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
          peer.chunk(event_line("ADDED", "a"));
          peer.end_chunks();
        },
-       ApiOutcome::kOk, 1, 200},
+       loop::ApiOutcome::kOk, 1, 200},
       {"too old a version, as HTTP 200",
        [&](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk(event_line("ADDED", "a") + expired);
          peer.end_chunks();
        },
-       ApiOutcome::kExpired, 1, 200},
+       loop::ApiOutcome::kExpired, 1, 200},
       {"too old a version, as HTTP 410",
-       [](const Peer& peer) { peer.reply(410, R"({"code":410})"); }, ApiOutcome::kExpired, 0, 410},
+       [](const Peer& peer) { peer.reply(410, R"({"code":410})"); }, loop::ApiOutcome::kExpired, 0,
+       410},
       {"too many requests", [](const Peer& peer) { peer.reply(429, "{}", "Retry-After: 1\r\n"); },
-       ApiOutcome::kThrottled, 0, 429},
+       loop::ApiOutcome::kThrottled, 0, 429},
       {"something that is no event",
        [](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk("hello\n");
          peer.wait_for_close();
        },
-       ApiOutcome::kUnreadable, 0, 200},
+       loop::ApiOutcome::kUnreadable, 0, 200},
       {"an end within a line",
        [](const Peer& peer) {
          peer.begin_chunks();
          peer.chunk(R"({"type":"ADDED","object":{}}x)");
          peer.end_chunks();
        },
-       ApiOutcome::kUnavailable, 0, 0},
+       loop::ApiOutcome::kUnavailable, 0, 0},
   };
   Loop loop;
   const Case* current = nullptr;
@@ -112,7 +113,7 @@ TEST(KubeWatch, WhatEndsItIsToldApart) {
     Watched watched;
     open(watched, client);
     loop.run_until([&] { return watched.end.has_value(); });
-    EXPECT_EQ(outcome_name(watched.end->outcome), outcome_name(test.outcome))
+    EXPECT_EQ(loop::outcome_name(watched.end->outcome), loop::outcome_name(test.outcome))
         << watched.end->message;
     EXPECT_EQ(watched.events.size(), test.events);
     ++counts[{"WATCH", test.counted_as}];
@@ -133,7 +134,7 @@ TEST(KubeWatch, ADeadOneEndsAtItsOwnDeadline) {
   Watched watched;
   open(watched, client, "0");
   loop.run_until([&] { return watched.end.has_value(); });
-  EXPECT_EQ(watched.end->outcome, ApiOutcome::kTimeout);
+  EXPECT_EQ(watched.end->outcome, loop::ApiOutcome::kTimeout);
   EXPECT_EQ(watched.events.size(), 1u);
 }
 
@@ -184,4 +185,4 @@ TEST(KubeWatch, AFloodWaitsInTheNetworkAndNotInMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::kube

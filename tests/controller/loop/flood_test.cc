@@ -6,7 +6,7 @@
 #include "tests/controller/support/fake_api.h"
 #include "tests/controller/support/no_agents.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 constexpr size_t kPlansMax = 3;
@@ -88,8 +88,8 @@ struct FloodTest : ::testing::Test {
   ManualClock clock;
   Timers timers{clock};
   Random random{1};
-  FakeApi api;
-  NoAgents agents;
+  plan::FakeApi api;
+  plan::NoAgents agents;
   Controller controller{api, agents, timers, random, limited(), [] {}};
 };
 
@@ -129,4 +129,4 @@ TEST_F(FloodTest, OfManyJobsAlikeTheFirstFewAreChecked) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

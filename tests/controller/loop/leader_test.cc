@@ -4,7 +4,7 @@
 #include "controller/loop/leader_guarded_client.h"
 #include "tests/controller/sim/connection.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::milliseconds;
@@ -238,4 +238,4 @@ TEST_F(LeaderTest, ALeaseIsReleasedThoughSomebodyChangedIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

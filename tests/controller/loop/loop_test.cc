@@ -8,7 +8,7 @@
 #include "controller/loop/resource_version.h"
 #include "tests/controller/support/fake_api.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::milliseconds;
@@ -30,7 +30,7 @@ struct InformerTest : ::testing::Test {
   ManualClock clock;
   Timers timers{clock};
   Random random{1};
-  FakeApi api;
+  plan::FakeApi api;
   std::vector<std::string> changes;  // "+a", "~a", "-a"
   int synced = 0;
   InformerOptions options{.type = kPods};
@@ -372,7 +372,7 @@ struct WatchersTest : ::testing::Test {
                            changed.push_back(job);
                          }};
 
-  static AgentTarget target(const std::string& name) {
+  static plan::AgentTarget target(const std::string& name) {
     return {.pod_uid = name + "-uid", .pod_name = name, .ip = name};
   }
   static AgentState state(int64_t sequence) {
@@ -454,7 +454,7 @@ TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
   const TimePoint begin = timers.now();
   watchers.set_targets("job", "token", {target("x")});
   agents.answer("x", unavailable("connection refused" + std::string(1000, '.')));
-  AgentView view = watchers.views("job").at("x-uid");
+  plan::AgentView view = watchers.views("job").at("x-uid");
   EXPECT_EQ(view.error.substr(0, 18), "connection refused");
   EXPECT_EQ(view.error.size(), 256u);
   pass(seconds(1));
@@ -482,7 +482,7 @@ TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
     pass(seconds(1));
   }
   EXPECT_LT(agents.count - before, 25);
-  const AgentView view = watchers.views("job").at("x-uid");
+  const plan::AgentView view = watchers.views("job").at("x-uid");
   EXPECT_TRUE(view.has_unsupported_protocol());
   EXPECT_LT(timers.now() - view.last_heard, seconds(30)) << "the agent is alive";
   EXPECT_EQ(changed.size(), 1u) << "the job is queued once";
@@ -532,7 +532,7 @@ TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
 }
 
 TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsAtOnce) {
-  AgentTarget far = target("y");
+  plan::AgentTarget far = target("y");
   far.node = "another";
   watchers.set_targets("one", "token", {target("x"), far});
   agents.answer("x", state(1));
@@ -565,4 +565,4 @@ TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -7,19 +7,19 @@
 #include "tests/controller/support/one_job.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::seconds;
 
-std::vector<CheckPod> checks(const Plan& plan) {
-  return only<CheckPod>(plan);
+std::vector<plan::CheckPod> checks(const plan::Plan& plan) {
+  return plan::only<plan::CheckPod>(plan);
 }
 
 TEST(PodCheck, ComesFirstAndAloneAndOnceForEachGeneration) {
-  Scene scene(2);
+  plan::Scene scene(2);
   scene.seen.pod_check.reset();
-  const Plan first = scene.plan();
+  const plan::Plan first = scene.plan();
   ASSERT_EQ(checks(first).size(), 1u);
   EXPECT_EQ(first.actions.size(), 1u) << "nothing is decided before the answer";
   EXPECT_EQ(checks(first)[0].generation, 3);
@@ -34,24 +34,24 @@ TEST(PodCheck, ComesFirstAndAloneAndOnceForEachGeneration) {
 }
 
 TEST(PodCheck, AnInvalidSpecIsNotSent) {
-  Scene scene(2);
+  plan::Scene scene(2);
   scene.seen.pod_check.reset();
   scene.seen.job.spec.train->batch.global = 1;
   EXPECT_TRUE(checks(scene.plan()).empty());
-  EXPECT_TRUE(is_decision(scene.plan()));
+  EXPECT_TRUE(plan::is_decision(scene.plan()));
 }
 
 TEST(PodCheck, ARefusalIsAnInvalidSpecInTheServersWordsAndIsAskedForAgain) {
-  Scene scene(2);
+  plan::Scene scene(2);
   scene.seen.pod_check = {.refusal = "Pod \"job-worker-0-1\" is invalid: spec.containers[0].image",
                           .retry_at = scene.now + seconds(4)};
-  Plan plan = scene.plan();
-  EXPECT_TRUE(is_decision(plan));
-  const Condition valid = condition(written(scene, plan), kValid);
+  plan::Plan plan = scene.plan();
+  EXPECT_TRUE(plan::is_decision(plan));
+  const Condition valid = plan::condition(plan::written(scene, plan), kValid);
   EXPECT_EQ(valid.status, "False");
   EXPECT_EQ(valid.reason, "InvalidSpec");
   EXPECT_NE(valid.message.find("spec.containers[0].image"), std::string::npos);
-  EXPECT_EQ(only<EmitEvent>(plan).size(), 1u);
+  EXPECT_EQ(plan::only<plan::EmitEvent>(plan).size(), 1u);
   scene.settle();
   plan = scene.plan();
   EXPECT_TRUE(plan.actions.empty()) << "the check is not repeated in each plan";
@@ -65,7 +65,7 @@ TEST(PodCheck, ARefusalIsAnInvalidSpecInTheServersWordsAndIsAskedForAgain) {
 }
 
 TEST(PodCheck, AJobWithARoundIsNotHeldUpByOne) {
-  Scene scene(2);
+  plan::Scene scene(2);
   scene.train();
   scene.seen.pod_check.reset();
   ++scene.seen.job.metadata.generation;
@@ -73,7 +73,7 @@ TEST(PodCheck, AJobWithARoundIsNotHeldUpByOne) {
 }
 
 TEST(PodCheck, WhatIsChangedWhileAJobIsSuspendedIsCheckedBeforeItGoesOn) {
-  Scene scene(2);
+  plan::Scene scene(2);
   scene.train();
   scene.seen.pod_check.reset();
   scene.seen.job.spec.suspend = true;
@@ -90,7 +90,7 @@ TEST(PodCheck, WhatIsChangedWhileAJobIsSuspendedIsCheckedBeforeItGoesOn) {
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
 }
 
-struct CheckedJob : OneJobTest {
+struct CheckedJob : plan::OneJobTest {
   std::string valid() const {
     const Json* status = find_member(api.document, "status");
     if (status == nullptr) return "";
@@ -179,7 +179,7 @@ TEST_F(CheckedJob, AnswersThatSayNothingOfThePodHoldNothingUp) {
       {ApiOutcome::kNotFound, "HTTP 404: namespaces \"ns\" not found"},
       {ApiOutcome::kAlreadyExists, "HTTP 409: pods \"job-worker-0-1\" already exists"}};
   for (const auto& [outcome, message] : answers) {
-    OneJob server(timers);
+    plan::OneJob server(timers);
     server.next_check = {.outcome = outcome, .message = message};
     Controller another(server, agents, timers, random, {}, [] {});
     another.start();
@@ -192,4 +192,4 @@ TEST_F(CheckedJob, AnswersThatSayNothingOfThePodHoldNothingUp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

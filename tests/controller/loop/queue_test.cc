@@ -8,7 +8,7 @@
 #include "controller/loop/metrics.h"
 #include "controller/loop/timers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::milliseconds;
@@ -268,4 +268,4 @@ TEST(Timers, RunInTheirOrderAndNotThoseThatTheyAdd) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

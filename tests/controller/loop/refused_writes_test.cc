@@ -5,12 +5,12 @@
 
 #include "tests/controller/support/one_job.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::seconds;
 
-struct RefusedWrites : OneJobTest {
+struct RefusedWrites : plan::OneJobTest {
   int64_t told(std::string_view reason) const {
     return std::count_if(api.events.begin(), api.events.end(),
                          [reason](const Json& event) { return event["reason"] == reason; });
@@ -53,4 +53,4 @@ TEST_F(RefusedWrites, AStatusThatTheServerNeverTakesIsToldOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

@@ -8,7 +8,7 @@
 
 #include "controller/loop/agent_watchers.h"
 
-namespace lockstep {
+namespace lockstep::loop {
 namespace {
 
 using std::chrono::milliseconds;
@@ -62,7 +62,7 @@ struct Silence {
   TimedAgents agents{timers};
   AgentWatchOptions options;
   AgentWatchers watchers;
-  std::vector<AgentTarget> targets;
+  std::vector<plan::AgentTarget> targets;
 
   explicit Silence(AgentWatchOptions how = {})
       : options(how), watchers(agents, timers, random, how, [](const std::string&, Urgency) {}) {
@@ -257,9 +257,9 @@ TEST(Silence, PollsAreAFifthOfItUnlessTooManyWouldCome) {
   EXPECT_EQ(usual.poll_wait(100'000), seconds(30)) << "agents wait no longer";
   EXPECT_EQ(AgentWatchOptions{.silence = seconds(5)}.poll_wait(1), seconds(1));
   EXPECT_EQ(AgentWatchOptions{.silence = seconds(300)}.poll_wait(1), seconds(10));
-  EXPECT_EQ(usual.silence, Limits().agent_silence);
-  EXPECT_EQ(usual.silence / 2, Limits().agent_healthy_within);
+  EXPECT_EQ(usual.silence, plan::Limits().agent_silence);
+  EXPECT_EQ(usual.silence / 2, plan::Limits().agent_healthy_within);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loop

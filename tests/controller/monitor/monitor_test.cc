@@ -8,7 +8,7 @@
 #include "tests/controller/sim/connection.h"
 #include "tests/support/raw_http.h"
 
-namespace lockstep {
+namespace lockstep::monitor {
 namespace {
 
 using sim::Connection;
@@ -21,11 +21,11 @@ struct Watched : ::testing::Test {
   ManualClock clock;
   World world{clock, 1};
   Connection connection{world};
-  Timers timers{clock};
+  loop::Timers timers{clock};
   Random random{1};
-  Controller controller{connection, connection, timers, random, {.key = "secret"}, [] {}};
-  RequestMetrics requests;
-  Mailbox mailbox;
+  loop::Controller controller{connection, connection, timers, random, {.key = "secret"}, [] {}};
+  kube::RequestMetrics requests;
+  kube::Mailbox mailbox;
   Probes probes{
       {.readiness =
            [this] { return Readiness{.is_ready = controller.synced(), .why_not = "not listed"}; },
@@ -119,4 +119,4 @@ TEST(Probes, AnAddressIsReadOrRefusedWithWords) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::monitor

@@ -8,7 +8,7 @@
 #include "tests/controller/plan/pod_security.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr char kOurs[] = "registry/lockstep:2";
@@ -160,4 +160,4 @@ TEST(AgentInjection, WhyAnInitContainerFailedIsInThePodsMessage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -3,7 +3,7 @@
 #include "controller/plan/backoff.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -59,4 +59,4 @@ TEST(Backoff, AClockThatWasSetBackHoldsNobodyLongerThanTheDelay) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

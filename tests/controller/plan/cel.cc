@@ -7,7 +7,7 @@
 #include <map>
 #include <regex>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct Cel::Node {
   std::string op;    // literal, list, name, member, has, index, size, matches, exists, ?:, ! or a
@@ -425,4 +425,4 @@ bool Cel::is_transition() const {
   return mentions(*root_, "oldSelf");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/base/result.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // The subset of CEL (https://github.com/google/cel-spec) that the TrainingJob's rules use, for
 // tests: no server here evaluates CEL. Supports literals, self and oldSelf, members, has(), size(),
@@ -35,4 +35,4 @@ class Cel {
   std::shared_ptr<const Node> root_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

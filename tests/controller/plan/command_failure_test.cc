@@ -4,7 +4,7 @@
 #include "common/api/worker_config.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // A job of `nodes` nodes that runs a command with one rank per node. All ranks run.
@@ -175,4 +175,4 @@ TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

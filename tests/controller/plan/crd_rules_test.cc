@@ -15,7 +15,7 @@
 #include "tests/controller/plan/cel.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // apiextensions-apiserver, pkg/apis/apiextensions/validation: StaticEstimatedCostLimit and
@@ -471,4 +471,4 @@ TEST(Cel, FindsWhatIsWrongWithAnExpression) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

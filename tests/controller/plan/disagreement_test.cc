@@ -5,7 +5,7 @@
 
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -83,4 +83,4 @@ TEST(Disagreement, IsJudgedOnceAllAgentsWereHeardAndOnlyOfThisJob) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

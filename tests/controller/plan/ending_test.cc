@@ -3,7 +3,7 @@
 #include "controller/plan/names.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -327,4 +327,4 @@ TEST(Deletion, AJobOfAnotherControllerIsNotTouched) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -7,7 +7,7 @@
 #include "controller/plan/plan.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::milliseconds;
@@ -505,4 +505,4 @@ TEST(FailurePolicy, AmongVeryManyAgentsARankMayHangWhoseAgentWasNotHeardForLonge
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

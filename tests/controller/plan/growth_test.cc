@@ -4,7 +4,7 @@
 #include "controller/plan/names.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -221,4 +221,4 @@ TEST(Growth, OfASpecThatIsNotValidNobodyKnowsHowManyAreInTheRound) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

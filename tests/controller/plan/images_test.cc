@@ -4,7 +4,7 @@
 #include "controller/plan/plan.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr char kOlder[] = "registry/lockstep:1";
@@ -108,4 +108,4 @@ TEST(AgentImage, WhereTheServerDroppedItIsTheControllersOwnAndNothingIsWrittenFo
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

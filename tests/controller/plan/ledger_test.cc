@@ -8,7 +8,7 @@
 #include "controller/plan/members.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::milliseconds;
@@ -443,4 +443,4 @@ TEST(Deadline, WorkThatIsDoneIsCompleteHoweverLate) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

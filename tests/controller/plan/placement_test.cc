@@ -3,7 +3,7 @@
 #include "controller/plan/members.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -199,4 +199,4 @@ TEST(Assignment, ANewRoundBeginsWhereTheOldOneCannotBeTheSame) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

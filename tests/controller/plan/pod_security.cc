@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using Problems = std::vector<std::string>;
@@ -140,4 +140,4 @@ std::vector<std::string> restricted_problems(const Json& pod_spec) {
   return problems;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -11,7 +11,7 @@
 #include "controller/plan/pod_template.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using Problems = std::vector<std::string>;
@@ -123,4 +123,4 @@ TEST(PodSecurity, TheChecklistFindsEachThingThatRestrictedRefuses) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

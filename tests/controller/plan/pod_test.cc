@@ -7,7 +7,7 @@
 #include "controller/plan/pod_view.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 TEST(PodTemplate, TheAgentIsTheContainersCommandAndTheJobOwnsThePod) {
@@ -332,4 +332,4 @@ TEST(PodView, DocumentsOfAnyShapeAreBorne) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

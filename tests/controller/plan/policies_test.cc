@@ -5,7 +5,7 @@
 #include "controller/plan/pod_template.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -244,4 +244,4 @@ TEST(AvoidNodes, ATemplateOfAnotherShapeDoesNoHarm) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

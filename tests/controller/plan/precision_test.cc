@@ -2,7 +2,7 @@
 
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // A job of two nodes that trains, whose agents report this precision.
@@ -76,4 +76,4 @@ TEST(PrecisionReduced, EndsWhenAllRanksComputeInBf16) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

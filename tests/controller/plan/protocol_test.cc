@@ -4,7 +4,7 @@
 #include "controller/plan/plan.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -85,4 +85,4 @@ TEST(ProtocolVersions, AtTheEndAPodWhoseAgentCanNotBeToldIsDeleted) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -8,7 +8,7 @@
 #include "controller/plan/pod_failure.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -235,4 +235,4 @@ TEST(PendingTimeout, PodsThatWaitForTheSameShortageAreOneFailure) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,7 +2,7 @@
 
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::minutes;
@@ -157,4 +157,4 @@ TEST(StatusPolicy, AConditionsMessageIsNeverLongerThanTheServerTakes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 using std::chrono::seconds;
@@ -214,4 +214,4 @@ TEST(StuckCondition, EndsWithTheRound) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -19,7 +19,7 @@ class Chance {
   Chance(ManualClock& clock, uint64_t seed) : clock(clock), timers(clock), random(seed) {}
 
   ManualClock& clock;
-  Timers timers;
+  loop::Timers timers;
   Random random;
   Counts counts;
   std::array<double, kFaults> rates{};  // per opportunity; for failures: per node and half second

@@ -17,7 +17,7 @@ constexpr Duration kLagMax = seconds(60);
 constexpr Duration kTurnMax = seconds(20);
 constexpr int64_t kVersionsRepeated = 20;
 
-int64_t number_in(const WatchRequest& request, const char* key) {
+int64_t number_in(const loop::WatchRequest& request, const char* key) {
   return std::stoll(request.query.at(key));
 }
 
@@ -25,11 +25,11 @@ int64_t number_in(const WatchRequest& request, const char* key) {
 void coalesce(std::vector<FakeStore::Event>& events) {
   for (auto event = events.begin(); event != events.end();) {
     const auto is_newer = [&](const FakeStore::Event& other) {
-      return other.type == WatchEventType::kModified &&
-             object_key(*other.object) == object_key(*event->object);
+      return other.type == loop::WatchEventType::kModified &&
+             loop::object_key(*other.object) == loop::object_key(*event->object);
     };
-    const bool drop =
-        event->type == WatchEventType::kModified && std::any_of(event + 1, events.end(), is_newer);
+    const bool drop = event->type == loop::WatchEventType::kModified &&
+                      std::any_of(event + 1, events.end(), is_newer);
     event = drop ? events.erase(event) : event + 1;
   }
 }
@@ -39,7 +39,7 @@ void coalesce(std::vector<FakeStore::Event>& events) {
 // Delivers new events after a random delay, until the watch is cut.
 class Connection::Watch final : public std::enable_shared_from_this<Watch> {
  public:
-  Watch(Connection& connection, WatchRequest request, WatchHandler handler)
+  Watch(Connection& connection, loop::WatchRequest request, loop::WatchHandler handler)
       : connection_(connection),
         world_(connection.world_),
         request_(std::move(request)),
@@ -52,7 +52,7 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     const auto self = weak_from_this();
     world_.subscribe(request_.type, alive_, [this] { wake(); });
     connection_.deliver(seconds(number_in(request_, "timeoutSeconds")), [self] {
-      if (const auto watch = self.lock()) watch->end({.outcome = ApiOutcome::kOk});
+      if (const auto watch = self.lock()) watch->end({.outcome = loop::ApiOutcome::kOk});
     });
     wake();
   }
@@ -71,18 +71,18 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     is_awake_ = false;
     std::vector<FakeStore::Event> events;
     if (!world_.store.events_since(request_, version_, events)) {
-      return end({.outcome = ApiOutcome::kExpired, .message = "too old"});
+      return end({.outcome = loop::ApiOutcome::kExpired, .message = "too old"});
     }
     if (world_.is_server_away() || world_.chance.happens(Fault::kWatchCut)) {
-      return end({.outcome = ApiOutcome::kUnavailable, .message = "cut"});
+      return end({.outcome = loop::ApiOutcome::kUnavailable, .message = "cut"});
     }
     if (world_.chance.happens(Fault::kWatchTooLarge)) {
-      return end({.outcome = ApiOutcome::kTooLarge, .message = "from the future"});
+      return end({.outcome = loop::ApiOutcome::kTooLarge, .message = "from the future"});
     }
     if (!events.empty()) deliver_events(std::move(events));
   }
 
-  void end(ApiReply reply) {
+  void end(loop::ApiReply reply) {
     if (!alive_) return;
     close();
     handler_.on_end(std::move(reply));
@@ -92,21 +92,21 @@ class Connection::Watch final : public std::enable_shared_from_this<Watch> {
     version_ = events.back().version;
     if (events.size() > 1 && world_.chance.happens(Fault::kCoalescedEvents)) coalesce(events);
     world_.chance.note("watch", request_.type.plural);
-    std::vector<WatchEvent> batch;
+    std::vector<loop::WatchEvent> batch;
     for (const FakeStore::Event& event : events) batch.push_back({event.type, event.object});
     handler_.on_events(std::move(batch));
   }
 
   Connection& connection_;
   World& world_;
-  WatchRequest request_;
-  WatchHandler handler_;
+  loop::WatchRequest request_;
+  loop::WatchHandler handler_;
   int64_t version_;
   bool is_awake_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-class Connection::Handle final : public WatchHandle {
+class Connection::Handle final : public loop::WatchHandle {
  public:
   explicit Handle(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
   ~Handle() override { watch_->close(); }
@@ -125,14 +125,14 @@ void Connection::deliver(Duration delay, std::function<void()> call) {
                           });
 }
 
-void Connection::answer(ApiClient::Done done, ApiReply reply) {
+void Connection::answer(loop::ApiClient::Done done, loop::ApiReply reply) {
   const bool is_lost = world_.chance.happens(Fault::kLostReply);
-  if (is_lost) reply = {.outcome = ApiOutcome::kTimeout, .message = "the answer was lost"};
+  if (is_lost) reply = {.outcome = loop::ApiOutcome::kTimeout, .message = "the answer was lost"};
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
           [done = std::move(done), reply = std::move(reply)]() mutable { done(std::move(reply)); });
 }
 
-void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
+void Connection::answer(const loop::AgentAddress& agent, loop::AgentClient::Done done,
                         Result<AgentState> result) {
   const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.is_partitioned(agent);
   if (is_lost) result = timed_out("the answer was lost");
@@ -141,24 +141,26 @@ void Connection::answer(const AgentAddress& agent, AgentClient::Done done,
           [done = std::move(done), result = std::move(result)] { done(result); });
 }
 
-void Connection::send(ApiRequest request, ApiClient::Done done) {
-  const auto may_send = [](const ApiRequest& asked) { return !asked.may_send || asked.may_send(); };
-  const bool is_limited = is_write(request.verb) && request.type.plural != kLeases.plural;
+void Connection::send(loop::ApiRequest request, loop::ApiClient::Done done) {
+  const auto may_send = [](const loop::ApiRequest& asked) {
+    return !asked.may_send || asked.may_send();
+  };
+  const bool is_limited = is_write(request.verb) && request.type.plural != loop::kLeases.plural;
   if (!is_limited || !world_.chance.happens(Fault::kRateLimited)) {
     if (may_send(request)) return send_now(std::move(request), std::move(done));
-    return deliver(Duration{0}, [done = std::move(done)] { done(not_sent()); });
+    return deliver(Duration{0}, [done = std::move(done)] { done(loop::not_sent()); });
   }
   deliver(world_.chance.delay(kTurnMax),
           [this, may_send, request = std::move(request), done = std::move(done)] {
             if (may_send(request)) return send_now(request, done);
-            done(not_sent());
+            done(loop::not_sent());
           });
 }
 
-void Connection::send_now(ApiRequest request, ApiClient::Done done) {
+void Connection::send_now(loop::ApiRequest request, loop::ApiClient::Done done) {
   if (world_.chance.happens(Fault::kLostRequest)) {
     return deliver(kTimeout, [done = std::move(done)] {
-      done({.outcome = ApiOutcome::kTimeout, .message = "lost"});
+      done({.outcome = loop::ApiOutcome::kTimeout, .message = "lost"});
     });
   }
   world_.chance.timers.after(
@@ -166,7 +168,7 @@ void Connection::send_now(ApiRequest request, ApiClient::Done done) {
       [this, &world = world_, sender = identity_, alive = std::weak_ptr(alive_),
        request = std::move(request), done = std::move(done)]() mutable {
         const bool writes = is_write(request.verb);
-        ApiReply reply = world.serve(std::move(request), sender);
+        loop::ApiReply reply = world.serve(std::move(request), sender);
         const bool dies = writes && world.chance.happens(Fault::kCrash, sender);
         if (alive.expired()) return;
         crash_wanted_ = crash_wanted_ || dies;
@@ -174,16 +176,17 @@ void Connection::send_now(ApiRequest request, ApiClient::Done done) {
       });
 }
 
-std::unique_ptr<WatchHandle> Connection::watch(WatchRequest request, WatchHandler handler) {
+std::unique_ptr<loop::WatchHandle> Connection::watch(loop::WatchRequest request,
+                                                     loop::WatchHandler handler) {
   if (world_.chance.happens(Fault::kWatchExpired)) world_.store.compact();
   auto watch = std::make_shared<Watch>(*this, std::move(request), std::move(handler));
   watch->open();
   return std::make_unique<Handle>(std::move(watch));
 }
 
-void Connection::put_assignment(const AgentAddress& agent,
+void Connection::put_assignment(const loop::AgentAddress& agent,
                                 const std::shared_ptr<const Assignment>& assignment,
-                                int64_t node_index, AgentClient::Done done) {
+                                int64_t node_index, loop::AgentClient::Done done) {
   Assignment sent = *assignment;
   sent.node_index = node_index;
   const bool never_arrives =
@@ -197,8 +200,8 @@ void Connection::put_assignment(const AgentAddress& agent,
                              });
 }
 
-void Connection::poll_state(const AgentAddress& agent, int64_t since, Duration wait,
-                            AgentClient::Done done) {
+void Connection::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                            loop::AgentClient::Done done) {
   const TimePoint until = world_.chance.clock.now() + wait;
   deliver(world_.chance.delay(kLatency), [this, agent, since, until, done = std::move(done)] {
     world_.nodes.poll(

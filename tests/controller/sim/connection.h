@@ -12,19 +12,20 @@ namespace lockstep::sim {
 
 // One controller's connection to the world. When the connection dies, its pending replies are
 // dropped; requests already sent still arrive.
-class Connection final : public ApiClient, public AgentClient {
+class Connection final : public loop::ApiClient, public loop::AgentClient {
  public:
   explicit Connection(World& world, std::string identity = "controller")
       : world_(world), identity_(std::move(identity)) {}
 
-  void send(ApiRequest request, ApiClient::Done done) override;
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override;
-  void put_assignment(const AgentAddress& agent,
+  void send(loop::ApiRequest request, loop::ApiClient::Done done) override;
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override;
+  void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
-                      AgentClient::Done done) override;
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait,
-                  AgentClient::Done done) override;
-  void forget(const AgentAddress&) override {}
+                      loop::AgentClient::Done done) override;
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  loop::AgentClient::Done done) override;
+  void forget(const loop::AgentAddress&) override {}
 
   // Freezes the controller until then: nothing reaches it.
   void stall(TimePoint until) { stalled_until_ = until; }
@@ -36,12 +37,13 @@ class Connection final : public ApiClient, public AgentClient {
   class Watch;
   class Handle;
 
-  void send_now(ApiRequest request, ApiClient::Done done);
+  void send_now(loop::ApiRequest request, loop::ApiClient::Done done);
   // Calls `call` after `delay`, or when the controller wakes up; drops it if the controller is
   // gone.
   void deliver(Duration delay, std::function<void()> call);
-  void answer(ApiClient::Done done, ApiReply reply);
-  void answer(const AgentAddress& agent, AgentClient::Done done, Result<AgentState> result);
+  void answer(loop::ApiClient::Done done, loop::ApiReply reply);
+  void answer(const loop::AgentAddress& agent, loop::AgentClient::Done done,
+              Result<AgentState> result);
 
   World& world_;
   std::string identity_;

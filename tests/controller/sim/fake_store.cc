@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kEventsMax = 4096;  // per kind; a server compacts them too
 
-ApiReply refuse(ApiOutcome outcome, std::string message) {
+loop::ApiReply refuse(loop::ApiOutcome outcome, std::string message) {
   return {.outcome = outcome, .message = std::move(message)};
 }
 
@@ -49,7 +49,7 @@ std::string text_in(const std::map<std::string, std::string>& query, const char*
 
 }  // namespace
 
-bool is_dry_run(const ApiRequest& request) {
+bool is_dry_run(const loop::ApiRequest& request) {
   return request.query.contains("dryRun");
 }
 
@@ -72,18 +72,19 @@ bool is_live_pod(const Json& pod) {
   return phase != "Succeeded" && phase != "Failed" && !is_terminating(pod);
 }
 
-const FakeStore::Kind& FakeStore::kind(ResourceType type) const {
+const FakeStore::Kind& FakeStore::kind(loop::ResourceType type) const {
   static const Kind kNone;
   const auto found = kinds_.find(type.plural);
   return found == kinds_.end() ? kNone : found->second;
 }
 
-void FakeStore::record(ResourceType type, WatchEventType event, Json object, Object before) {
+void FakeStore::record(loop::ResourceType type, loop::WatchEventType event, Json object,
+                       Object before) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
   auto stored = std::make_shared<const Json>(std::move(object));
   Kind& place = kind(type);
-  const std::string key = object_key(*stored);
-  if (event == WatchEventType::kDeleted) {
+  const std::string key = loop::object_key(*stored);
+  if (event == loop::WatchEventType::kDeleted) {
     place.objects.erase(key);
   } else {
     place.objects[key] = stored;
@@ -97,21 +98,21 @@ void FakeStore::record(ResourceType type, WatchEventType event, Json object, Obj
   if (on_change) on_change(type, Event(place.log.back()));
 }
 
-FakeStore::Object FakeStore::find_shared(ResourceType type, const std::string& key) const {
+FakeStore::Object FakeStore::find_shared(loop::ResourceType type, const std::string& key) const {
   const Objects& objects = kind(type).objects;
   const auto found = objects.find(key);
   return found == objects.end() ? nullptr : found->second;
 }
 
-const Json* FakeStore::find(ResourceType type, const std::string& key) const {
+const Json* FakeStore::find(loop::ResourceType type, const std::string& key) const {
   return find_shared(type, key).get();
 }
 
-const FakeStore::Objects& FakeStore::all(ResourceType type) const {
+const FakeStore::Objects& FakeStore::all(loop::ResourceType type) const {
   return kind(type).objects;
 }
 
-void FakeStore::update(ResourceType type, const std::string& key,
+void FakeStore::update(loop::ResourceType type, const std::string& key,
                        const std::function<void(Json&)>& change) {
   const Object before = find_shared(type, key);
   if (before == nullptr) return;
@@ -122,22 +123,23 @@ void FakeStore::update(ResourceType type, const std::string& key,
     remove(type, key);
     return;
   }
-  if (type.plural == kTrainingJobs.plural && member(after, "spec") != member(*before, "spec")) {
+  if (type.plural == loop::kTrainingJobs.plural &&
+      member(after, "spec") != member(*before, "spec")) {
     after["metadata"]["generation"] = int_or(after["metadata"], "generation", 0) + 1;
   }
-  record(type, WatchEventType::kModified, std::move(after), before);
+  record(type, loop::WatchEventType::kModified, std::move(after), before);
 }
 
-void FakeStore::remove(ResourceType type, const std::string& key) {
+void FakeStore::remove(loop::ResourceType type, const std::string& key) {
   const Object before = find_shared(type, key);
-  if (before != nullptr) record(type, WatchEventType::kDeleted, *before, before);
+  if (before != nullptr) record(type, loop::WatchEventType::kDeleted, *before, before);
 }
 
-void FakeStore::mark_deleted(ResourceType type, const std::string& key, WallTime now,
+void FakeStore::mark_deleted(loop::ResourceType type, const std::string& key, WallTime now,
                              int64_t grace_seconds) {
   const Json* object = find(type, key);
   if (object == nullptr) return;
-  const bool is_pod = type.plural == kPods.plural;
+  const bool is_pod = type.plural == loop::kPods.plural;
   const bool has_node = find_member(member(*object, "spec"), "nodeName") != nullptr;
   const bool at_once = !is_pod || grace_seconds == 0 || !has_node;
   if (at_once && !has_finalizers(*object)) {
@@ -149,16 +151,17 @@ void FakeStore::mark_deleted(ResourceType type, const std::string& key, WallTime
   }
 }
 
-const Json& FakeStore::create(ResourceType type, Json object, WallTime now) {
-  const std::string key = object_key(object);
+const Json& FakeStore::create(loop::ResourceType type, Json object, WallTime now) {
+  const std::string key = loop::object_key(object);
   object["metadata"]["uid"] = "uid-" + std::to_string(++uids_);
   object["metadata"]["creationTimestamp"] = rfc3339(now);
   object["metadata"]["generation"] = 1;
-  record(type, WatchEventType::kAdded, std::move(object), nullptr);
+  record(type, loop::WatchEventType::kAdded, std::move(object), nullptr);
   return *find(type, key);
 }
 
-ApiReply FakeStore::page_of(const Objects& objects, const ApiRequest& request, int64_t version) {
+loop::ApiReply FakeStore::page_of(const Objects& objects, const loop::ApiRequest& request,
+                                  int64_t version) {
   const std::string limit_text = text_in(request.query, "limit");
   const size_t limit = limit_text.empty() ? SIZE_MAX : std::stoul(limit_text);
   const std::string after = text_in(request.query, "continue");
@@ -167,12 +170,12 @@ ApiReply FakeStore::page_of(const Objects& objects, const ApiRequest& request, i
   for (auto it = objects.upper_bound(after); it != objects.end(); ++it) {
     if (!matches(*it->second, request.query)) continue;
     if (items.size() == limit) {
-      metadata["continue"] = object_key(items.back());
+      metadata["continue"] = loop::object_key(items.back());
       break;
     }
     items.push_back(*it->second);
   }
-  return {.outcome = ApiOutcome::kOk,
+  return {.outcome = loop::ApiOutcome::kOk,
           .body = {{"metadata", std::move(metadata)}, {"items", std::move(items)}}};
 }
 
@@ -181,37 +184,39 @@ void FakeStore::compact() {
   for (auto& [plural, kind] : kinds_) kind.log.clear();
 }
 
-ApiReply FakeStore::create(ApiRequest& request, WallTime now, std::string_view sender) {
-  const std::string key = object_key(request.body);
+loop::ApiReply FakeStore::create(loop::ApiRequest& request, WallTime now, std::string_view sender) {
+  const std::string key = loop::object_key(request.body);
   if (find(request.type, key) != nullptr) {
-    return refuse(ApiOutcome::kAlreadyExists, key + " is taken");
+    return refuse(loop::ApiOutcome::kAlreadyExists, key + " is taken");
   }
-  if (is_dry_run(request)) return {.outcome = ApiOutcome::kOk, .body = std::move(request.body)};
+  if (is_dry_run(request))
+    return {.outcome = loop::ApiOutcome::kOk, .body = std::move(request.body)};
   if (on_write) on_write(request, nullptr, sender);
   // Nothing here reads events.
-  if (request.type.plural == kEvents.plural) return {.outcome = ApiOutcome::kOk};
-  if (request.type.plural == kPods.plural) leave_out_containers(request.body);
+  if (request.type.plural == loop::kEvents.plural) return {.outcome = loop::ApiOutcome::kOk};
+  if (request.type.plural == loop::kPods.plural) leave_out_containers(request.body);
   create(request.type, std::move(request.body), now);
-  return {.outcome = ApiOutcome::kOk, .body = find_shared(request.type, key)};
+  return {.outcome = loop::ApiOutcome::kOk, .body = find_shared(request.type, key)};
 }
 
-void FakeStore::replace_status(ResourceType type, const Object& before, Json status) {
+void FakeStore::replace_status(loop::ResourceType type, const Object& before, Json status) {
   if (member(*before, "status") == status) return;
   Json after = Json::object();
   for (const auto& [key, value] : before->items()) {
     if (key != "status") after[key] = value;
   }
   after["status"] = std::move(status);
-  record(type, WatchEventType::kModified, std::move(after), before);
+  record(type, loop::WatchEventType::kModified, std::move(after), before);
 }
 
-ApiReply FakeStore::replace(ApiRequest& request, const Object& stored, std::string_view sender) {
+loop::ApiReply FakeStore::replace(loop::ApiRequest& request, const Object& stored,
+                                  std::string_view sender) {
   if (version_of(request.body) != version_of(*stored)) {
-    return refuse(ApiOutcome::kConflict, "the object has been modified");
+    return refuse(loop::ApiOutcome::kConflict, "the object has been modified");
   }
   if (on_write) on_write(request, &*stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
-  if (request.verb == ApiVerb::kReplaceStatus) {
+  if (request.verb == loop::ApiVerb::kReplaceStatus) {
     replace_status(request.type, stored, std::move(request.body["status"]));
   } else {
     update(request.type, key, [&](Json& next) {
@@ -219,45 +224,45 @@ ApiReply FakeStore::replace(ApiRequest& request, const Object& stored, std::stri
       next["metadata"]["labels"] = member(member(request.body, "metadata"), "labels");
     });
   }
-  return {.outcome = ApiOutcome::kOk, .body = find_shared(request.type, key)};
+  return {.outcome = loop::ApiOutcome::kOk, .body = find_shared(request.type, key)};
 }
 
-ApiReply FakeStore::erase(const ApiRequest& request, const Json& stored, WallTime now,
-                          std::string_view sender) {
+loop::ApiReply FakeStore::erase(const loop::ApiRequest& request, const Json& stored, WallTime now,
+                                std::string_view sender) {
   const std::string wanted = string_or(member(request.body, "preconditions"), "uid", "");
   if (!wanted.empty() && wanted != uid_of(stored)) {
-    return refuse(ApiOutcome::kConflict, "the UID is another one");
+    return refuse(loop::ApiOutcome::kConflict, "the UID is another one");
   }
   const std::string version =
       string_or(member(request.body, "preconditions"), "resourceVersion", "");
   if (!version.empty() && version != version_of(stored)) {
-    return refuse(ApiOutcome::kConflict, "the object has been modified");
+    return refuse(loop::ApiOutcome::kConflict, "the object has been modified");
   }
   if (on_write) on_write(request, &stored, sender);
   const std::string key = request.namespace_ + "/" + request.name;
   mark_deleted(request.type, key, now, int_or(request.body, "gracePeriodSeconds", 30));
   const Object left = find_shared(request.type, key);
-  if (left == nullptr) return {.outcome = ApiOutcome::kOk, .body = {{"kind", "Status"}}};
-  return {.outcome = ApiOutcome::kOk, .body = left};
+  if (left == nullptr) return {.outcome = loop::ApiOutcome::kOk, .body = {{"kind", "Status"}}};
+  return {.outcome = loop::ApiOutcome::kOk, .body = left};
 }
 
-ApiReply FakeStore::serve(ApiRequest request, WallTime now, std::string_view sender) {
-  if (request.verb == ApiVerb::kList) return page_of(all(request.type), request, version_);
-  if (request.verb == ApiVerb::kCreate) return create(request, now, sender);
+loop::ApiReply FakeStore::serve(loop::ApiRequest request, WallTime now, std::string_view sender) {
+  if (request.verb == loop::ApiVerb::kList) return page_of(all(request.type), request, version_);
+  if (request.verb == loop::ApiVerb::kCreate) return create(request, now, sender);
   const std::string key = request.namespace_ + "/" + request.name;
   const Object stored = find_shared(request.type, key);
-  if (stored == nullptr) return refuse(ApiOutcome::kNotFound, key + " is not there");
+  if (stored == nullptr) return refuse(loop::ApiOutcome::kNotFound, key + " is not there");
   switch (request.verb) {
-    case ApiVerb::kGet:
-      return {.outcome = ApiOutcome::kOk, .body = stored};
-    case ApiVerb::kDelete:
+    case loop::ApiVerb::kGet:
+      return {.outcome = loop::ApiOutcome::kOk, .body = stored};
+    case loop::ApiVerb::kDelete:
       return erase(request, *stored, now, sender);
     default:
       return replace(request, stored, sender);
   }
 }
 
-bool FakeStore::events_since(const WatchRequest& request, int64_t version,
+bool FakeStore::events_since(const loop::WatchRequest& request, int64_t version,
                              std::vector<Event>& events) const {
   const Kind& place = kind(request.type);
   if (version < compacted_ || version < place.forgotten) return false;
@@ -269,8 +274,8 @@ bool FakeStore::events_since(const WatchRequest& request, int64_t version,
     const bool was_in = event->before != nullptr && matches(*event->before, request.query);
     if (!is_in && !was_in) continue;
     events.push_back(*event);
-    if (event->type == WatchEventType::kModified && is_in != was_in) {
-      events.back().type = is_in ? WatchEventType::kAdded : WatchEventType::kDeleted;
+    if (event->type == loop::WatchEventType::kModified && is_in != was_in) {
+      events.back().type = is_in ? loop::WatchEventType::kAdded : loop::WatchEventType::kDeleted;
     }
   }
   return true;

@@ -21,34 +21,38 @@ class FakeStore {
   using Objects = std::map<std::string, Object>;
   struct Event {
     int64_t version = 0;
-    WatchEventType type{};
+    loop::WatchEventType type{};
     Object object;
     Object before;  // null for ADDED
   };
 
   // Called after every change, whether by a request or not.
-  std::function<void(ResourceType, const Event&)> on_change;
+  std::function<void(loop::ResourceType, const Event&)> on_change;
   // Called before a request of `sender` changes something.
-  std::function<void(const ApiRequest&, const Json* stored, std::string_view sender)> on_write;
+  std::function<void(const loop::ApiRequest&, const Json* stored, std::string_view sender)>
+      on_write;
 
   // Serves one request. Takes it by value because it moves the body into the store.
-  ApiReply serve(ApiRequest request, WallTime now, std::string_view sender);
+  loop::ApiReply serve(loop::ApiRequest request, WallTime now, std::string_view sender);
   // Appends the events after `version` as a watch with that selector sees them. Returns false if
   // `version` was compacted.
-  bool events_since(const WatchRequest& request, int64_t version, std::vector<Event>& events) const;
+  bool events_since(const loop::WatchRequest& request, int64_t version,
+                    std::vector<Event>& events) const;
   void compact();
 
   // The operations of kubelets, the garbage collector and users.
-  const Json* find(ResourceType type, const std::string& key) const;
-  Object find_shared(ResourceType type, const std::string& key) const;
-  const Objects& all(ResourceType type) const;
+  const Json* find(loop::ResourceType type, const std::string& key) const;
+  Object find_shared(loop::ResourceType type, const std::string& key) const;
+  const Objects& all(loop::ResourceType type) const;
   // Increments the generation if a job's spec changes.
-  void update(ResourceType type, const std::string& key, const std::function<void(Json&)>& change);
+  void update(loop::ResourceType type, const std::string& key,
+              const std::function<void(Json&)>& change);
   // Deletes as a DELETE request does: a pod on a node gets its grace period (0: none), and
   // finalizers keep the object.
-  void mark_deleted(ResourceType type, const std::string& key, WallTime now, int64_t grace_seconds);
-  void remove(ResourceType type, const std::string& key);
-  const Json& create(ResourceType type, Json object, WallTime now);
+  void mark_deleted(loop::ResourceType type, const std::string& key, WallTime now,
+                    int64_t grace_seconds);
+  void remove(loop::ResourceType type, const std::string& key);
+  const Json& create(loop::ResourceType type, Json object, WallTime now);
   int64_t version() const { return version_; }
 
  private:
@@ -57,15 +61,16 @@ class FakeStore {
     std::vector<Event> log;  // bounded: the oldest events are dropped
     int64_t forgotten = 0;   // version of the newest dropped event
   };
-  Kind& kind(ResourceType type) { return kinds_[type.plural]; }
-  const Kind& kind(ResourceType type) const;
-  static ApiReply page_of(const Objects& objects, const ApiRequest& request, int64_t version);
-  ApiReply create(ApiRequest& request, WallTime now, std::string_view sender);
-  ApiReply replace(ApiRequest& request, const Object& stored, std::string_view sender);
-  void replace_status(ResourceType type, const Object& before, Json status);
-  ApiReply erase(const ApiRequest& request, const Json& stored, WallTime now,
-                 std::string_view sender);
-  void record(ResourceType type, WatchEventType event, Json object, Object before);
+  Kind& kind(loop::ResourceType type) { return kinds_[type.plural]; }
+  const Kind& kind(loop::ResourceType type) const;
+  static loop::ApiReply page_of(const Objects& objects, const loop::ApiRequest& request,
+                                int64_t version);
+  loop::ApiReply create(loop::ApiRequest& request, WallTime now, std::string_view sender);
+  loop::ApiReply replace(loop::ApiRequest& request, const Object& stored, std::string_view sender);
+  void replace_status(loop::ResourceType type, const Object& before, Json status);
+  loop::ApiReply erase(const loop::ApiRequest& request, const Json& stored, WallTime now,
+                       std::string_view sender);
+  void record(loop::ResourceType type, loop::WatchEventType event, Json object, Object before);
 
   std::map<std::string_view, Kind> kinds_;
   int64_t version_ = 100;
@@ -74,7 +79,7 @@ class FakeStore {
 };
 
 // Returns whether the request must not be persisted.
-bool is_dry_run(const ApiRequest& request);
+bool is_dry_run(const loop::ApiRequest& request);
 const Json& member(const Json& object, std::string_view key);
 std::string uid_of(const Json& object);
 bool is_terminating(const Json& object);

@@ -44,7 +44,7 @@ std::optional<AgentState> Nodes::state_of_another_job(const Node& node) const {
 
 // A report about another job must not affect this one, so it does not count as a false report. A
 // false end goes to on_ended instead.
-Result<AgentState> Nodes::reported_state(const AgentAddress& agent, AgentState state) {
+Result<AgentState> Nodes::reported_state(const loop::AgentAddress& agent, AgentState state) {
   const Node* node = at(agent);
   if (node == nullptr || state.round == 0 || state.round != node->state.round) return state;
   if (chance_.happens(Fault::kOtherJob, node->key)) {

@@ -13,7 +13,7 @@ namespace {
 constexpr Duration kNewsMax = std::chrono::minutes(8);
 
 std::vector<int64_t> members_of(const Json& status) {
-  return members_from_text(string_or(status, "members", ""));
+  return plan::members_from_text(string_or(status, "members", ""));
 }
 
 const Json& status_of(const Json& job) {
@@ -79,21 +79,21 @@ void Invariants::ended(const Node& node) {
   ended_[node.job_uid][{node.state.round, node.state.hash}].insert(node.index);
 }
 
-void Invariants::check_plan(const Observed& observed, const Plan& plan) {
+void Invariants::check_plan(const plan::Observed& observed, const plan::Plan& plan) {
   constexpr size_t kFixed = 12, kPerPod = 3;
   const size_t pods = observed.pods.size() + static_cast<size_t>(observed.job.spec.nodes) +
-                      members_from_text(observed.job.status.members).size();
+                      plan::members_from_text(observed.job.status.members).size();
   if (plan.actions.size() > kFixed + kPerPod * pods) {
     chance_.violate("I10", "a plan has too many actions: " + std::to_string(plan.actions.size()));
   }
 }
 
-void Invariants::check_leader(const ApiRequest& request, std::string_view sender) {
-  const auto& leases = store_.all(kLeases);
+void Invariants::check_leader(const loop::ApiRequest& request, std::string_view sender) {
+  const auto& leases = store_.all(loop::kLeases);
   const std::string holder =
       leases.empty() ? ""
                      : string_or(member(*leases.begin()->second, "spec"), "holderIdentity", "");
-  if (request.type.plural == kLeases.plural) {
+  if (request.type.plural == loop::kLeases.plural) {
     const std::string next = string_or(member(request.body, "spec"), "holderIdentity", "");
     if (next != holder && !next.empty()) chance_.count(Transition::kLeader, next);
     if (next.empty() && !holder.empty()) chance_.count(Transition::kReleased, holder);
@@ -116,7 +116,7 @@ void Invariants::check_event(const Json& event) {
 }
 
 void Invariants::check_pod(const Json& pod) {
-  const std::optional<PodView> view = pod_view_from_json(pod);
+  const std::optional<plan::PodView> view = plan::pod_view_from_json(pod);
   if (!view || !jobs_.contains(view->owner_uid)) {
     return chance_.violate("I4", "a pod was created for an unknown job");
   }
@@ -125,8 +125,8 @@ void Invariants::check_pod(const Json& pod) {
   if (twin != nullptr && twin->is_live) {
     chance_.violate("I1", "two live pods have the same incarnation: " + view->name);
   }
-  const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
-  const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
+  const std::string job_name = string_or(pod["metadata"]["labels"], plan::kJobNameLabel, "");
+  const Json* job = store_.find(loop::kTrainingJobs, "default/" + job_name);
   if (job == nullptr || uid_of(*job) != view->owner_uid) return;  // deleted meanwhile
   check_avoided(*job, pod);
   const auto deleted = deleted_at_.find(view->owner_uid);
@@ -142,8 +142,8 @@ void Invariants::check_pod(const Json& pod) {
   }
 }
 
-void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
-  const std::optional<PodView> view = pod_view_from_json(pod);
+void Invariants::check_delete(const loop::ApiRequest& request, const Json& pod) {
+  const std::optional<plan::PodView> view = plan::pod_view_from_json(pod);
   if (!view) return chance_.violate("I4", "a pod that belongs to no job was deleted");
   chance_.count(Transition::kPodRemoved, view->name);
   if (string_or(member(request.body, "preconditions"), "uid", "") != view->uid) {
@@ -153,8 +153,8 @@ void Invariants::check_delete(const ApiRequest& request, const Json& pod) {
   if (is_terminating(pod) && chance_.clock.now() - node->marked_at > kNewsMax) {
     chance_.violate("I10", "a pod that was deleted long ago was deleted again: " + view->name);
   }
-  const std::string job_name = string_or(pod["metadata"]["labels"], kJobNameLabel, "");
-  const Json* job = store_.find(kTrainingJobs, "default/" + job_name);
+  const std::string job_name = string_or(pod["metadata"]["labels"], plan::kJobNameLabel, "");
+  const Json* job = store_.find(loop::kTrainingJobs, "default/" + job_name);
   if (job == nullptr || uid_of(*job) != view->owner_uid) return;
   const Json& status = status_of(*job);
   const std::vector<int64_t> members = members_of(status);
@@ -359,17 +359,17 @@ void Invariants::check_status(const Json& job, const Json& after) {
   check_numbers(after);
 }
 
-void Invariants::check_write(const ApiRequest& request, const Json* stored,
+void Invariants::check_write(const loop::ApiRequest& request, const Json* stored,
                              std::string_view sender) {
   chance_.note("write", request.type.plural);
   check_leader(request, sender);
-  if (request.type.plural == kEvents.plural) check_event(request.body);
-  const bool is_pod = request.type.plural == kPods.plural;
-  if (is_pod && request.verb == ApiVerb::kCreate) check_pod(request.body);
-  if (is_pod && request.verb == ApiVerb::kDelete) check_delete(request, *stored);
-  const bool is_job = request.type.plural == kTrainingJobs.plural;
-  if (is_job && request.verb == ApiVerb::kDelete) check_expiry(request, *stored);
-  if (request.verb == ApiVerb::kReplaceStatus) {
+  if (request.type.plural == loop::kEvents.plural) check_event(request.body);
+  const bool is_pod = request.type.plural == loop::kPods.plural;
+  if (is_pod && request.verb == loop::ApiVerb::kCreate) check_pod(request.body);
+  if (is_pod && request.verb == loop::ApiVerb::kDelete) check_delete(request, *stored);
+  const bool is_job = request.type.plural == loop::kTrainingJobs.plural;
+  if (is_job && request.verb == loop::ApiVerb::kDelete) check_expiry(request, *stored);
+  if (request.verb == loop::ApiVerb::kReplaceStatus) {
     check_status(*stored, member(request.body, "status"));
     events_[uid_of(*stored)] = 0;
   }

@@ -33,7 +33,7 @@ class Invariants {
       : chance_(chance), store_(store), nodes_(nodes) {}
 
   // Called before a request changes something.
-  void check_write(const ApiRequest& request, const Json* stored, std::string_view sender);
+  void check_write(const loop::ApiRequest& request, const Json* stored, std::string_view sender);
   void job_changed(const FakeStore::Event& event);
   void assignment_received(const Assignment& assignment);
   void trained(const std::string& job_uid, const Assignment& assignment);
@@ -44,15 +44,15 @@ class Invariants {
   void stalled() { ++stalls_; }
   // Called with the server's verdict on a dry-run pod of that job.
   void checked(const std::string& job_uid, bool is_refused);
-  void check_plan(const Observed& observed, const Plan& plan);
+  void check_plan(const plan::Observed& observed, const plan::Plan& plan);
 
   bool has_been_a_job(const std::string& uid) const { return jobs_.contains(uid); }
 
  private:
-  void check_leader(const ApiRequest& request, std::string_view sender);
+  void check_leader(const loop::ApiRequest& request, std::string_view sender);
   void check_event(const Json& event);
   void check_pod(const Json& pod);
-  void check_delete(const ApiRequest& request, const Json& pod);
+  void check_delete(const loop::ApiRequest& request, const Json& pod);
   void check_status(const Json& job, const Json& after);
   void check_members(const Json& job, const Json& after);
   void check_restarts(const Json& job, const Json& after);
@@ -68,7 +68,7 @@ class Invariants {
   void check_deadline(const Json& job, const Json& after);
   void check_given_up(const Json& job, const Json& after, const Node* node);
   void check_avoided(const Json& job, const Json& pod);
-  void check_expiry(const ApiRequest& request, const Json& job);
+  void check_expiry(const loop::ApiRequest& request, const Json& job);
   bool is_unheard(const Node& node) const;
   void check_counted(const Json& job, const Json& after, const Json& failure);
   void check_numbers(const Json& after);

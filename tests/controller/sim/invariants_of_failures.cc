@@ -17,7 +17,7 @@ constexpr int64_t kManySilent = 3;
 constexpr Duration kAtOnce = std::chrono::seconds(25);
 
 std::vector<int64_t> members_of(const Json& status) {
-  return members_from_text(string_or(status, "members", ""));
+  return plan::members_from_text(string_or(status, "members", ""));
 }
 
 const Json& status_of(const Json& job) {
@@ -53,10 +53,10 @@ void Invariants::check_failure(const Json& job, const Json& after) {
       index < members.size() &&
       nodes_.sent_false_report(uid_of(job), static_cast<int64_t>(index), members[index]);
   if (is_false_reporter) ++causes_[uid_of(job)];
-  if (reason == kAgentDisagrees && !is_false_reporter) {
+  if (reason == plan::kAgentDisagrees && !is_false_reporter) {
     chance_.violate("failures", "AgentDisagrees was recorded for an agent that never disagreed");
   }
-  if (reason == kAgentSilent) check_silence(job, node);
+  if (reason == plan::kAgentSilent) check_silence(job, node);
 }
 
 // A round ends by a single failure, however many saw it, and a pod is lost once. A worker that is
@@ -127,7 +127,7 @@ void Invariants::check_partition(const Node& node) {
   const bool may_be_deaf = times(Fault::kLostRequest) > 0 || times(Fault::kLostReply) > 0 ||
                            times(Fault::kStall) > 0 || is_alone(node);
   const Duration silent = chance_.clock.now() - node.heard_at;
-  if (may_be_deaf || silent >= Limits{}.agent_silence_if_suspect) return;
+  if (may_be_deaf || silent >= plan::Limits{}.agent_silence_if_suspect) return;
   chance_.violate("failures", "a healthy pod was lost because the controller was partitioned");
 }
 

@@ -101,8 +101,8 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   }
   const bool is_of_process = int_or(failure, "rank", -1) >= 0;
   const auto index = static_cast<size_t>(int_or(failure, "nodeIndex", 0));
-  const std::vector<int64_t> old = members_from_text(string_or(before, "members", ""));
-  const std::vector<int64_t> now = members_from_text(string_or(after, "members", ""));
+  const std::vector<int64_t> old = plan::members_from_text(string_or(before, "members", ""));
+  const std::vector<int64_t> now = plan::members_from_text(string_or(after, "members", ""));
   const bool is_recreated = index < old.size() && index < now.size() && now[index] > old[index];
   if (restarts && rule == "RecreatePod" && !is_recreated) {
     chance_.violate("rules", "a pod was not recreated despite the rule");
@@ -193,7 +193,7 @@ void Invariants::check_deadline(const Json& job, const Json& after) {
 }
 
 // The controller deletes jobs only because of ttlSecondsAfterFinished.
-void Invariants::check_expiry(const ApiRequest& request, const Json& job) {
+void Invariants::check_expiry(const loop::ApiRequest& request, const Json& job) {
   chance_.count(Transition::kExpired);
   const Json& preconditions = member(request.body, "preconditions");
   if (string_or(preconditions, "uid", "") != uid_of(job) ||

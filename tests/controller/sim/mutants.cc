@@ -14,75 +14,79 @@ constexpr char kLostByPartition[] =
     "failures: a healthy pod was lost because the controller was partitioned";
 
 // Plans correctly, but for a wrong observation.
-PlanFunction with_observation(std::function<void(Observed&)> wrong) {
-  return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
-    Observed seen = observed;
+loop::PlanFunction with_observation(std::function<void(plan::Observed&)> wrong) {
+  return [wrong = std::move(wrong)](const plan::Observed& observed, TimePoint now,
+                                    const plan::Limits& limits) {
+    plan::Observed seen = observed;
     wrong(seen);
-    return plan(seen, now, limits);
+    return plan::plan(seen, now, limits);
   };
 }
 
 // Tampers with a correct plan.
-PlanFunction with_plan(std::function<void(Plan&, const Observed&)> wrong) {
-  return [wrong = std::move(wrong)](const Observed& observed, TimePoint now, const Limits& limits) {
-    Plan right = plan(observed, now, limits);
+loop::PlanFunction with_plan(std::function<void(plan::Plan&, const plan::Observed&)> wrong) {
+  return [wrong = std::move(wrong)](const plan::Observed& observed, TimePoint now,
+                                    const plan::Limits& limits) {
+    plan::Plan right = plan::plan(observed, now, limits);
     wrong(right, observed);
     return right;
   };
 }
 
-PlanFunction with_status(std::function<void(TrainingJobStatus&, const TrainingJobStatus&)> wrong) {
-  return with_plan([wrong = std::move(wrong)](Plan& plan, const Observed& observed) {
-    for (Action& action : plan.actions) {
-      if (auto* write = std::get_if<WriteStatus>(&action))
+loop::PlanFunction with_status(
+    std::function<void(TrainingJobStatus&, const TrainingJobStatus&)> wrong) {
+  return with_plan([wrong = std::move(wrong)](plan::Plan& plan, const plan::Observed& observed) {
+    for (plan::Action& action : plan.actions) {
+      if (auto* write = std::get_if<plan::WriteStatus>(&action))
         wrong(write->status, observed.job.status);
     }
   });
 }
 
 template <class Kind>
-PlanFunction without_action() {
-  return with_plan([](Plan& plan, const Observed&) {
+loop::PlanFunction without_action() {
+  return with_plan([](plan::Plan& plan, const plan::Observed&) {
     std::erase_if(plan.actions,
-                  [](const Action& action) { return std::holds_alternative<Kind>(action); });
+                  [](const plan::Action& action) { return std::holds_alternative<Kind>(action); });
   });
 }
 
-PlanFunction without_policy(Policy left_out) {
-  return [left_out](const Observed& observed, TimePoint now, const Limits& limits) {
-    std::vector<Policy> policies;
-    for (const Policy policy : all_policies()) {
+loop::PlanFunction without_policy(plan::Policy left_out) {
+  return [left_out](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {
+    std::vector<plan::Policy> policies;
+    for (const plan::Policy policy : plan::all_policies()) {
       if (policy != left_out) policies.push_back(policy);
     }
-    return plan_by(policies, observed, now, limits);
+    return plan::plan_by(policies, observed, now, limits);
   };
 }
 
 // Tampers with requests, replies and watch events between the loop and the world.
-class TamperingApiClient final : public ApiClient {
+class TamperingApiClient final : public loop::ApiClient {
  public:
-  using Tamper = std::function<void(ApiRequest&)>;
-  using TamperReply = std::function<void(const ApiRequest&, ApiReply&)>;
-  using TamperEvents = std::function<void(std::vector<WatchEvent>&)>;
-  TamperingApiClient(ApiClient& api, Tamper request, TamperReply reply, TamperEvents events)
+  using Tamper = std::function<void(loop::ApiRequest&)>;
+  using TamperReply = std::function<void(const loop::ApiRequest&, loop::ApiReply&)>;
+  using TamperEvents = std::function<void(std::vector<loop::WatchEvent>&)>;
+  TamperingApiClient(loop::ApiClient& api, Tamper request, TamperReply reply, TamperEvents events)
       : api_(api),
         request_(std::move(request)),
         reply_(std::move(reply)),
         events_(std::move(events)) {}
 
-  void send(ApiRequest request, Done done) override {
+  void send(loop::ApiRequest request, Done done) override {
     if (request_) request_(request);
-    ApiRequest asked{.verb = request.verb, .type = request.type, .name = request.name};
-    api_.send(std::move(request),
-              [reply_ = reply_, asked = std::move(asked), done = std::move(done)](ApiReply reply) {
-                if (reply_) reply_(asked, reply);
-                done(std::move(reply));
-              });
+    loop::ApiRequest asked{.verb = request.verb, .type = request.type, .name = request.name};
+    api_.send(std::move(request), [reply_ = reply_, asked = std::move(asked),
+                                   done = std::move(done)](loop::ApiReply reply) {
+      if (reply_) reply_(asked, reply);
+      done(std::move(reply));
+    });
   }
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override {
     if (events_) {
-      handler.on_events = [events_ = events_,
-                           told = std::move(handler.on_events)](std::vector<WatchEvent> events) {
+      handler.on_events = [events_ = events_, told = std::move(handler.on_events)](
+                              std::vector<loop::WatchEvent> events) {
         events_(events);
         told(std::move(events));
       };
@@ -91,7 +95,7 @@ class TamperingApiClient final : public ApiClient {
   }
 
  private:
-  ApiClient& api_;
+  loop::ApiClient& api_;
   Tamper request_;
   TamperReply reply_;
   TamperEvents events_;
@@ -100,20 +104,20 @@ class TamperingApiClient final : public ApiClient {
 Mutation api(TamperingApiClient::Tamper request, TamperingApiClient::TamperReply reply = {},
              TamperingApiClient::TamperEvents events = {}) {
   Mutation mutation;
-  mutation.api = [=](ApiClient& real) {
+  mutation.api = [=](loop::ApiClient& real) {
     return std::make_unique<TamperingApiClient>(real, request, reply, events);
   };
   return mutation;
 }
 
-class TamperingAgentClient final : public AgentClient {
+class TamperingAgentClient final : public loop::AgentClient {
  public:
   using Tamper = std::function<void(Assignment&)>;
   using TamperState = std::function<void(AgentState&)>;
-  TamperingAgentClient(AgentClient& agents, Tamper put, TamperState state)
+  TamperingAgentClient(loop::AgentClient& agents, Tamper put, TamperState state)
       : agents_(agents), put_(std::move(put)), state_(std::move(state)) {}
 
-  void put_assignment(const AgentAddress& agent,
+  void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override {
     Assignment tampered = *assignment;
@@ -123,98 +127,101 @@ class TamperingAgentClient final : public AgentClient {
     agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(tampered)), index,
                            std::move(done));
   }
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  Done done) override {
     agents_.poll_state(agent, since, wait,
                        [state_ = state_, done = std::move(done)](Result<AgentState> state) {
                          if (state_ && state.ok()) state_(*state);
                          done(std::move(state));
                        });
   }
-  void forget(const AgentAddress& agent) override { agents_.forget(agent); }
+  void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
 
  private:
-  AgentClient& agents_;
+  loop::AgentClient& agents_;
   Tamper put_;
   TamperState state_;
 };
 
 Mutation agents(TamperingAgentClient::Tamper put, TamperingAgentClient::TamperState state = {}) {
   Mutation mutation;
-  mutation.agents = [=](AgentClient& real) {
+  mutation.agents = [=](loop::AgentClient& real) {
     return std::make_unique<TamperingAgentClient>(real, put, state);
   };
   return mutation;
 }
 
-bool is(const ApiRequest& request, ApiVerb verb, ResourceType type) {
+bool is(const loop::ApiRequest& request, loop::ApiVerb verb, loop::ResourceType type) {
   return request.verb == verb && request.type.plural == type.plural;
 }
 
 void add_missing(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+  const auto add = [&mutants](const char* name, const char* found_by, loop::PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("no ending policy", "terminal", without_policy(ending));
-  add("no validation", "validation", without_policy(validation));
-  add("no suspension", "suspension", without_policy(suspension));
-  add("no membership", "convergence", without_policy(membership));
-  add("no failure policy", "convergence", without_policy(failure));
-  add("no completion", "convergence", without_policy(completion));
-  add("no placement", "convergence", without_policy(placement));
-  add("no assignment", "convergence", without_policy(assignment));
-  add("pods are never confirmed", "convergence", without_action<ConfirmPod>());
-  add("pods are never deleted", "convergence", without_action<DeletePod>());
-  add("agents never get assignments", "convergence", without_action<PutAssignment>());
-  add("no pod is created", "convergence", without_action<CreatePod>());
-  add("no Secret is created", "convergence", without_action<CreateSecret>());
+  add("no ending policy", "terminal", without_policy(plan::ending));
+  add("no validation", "validation", without_policy(plan::validation));
+  add("no suspension", "suspension", without_policy(plan::suspension));
+  add("no membership", "convergence", without_policy(plan::membership));
+  add("no failure policy", "convergence", without_policy(plan::failure));
+  add("no completion", "convergence", without_policy(plan::completion));
+  add("no placement", "convergence", without_policy(plan::placement));
+  add("no assignment", "convergence", without_policy(plan::assignment));
+  add("pods are never confirmed", "convergence", without_action<plan::ConfirmPod>());
+  add("pods are never deleted", "convergence", without_action<plan::DeletePod>());
+  add("agents never get assignments", "convergence", without_action<plan::PutAssignment>());
+  add("no pod is created", "convergence", without_action<plan::CreatePod>());
+  add("no Secret is created", "convergence", without_action<plan::CreateSecret>());
 }
 
 void add_views(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+  const auto add = [&mutants](const char* name, const char* found_by, loop::PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("reports of any round are used", "restarts", with_observation([](Observed& seen) {
+  add("reports of any round are used", "restarts", with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (!agent.state) continue;
           agent.state->round = seen.job.status.round;
           agent.state->hash = seen.job.status.worldHash;
         }
       }));
-  add("agents count as silent from the start", "members", with_observation([](Observed& seen) {
+  add("agents count as silent from the start", "members",
+      with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) agent.last_heard = TimePoint{};
       }));
   add("silence is never noticed", "convergence",
-      [](const Observed& observed, TimePoint now, const Limits& limits) {
-        Observed seen = observed;
+      [](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {
+        plan::Observed seen = observed;
         for (auto& [uid, agent] : seen.agents) agent.last_heard = now;
-        return plan(seen, now, limits);
+        return plan::plan(seen, now, limits);
       });
-  add("terminating pods count as live", "I10", with_observation([](Observed& seen) {
-        for (PodView& pod : seen.pods) pod.terminating = false;
+  add("terminating pods count as live", "I10", with_observation([](plan::Observed& seen) {
+        for (plan::PodView& pod : seen.pods) pod.terminating = false;
       }));
-  add("ended pods count as running", "failures", with_observation([](Observed& seen) {
-        for (PodView& pod : seen.pods) {
+  add("ended pods count as running", "failures", with_observation([](plan::Observed& seen) {
+        for (plan::PodView& pod : seen.pods) {
           if (pod.phase == "Failed") pod.phase = "Running";
           pod.exit_code.reset();
         }
       }));
   add("a pod lives as long as any of its containers",
       "failures: AgentSilent was recorded for an agent that was not lost",
-      with_observation([](Observed& seen) {
-        for (PodView& pod : seen.pods) {
+      with_observation([](plan::Observed& seen) {
+        for (plan::PodView& pod : seen.pods) {
           if (pod.phase == "Running") pod.exit_code.reset();
         }
       }));
   add("a pod gets the image of the controller that creates it", "images",
-      with_observation([](Observed& seen) { seen.job.status.agentImage.clear(); }));
-  add("a pod missing in the cache counts as lost", "members", with_observation([](Observed& seen) {
-        const std::vector<int64_t> members = members_from_text(seen.job.status.members);
+      with_observation([](plan::Observed& seen) { seen.job.status.agentImage.clear(); }));
+  add("a pod missing in the cache counts as lost", "members",
+      with_observation([](plan::Observed& seen) {
+        const std::vector<int64_t> members = plan::members_from_text(seen.job.status.members);
         for (size_t i = 0; i < members.size(); ++i) {
           seen.absent_pods.insert(
-              worker_pod_name(seen.job.metadata.name, static_cast<int64_t>(i), members[i]));
+              plan::worker_pod_name(seen.job.metadata.name, static_cast<int64_t>(i), members[i]));
         }
       }));
-  add("Complete is ignored", "terminal", with_observation([](Observed& seen) {
+  add("Complete is ignored", "terminal", with_observation([](plan::Observed& seen) {
         std::erase_if(seen.job.status.conditions,
                       [](const Condition& condition) { return condition.type == kComplete; });
       }));
@@ -251,17 +258,17 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
   };
   add("a process failure replaces the pods", "members", [](Status& status, const Status& before) {
     if (status.restarts == before.restarts || status.members != before.members) return;
-    std::vector<int64_t> members = members_from_text(status.members);
+    std::vector<int64_t> members = plan::members_from_text(status.members);
     for (int64_t& incarnation : members) ++incarnation;
-    status.members = members_to_text(members);
+    status.members = plan::members_to_text(members);
     status.worldHash.clear();
   });
   add("one lost pod replaces all", "members", [](Status& status, const Status& before) {
-    std::vector<int64_t> members = members_from_text(status.members);
-    const std::vector<int64_t> old = members_from_text(before.members);
+    std::vector<int64_t> members = plan::members_from_text(status.members);
+    const std::vector<int64_t> old = plan::members_from_text(before.members);
     if (members == old || members.size() != old.size()) return;
     for (size_t i = 0; i < old.size(); ++i) members[i] = old[i] + 1;
-    status.members = members_to_text(members);
+    status.members = plan::members_to_text(members);
   });
   add("a joining member ends the round", "rounds: a round ended because members joined",
       [](Status& status, const Status& before) {
@@ -271,23 +278,24 @@ void add_wrong_members(std::vector<Mutant>& mutants) {
       [](Status& status, const Status&) { ++status.observedGeneration; });
   add("the first node to finish completes the job", "I5", [](Status& status, const Status&) {
     if (status.progress && status.progress->step > 7) {
-      set_condition(
+      plan::set_condition(
           status,
           {.type = kComplete, .value = true, .reason = "Soon", .message = "", .time = "now"});
     }
   });
 }
 
-PlanFunction with_spec(std::function<void(TrainingJobSpec&)> wrong) {
-  return with_observation([wrong = std::move(wrong)](Observed& seen) { wrong(seen.job.spec); });
+loop::PlanFunction with_spec(std::function<void(TrainingJobSpec&)> wrong) {
+  return with_observation(
+      [wrong = std::move(wrong)](plan::Observed& seen) { wrong(seen.job.spec); });
 }
 
 void add_wrong_specs(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+  const auto add = [&mutants](const char* name, const char* found_by, loop::PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
   using Spec = TrainingJobSpec;
-  add("no deadline", "deadline", without_policy(deadline));
+  add("no deadline", "deadline", without_policy(plan::deadline));
   add("a deadline that comes too early", "deadline", with_spec([](Spec& spec) {
         spec.activeDeadlineSeconds = std::max<int64_t>(spec.activeDeadlineSeconds - 10, 0);
       }));
@@ -311,12 +319,12 @@ void add_wrong_specs(std::vector<Mutant>& mutants) {
       with_spec([](Spec& spec) { spec.successPolicy = "AllRanks"; }));
   add("rank 0 always completes the job", "I5",
       with_spec([](Spec& spec) { spec.successPolicy = kRankZero; }));
-  add("jobs never expire", "silence", without_action<DeleteJob>());
+  add("jobs never expire", "silence", without_action<plan::DeleteJob>());
   add("jobs expire immediately", "ttl", with_spec([](Spec& spec) {
         if (spec.ttlSecondsAfterFinished > 0) spec.ttlSecondsAfterFinished = 0;
       }));
   add("every job expires", "ttl", with_spec([](Spec& spec) { spec.ttlSecondsAfterFinished = 5; }));
-  add("jobs that are being deleted continue", "deletion", without_policy(deletion));
+  add("jobs that are being deleted continue", "deletion", without_policy(plan::deletion));
 }
 
 void add_wrong_ends(std::vector<Mutant>& mutants) {
@@ -336,31 +344,32 @@ void add_wrong_ends(std::vector<Mutant>& mutants) {
     if (!is_new || status.lastFailure->action == "Fail") return;
     if (status.restarts == before.restarts) ++status.restarts;
   });
-  const auto expire = [](Plan& plan, const Observed& seen) {
+  const auto expire = [](plan::Plan& plan, const plan::Observed& seen) {
     if (seen.job.spec.ttlSecondsAfterFinished < 0 || !is_true(seen.job.status, kRunning)) return;
-    plan.actions.assign(1, DeleteJob{.uid = seen.job.metadata.uid,
-                                     .resource_version = seen.job.metadata.resourceVersion});
+    plan.actions.assign(1, plan::DeleteJob{.uid = seen.job.metadata.uid,
+                                           .resource_version = seen.job.metadata.resourceVersion});
   };
-  const auto events_first = [](Plan& plan, const Observed&) {
-    std::stable_partition(plan.actions.begin(), plan.actions.end(), [](const Action& action) {
-      return std::holds_alternative<EmitEvent>(action);
+  const auto events_first = [](plan::Plan& plan, const plan::Observed&) {
+    std::stable_partition(plan.actions.begin(), plan.actions.end(), [](const plan::Action& action) {
+      return std::holds_alternative<plan::EmitEvent>(action);
     });
   };
   mutants.push_back({"events are sent before the status write", "events",
                      Mutation{.plan = with_plan(events_first)}});
-  const auto event_always = [](Plan& plan, const Observed&) {
-    plan.actions.push_back(EmitEvent{.reason = "Planned", .message = plan.why});
+  const auto event_always = [](plan::Plan& plan, const plan::Observed&) {
+    plan.actions.push_back(plan::EmitEvent{.reason = "Planned", .message = plan.why});
   };
   mutants.push_back(
       {"every plan sends an event", "events", Mutation{.plan = with_plan(event_always)}});
   mutants.push_back({"running jobs expire", "ttl", Mutation{.plan = with_plan(expire)}});
-  mutants.push_back({"jobs are deleted without preconditions", "I4", api([](ApiRequest& request) {
-                       if (is(request, ApiVerb::kDelete, kTrainingJobs)) {
-                         request.body.erase("preconditions");
-                       }
-                     })});
-  mutants.push_back({"pods have no node affinity", "machines", api([](ApiRequest& request) {
-                       if (is(request, ApiVerb::kCreate, kPods)) {
+  mutants.push_back(
+      {"jobs are deleted without preconditions", "I4", api([](loop::ApiRequest& request) {
+         if (is(request, loop::ApiVerb::kDelete, loop::kTrainingJobs)) {
+           request.body.erase("preconditions");
+         }
+       })});
+  mutants.push_back({"pods have no node affinity", "machines", api([](loop::ApiRequest& request) {
+                       if (is(request, loop::ApiVerb::kCreate, loop::kPods)) {
                          request.body["spec"].erase("affinity");
                        }
                      })});
@@ -369,11 +378,11 @@ void add_wrong_ends(std::vector<Mutant>& mutants) {
 void add_repetitions(std::vector<Mutant>& mutants) {
   mutants.push_back(
       {"status is written by every plan", "silence",
-       Mutation{.plan = with_plan([](Plan& plan, const Observed& seen) {
+       Mutation{.plan = with_plan([](plan::Plan& plan, const plan::Observed& seen) {
                   TrainingJobStatus status = seen.job.status;
                   status.completionTime += "x";
                   if (plan.actions.empty()) {
-                    plan.actions.push_back(WriteStatus{
+                    plan.actions.push_back(plan::WriteStatus{
                         .status = status, .resource_version = seen.job.metadata.resourceVersion});
                   }
                 })}});
@@ -381,14 +390,14 @@ void add_repetitions(std::vector<Mutant>& mutants) {
   mutants.push_back({"deleted objects stay in the cache and NotFound is an error", "silence",
                      api(
                          {},
-                         [](const ApiRequest& asked, ApiReply& reply) {
-                           const bool is_gone = reply.outcome == ApiOutcome::kNotFound;
-                           if (is(asked, ApiVerb::kDelete, kPods) && is_gone)
-                             reply.outcome = ApiOutcome::kUnavailable;
+                         [](const loop::ApiRequest& asked, loop::ApiReply& reply) {
+                           const bool is_gone = reply.outcome == loop::ApiOutcome::kNotFound;
+                           if (is(asked, loop::ApiVerb::kDelete, loop::kPods) && is_gone)
+                             reply.outcome = loop::ApiOutcome::kUnavailable;
                          },
-                         [](std::vector<WatchEvent>& events) {
-                           std::erase_if(events, [](const WatchEvent& event) {
-                             return event.type == WatchEventType::kDeleted;
+                         [](std::vector<loop::WatchEvent>& events) {
+                           std::erase_if(events, [](const loop::WatchEvent& event) {
+                             return event.type == loop::WatchEventType::kDeleted;
                            });
                          })});
 }
@@ -397,45 +406,49 @@ void add_requests(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
     mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("pods are deleted without a UID", "I4", api([](ApiRequest& request) {
-        if (is(request, ApiVerb::kDelete, kPods)) request.body.erase("preconditions");
+  add("pods are deleted without a UID", "I4", api([](loop::ApiRequest& request) {
+        if (is(request, loop::ApiVerb::kDelete, loop::kPods)) request.body.erase("preconditions");
       }));
-  add("the Secret has another token", "convergence", api([](ApiRequest& request) {
-        if (is(request, ApiVerb::kCreate, kSecrets)) request.body["stringData"][kTokenKey] = "x";
+  add("the Secret has another token", "convergence", api([](loop::ApiRequest& request) {
+        if (is(request, loop::ApiVerb::kCreate, loop::kSecrets))
+          request.body["stringData"][plan::kTokenKey] = "x";
       }));
   add("a delayed write is sent after the lease is lost", "I3",
-      api([](ApiRequest& request) { request.may_send = nullptr; }));
-  add("pods have no owner", "I4", api([](ApiRequest& request) {
-        if (is(request, ApiVerb::kCreate, kPods)) {
+      api([](loop::ApiRequest& request) { request.may_send = nullptr; }));
+  add("pods have no owner", "I4", api([](loop::ApiRequest& request) {
+        if (is(request, loop::ApiVerb::kCreate, loop::kPods)) {
           request.body["metadata"].erase("ownerReferences");
         }
       }));
   add("reading a pod always finds none", "restarts",
-      api({}, [](const ApiRequest& asked, ApiReply& reply) {
-        if (is(asked, ApiVerb::kGet, kPods)) reply.outcome = ApiOutcome::kNotFound;
+      api({}, [](const loop::ApiRequest& asked, loop::ApiReply& reply) {
+        if (is(asked, loop::ApiVerb::kGet, loop::kPods))
+          reply.outcome = loop::ApiOutcome::kNotFound;
       }));
-  add("the lease always looks free", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
-        if (is(asked, ApiVerb::kGet, kLeases) && reply.ok()) {
+  add("the lease always looks free", "I3",
+      api({}, [](const loop::ApiRequest& asked, loop::ApiReply& reply) {
+        if (is(asked, loop::ApiVerb::kGet, loop::kLeases) && reply.ok()) {
           Json free = reply.body;
           free["spec"]["holderIdentity"] = "";
           reply.body = std::move(free);
         }
       }));
-  add("a lease is never lost", "I3", api({}, [](const ApiRequest& asked, ApiReply& reply) {
-        if (!is(asked, ApiVerb::kReplace, kLeases)) return;
-        reply = {.outcome = ApiOutcome::kOk, .body = {{"spec", Json::object()}}};
+  add("a lease is never lost", "I3",
+      api({}, [](const loop::ApiRequest& asked, loop::ApiReply& reply) {
+        if (!is(asked, loop::ApiVerb::kReplace, loop::kLeases)) return;
+        reply = {.outcome = loop::ApiOutcome::kOk, .body = {{"spec", Json::object()}}};
       }));
 }
 
 // Every list returns the first result of its kind.
 Mutation old_lists() {
   Mutation mutation;
-  mutation.api = [](ApiClient& real) {
-    auto first = std::make_shared<std::map<std::string, ApiReply>>();
+  mutation.api = [](loop::ApiClient& real) {
+    auto first = std::make_shared<std::map<std::string, loop::ApiReply>>();
     return std::make_unique<TamperingApiClient>(
         real, nullptr,
-        [first](const ApiRequest& asked, ApiReply& reply) {
-          if (asked.verb != ApiVerb::kList || !reply.ok()) return;
+        [first](const loop::ApiRequest& asked, loop::ApiReply& reply) {
+          if (asked.verb != loop::ApiVerb::kList || !reply.ok()) return;
           reply = first->emplace(asked.type.plural, reply).first->second;
         },
         nullptr);
@@ -447,36 +460,38 @@ void add_checks(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, Mutation mutation) {
     mutants.push_back({name, found_by, std::move(mutation)});
   };
-  add("no pod is checked", "validation", {.plan = with_observation([](Observed& seen) {
+  add("no pod is checked", "validation", {.plan = with_observation([](plan::Observed& seen) {
                                             if (!seen.pod_check) seen.pod_check.emplace();
                                           })});
   add("the result of a pod check is forgotten", "I10",
-      {.plan = with_observation([](Observed& seen) { seen.pod_check.reset(); })});
+      {.plan = with_observation([](plan::Observed& seen) { seen.pod_check.reset(); })});
   add("a pod that was refused once is not checked again", "convergence",
-      {.plan = with_observation([](Observed& seen) {
+      {.plan = with_observation([](plan::Observed& seen) {
          if (seen.pod_check) seen.pod_check->retry_at = TimePoint(std::chrono::hours(100'000));
        })});
   add("a pod check creates the pod", "members",
-      api([](ApiRequest& request) { request.query.erase("dryRun"); }));
+      api([](loop::ApiRequest& request) { request.query.erase("dryRun"); }));
   add("a webhook without dry run support counts as a refusal", "validation",
-      api({}, [](const ApiRequest&, ApiReply& reply) {
+      api({}, [](const loop::ApiRequest&, loop::ApiReply& reply) {
         if (reply.message.find("dry run") != std::string::npos) reply.message = "denied";
       }));
 }
 
 void add_caches(std::vector<Mutant>& mutants) {
-  const auto drop_events = [&mutants](const char* name, const char* found_by, WatchEventType type) {
-    mutants.push_back(
-        {name, found_by, api({}, {}, [type](std::vector<WatchEvent>& events) {
-           std::erase_if(events, [type](const WatchEvent& event) { return event.type == type; });
-         })});
+  const auto drop_events = [&mutants](const char* name, const char* found_by,
+                                      loop::WatchEventType type) {
+    mutants.push_back({name, found_by, api({}, {}, [type](std::vector<loop::WatchEvent>& events) {
+                         std::erase_if(events, [type](const loop::WatchEvent& event) {
+                           return event.type == type;
+                         });
+                       })});
   };
   mutants.push_back({"every list returns the first result", "convergence", old_lists()});
   drop_events("the watch has no DELETED events",
               "failures: AgentSilent was recorded for an agent that was not lost",
-              WatchEventType::kDeleted);
-  drop_events("the watch has no MODIFIED events", "convergence", WatchEventType::kModified);
-  drop_events("the watch has no ADDED events", "convergence", WatchEventType::kAdded);
+              loop::WatchEventType::kDeleted);
+  drop_events("the watch has no MODIFIED events", "convergence", loop::WatchEventType::kModified);
+  drop_events("the watch has no ADDED events", "convergence", loop::WatchEventType::kAdded);
 }
 
 void add_reports(std::vector<Mutant>& mutants) {
@@ -511,15 +526,16 @@ void add_reports(std::vector<Mutant>& mutants) {
 }
 
 void add_misjudgements(std::vector<Mutant>& mutants) {
-  const auto add = [&mutants](const char* name, const char* found_by, PlanFunction plan) {
+  const auto add = [&mutants](const char* name, const char* found_by, loop::PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("reports of another job's agent are used", "failures", with_observation([](Observed& seen) {
+  add("reports of another job's agent are used", "failures",
+      with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state) agent.state->job_uid = seen.job.metadata.uid;
         }
       }));
-  add("reports with another hash are used", "I5", with_observation([](Observed& seen) {
+  add("reports with another hash are used", "I5", with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state && agent.state->round == seen.job.status.round) {
             agent.state->hash = seen.job.status.worldHash;
@@ -527,12 +543,12 @@ void add_misjudgements(std::vector<Mutant>& mutants) {
         }
       }));
   add("the controller never suspects its own network", kLostByPartition,
-      with_observation([](Observed& seen) { seen.suspect_own_network = false; }));
+      with_observation([](plan::Observed& seen) { seen.suspect_own_network = false; }));
   add("the controller always suspects its own network", "failures",
-      with_observation([](Observed& seen) { seen.suspect_own_network = true; }));
+      with_observation([](plan::Observed& seen) { seen.suspect_own_network = true; }));
   add("a pod's age depends on the server's clock alone", "members",
-      with_observation([](Observed& seen) {
-        for (PodView& pod : seen.pods) pod.seen_at.reset();
+      with_observation([](plan::Observed& seen) {
+        for (plan::PodView& pod : seen.pods) pod.seen_at.reset();
       }));
   add("a recovered failure is counted again", "restarts: a failure of another round",
       with_status([](Status& status, const Status& before) {
@@ -549,7 +565,7 @@ void add_misjudgements(std::vector<Mutant>& mutants) {
         const bool is_new =
             status.lastFailure &&
             (!before.lastFailure || before.lastFailure->number != status.lastFailure->number);
-        const auto nodes = static_cast<int64_t>(members_from_text(before.members).size());
+        const auto nodes = static_cast<int64_t>(plan::members_from_text(before.members).size());
         if (!is_new || status.lastFailure->rank < 0) return;
         status.lastFailure->nodeIndex = (status.lastFailure->nodeIndex + 1) % nodes;
       }));

@@ -71,10 +71,10 @@ void Nodes::lose(Node& node, Fault fault) {
   const std::string key = node.key;
   switch (fault) {
     case Fault::kPodDeleted:
-      store_.mark_deleted(kPods, key, chance_.clock.wall_now(), kGraceSeconds);
+      store_.mark_deleted(loop::kPods, key, chance_.clock.wall_now(), kGraceSeconds);
       break;
     case Fault::kPodForceDeleted:
-      store_.remove(kPods, key);
+      store_.remove(loop::kPods, key);
       break;
     case Fault::kEvicted:
       end(node, "Evicted", 143);

@@ -68,7 +68,7 @@ int64_t protocol_of(const std::string& image) {
 
 Json terminated(int exit_code) {
   return Json::array(
-      {{{"name", kNodeContainer}, {"state", {{"terminated", {{"exitCode", exit_code}}}}}}});
+      {{{"name", plan::kNodeContainer}, {"state", {{"terminated", {{"exitCode", exit_code}}}}}}});
 }
 
 }  // namespace
@@ -115,17 +115,18 @@ size_t Nodes::live() const {
 
 void Nodes::on_pod(const FakeStore::Event& event) {
   const std::string uid = uid_of(*event.object);
-  if (event.type == WatchEventType::kAdded) {
-    const std::optional<PodView> view = pod_view_from_json(*event.object);
+  if (event.type == loop::WatchEventType::kAdded) {
+    const std::optional<plan::PodView> view = plan::pod_view_from_json(*event.object);
     if (!view) return;
     const Json& labels = member(member(*event.object, "metadata"), "labels");
-    nodes_[uid] = std::make_unique<Node>(Node{.key = object_key(*event.object),
-                                              .uid = uid,
-                                              .job_uid = view->owner_uid,
-                                              .job_name = string_or(labels, kJobNameLabel, ""),
-                                              .index = view->node_index,
-                                              .incarnation = view->incarnation,
-                                              .created_at = chance_.clock.now()});
+    nodes_[uid] =
+        std::make_unique<Node>(Node{.key = loop::object_key(*event.object),
+                                    .uid = uid,
+                                    .job_uid = view->owner_uid,
+                                    .job_name = string_or(labels, plan::kJobNameLabel, ""),
+                                    .index = view->node_index,
+                                    .incarnation = view->incarnation,
+                                    .created_at = chance_.clock.now()});
     chance_.timers.after(chance_.between(milliseconds(200), seconds(3)),
                          [this, uid] { start(uid); });
     return;
@@ -134,14 +135,14 @@ void Nodes::on_pod(const FakeStore::Event& event) {
   if (found == nodes_.end()) return;
   Node& node = *found->second;
   const bool was_live = std::exchange(
-      node.is_live, event.type == WatchEventType::kModified && is_live_pod(*event.object) &&
-                        !pod_view_from_json(*event.object)->exit_code);
+      node.is_live, event.type == loop::WatchEventType::kModified && is_live_pod(*event.object) &&
+                        !plan::pod_view_from_json(*event.object)->exit_code);
   if (was_live && !node.is_live) {
     free_ip(node);
     answer_waiters(node);
     schedule_advance(node.job_uid, kNoticed);
   }
-  if (event.type == WatchEventType::kDeleted) {
+  if (event.type == loop::WatchEventType::kDeleted) {
     waiters_.erase(uid);
     nodes_.erase(found);
   } else if (is_terminating(*event.object) && !is_terminating(*event.before)) {
@@ -154,16 +155,16 @@ void Nodes::start(const std::string& uid) {
   const auto found = nodes_.find(uid);
   if (found == nodes_.end() || !found->second->is_live) return;
   Node& node = *found->second;
-  const Json& pod = *store_.find(kPods, node.key);
+  const Json& pod = *store_.find(loop::kPods, node.key);
   node.machine = machine_for(pod);
   node.image = string_or(member(pod, "spec"), "image", "");
   if (delay_start(node)) return;
-  const Json* secret = store_.find(kSecrets, secret_key_of(pod));
+  const Json* secret = store_.find(loop::kSecrets, secret_key_of(pod));
   if (secret == nullptr) {
     chance_.timers.after(kMountRetry, [this, uid] { start(uid); });
     return;
   }
-  node.token = string_or(member(*secret, "stringData"), kTokenKey, "");
+  node.token = string_or(member(*secret, "stringData"), plan::kTokenKey, "");
   ++starts_;
   node.started_at = node.heard_at = chance_.clock.now();
   node.ip = take_ip();
@@ -175,7 +176,7 @@ void Nodes::start(const std::string& uid) {
   node.state.incarnation = node.incarnation;
   node.state.phase = "Idle";
   node.state.protocol = protocol_of(node.image);
-  store_.update(kPods, node.key, [&](Json& pod) {
+  store_.update(loop::kPods, node.key, [&](Json& pod) {
     pod["spec"]["nodeName"] = node.machine;
     pod["status"] = {{"phase", "Running"}, {"podIP", node.ip}};
   });
@@ -213,7 +214,7 @@ bool Nodes::delay_start(Node& node) {
   const bool has_no_room = chance_.happens(Fault::kUnschedulable, node.key);
   if (!has_no_room && !chance_.happens(Fault::kImagePull, node.key)) return false;
   count_failure(node.job_uid);
-  store_.update(kPods, node.key, [&](Json& pod) {
+  store_.update(loop::kPods, node.key, [&](Json& pod) {
     pod["status"]["phase"] = "Pending";
     if (has_no_room) {
       pod["status"]["conditions"] = Json::array(
@@ -222,9 +223,9 @@ bool Nodes::delay_start(Node& node) {
     }
     pod["spec"]["nodeName"] = node.machine;
     pod["status"]["containerStatuses"] = Json::array(
-        {{{"name", kNodeContainer}, {"state", {{"waiting", {{"reason", "ErrImagePull"}}}}}}});
+        {{{"name", plan::kNodeContainer}, {"state", {{"waiting", {{"reason", "ErrImagePull"}}}}}}});
   });
-  const Json* job = store_.find(kTrainingJobs, "default/" + node.job_name);
+  const Json* job = store_.find(loop::kTrainingJobs, "default/" + node.job_name);
   const Json& failure = job == nullptr ? Json() : member(member(*job, "spec"), "failure");
   const bool is_limited = int_or(failure, "pendingTimeoutSeconds", 0) > 0;
   if (is_limited && chance_.flip(0.5)) return true;
@@ -244,13 +245,13 @@ void Nodes::leave(const std::string& uid) {
     if (found == nodes_.end()) return;
     if (found->second->is_silent && !is_lost) return leave(uid);
     const std::string key = found->second->key;
-    store_.remove(kPods, key);
+    store_.remove(loop::kPods, key);
   });
 }
 
 void Nodes::end(Node& node, const char* reason, int exit_code) {
   node.state.phase = "Exiting";
-  store_.update(kPods, node.key, [&](Json& pod) {
+  store_.update(loop::kPods, node.key, [&](Json& pod) {
     pod["status"]["phase"] = exit_code == 0 ? "Succeeded" : "Failed";
     if (exit_code != 0) pod["status"]["reason"] = reason;
     pod["status"]["containerStatuses"] = terminated(exit_code);
@@ -259,11 +260,11 @@ void Nodes::end(Node& node, const char* reason, int exit_code) {
 
 // Another container lives on and keeps the pod running.
 void Nodes::end_beside_sidecar(Node& node) {
-  store_.update(kPods, node.key,
+  store_.update(loop::kPods, node.key,
                 [](Json& pod) { pod["status"]["containerStatuses"] = terminated(1); });
 }
 
-Node* Nodes::at(const AgentAddress& agent) {
+Node* Nodes::at(const loop::AgentAddress& agent) {
   const auto found = by_ip_.find(agent.ip);
   if (found == by_ip_.end() || found->second->token != agent.token) return nullptr;
   return found->second->answers() ? found->second : nullptr;
@@ -277,7 +278,7 @@ AgentState Nodes::report(const Node& node) const {
   return state;
 }
 
-void Nodes::heard(const AgentAddress& agent) {
+void Nodes::heard(const loop::AgentAddress& agent) {
   Node* node = at(agent);
   if (node == nullptr) return;
   const TimePoint now = chance_.clock.now();
@@ -285,7 +286,7 @@ void Nodes::heard(const AgentAddress& agent) {
   node->heard_at = now;
 }
 
-std::optional<AgentState> Nodes::old_report(const AgentAddress& agent) {
+std::optional<AgentState> Nodes::old_report(const loop::AgentAddress& agent) {
   const Node* node = at(agent);
   return node == nullptr ? std::nullopt : node->old_report;
 }
@@ -307,7 +308,7 @@ void Nodes::changed(Node& node) {
   answer_waiters(node);
 }
 
-void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
+void Nodes::poll(const loop::AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
   const Node* node = at(agent);
   if (node == nullptr) return answer(unavailable("no agent answers"));
   if (node->state.sequence > since) return answer(report(*node));
@@ -321,7 +322,7 @@ void Nodes::poll(const AgentAddress& agent, int64_t since, TimePoint until, Answ
   });
 }
 
-Result<AgentState> Nodes::put(const AgentAddress& agent, const Assignment& assignment) {
+Result<AgentState> Nodes::put(const loop::AgentAddress& agent, const Assignment& assignment) {
   Node* node = at(agent);
   if (node == nullptr) return unavailable("no agent answers");
   if (assignment.protocol > node->state.protocol) return invalid("unsupported protocol version");
@@ -374,7 +375,7 @@ void Nodes::fail(Node& node, int exit_code, const char* reason) {
 
 void Nodes::schedule_advance(const std::string& job_uid, Duration delay) {
   const TimePoint when = chance_.clock.now() + delay;
-  std::optional<Timers::Id>& timer = advance_timers_[job_uid];
+  std::optional<loop::Timers::Id>& timer = advance_timers_[job_uid];
   if (timer && timer->first <= when) return;
   if (timer) chance_.timers.cancel(*timer);
   timer = chance_.timers.at(when, [this, job_uid] {

@@ -20,7 +20,7 @@ namespace lockstep::sim {
 // The pod of one node of a job, from its creation to its removal, with its simulated kubelet and
 // agent.
 struct Node {
-  static inline const Duration kUnheard = Limits{}.agent_silence * 2 / 3;
+  static inline const Duration kUnheard = plan::Limits{}.agent_silence * 2 / 3;
 
   std::string key;  // of the pod: namespace/name
   std::string uid;  // of the pod
@@ -92,15 +92,15 @@ class Nodes {
 
   // An agent's interface. Results have not travelled yet: Connection delays and loses them. A
   // caller with the wrong token gets kUnavailable.
-  Result<AgentState> put(const AgentAddress& agent, const Assignment& assignment);
-  void poll(const AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
+  Result<AgentState> put(const loop::AgentAddress& agent, const Assignment& assignment);
+  void poll(const loop::AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
   // Records that an answer of that agent got through.
-  void heard(const AgentAddress& agent);
+  void heard(const loop::AgentAddress& agent);
   // Returns the agent's last report of an earlier round, if any.
-  std::optional<AgentState> old_report(const AgentAddress& agent);
+  std::optional<AgentState> old_report(const loop::AgentAddress& agent);
 
   // Returns `state`, or a false report in its place, as the controller's client would parse it.
-  Result<AgentState> reported_state(const AgentAddress& agent, AgentState state);
+  Result<AgentState> reported_state(const loop::AgentAddress& agent, AgentState state);
   // Returns whether a worker of that node failed in that round.
   bool has_failed(const std::string& job_uid, int64_t index, int64_t incarnation,
                   int64_t round) const;
@@ -127,7 +127,7 @@ class Nodes {
   void leave(const std::string& uid);
   std::string take_ip();
   void free_ip(const Node& node);
-  Node* at(const AgentAddress& agent);
+  Node* at(const loop::AgentAddress& agent);
   AgentState report(const Node& node) const;
   void carry_out(Node& node, const Assignment& assignment);
   void changed(Node& node);
@@ -155,7 +155,7 @@ class Nodes {
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // by pod UID
   std::map<std::string, Node*> by_ip_;
   std::map<std::string, std::vector<Waiter>> waiters_;  // by pod UID
-  std::map<std::string, std::optional<Timers::Id>>
+  std::map<std::string, std::optional<loop::Timers::Id>>
       advance_timers_;                          // by job UID: the pending advance_job()
   std::map<std::string, int64_t> checkpoints_;  // by job UID: step
   int64_t ips_ = 0;

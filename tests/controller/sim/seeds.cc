@@ -188,7 +188,7 @@ class SeedRun {
   }
 
   bool is_gone(const Job& job) const {
-    return simulation_.world.store.find(kTrainingJobs, job.key) == nullptr &&
+    return simulation_.world.store.find(loop::kTrainingJobs, job.key) == nullptr &&
            !simulation_.world.users.will_recreate(job.key);
   }
   bool is_over(const Job& job) const { return simulation_.is_over(job.key) || is_gone(job); }

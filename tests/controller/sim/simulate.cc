@@ -16,19 +16,20 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::sim;
 
-void print_counts(const Counts& counts) {
-  for (size_t i = 0; i < kFaults; ++i) {
-    std::printf("fault       %-19s %12lld\n", fault_name(static_cast<Fault>(i)).data(),
+void print_counts(const sim::Counts& counts) {
+  for (size_t i = 0; i < sim::kFaults; ++i) {
+    std::printf("fault       %-19s %12lld\n", sim::fault_name(static_cast<sim::Fault>(i)).data(),
                 static_cast<long long>(counts.faults[i]));
   }
-  for (size_t i = 0; i < kTransitions; ++i) {
-    std::printf("transition  %-19s %12lld\n", transition_name(static_cast<Transition>(i)).data(),
+  for (size_t i = 0; i < sim::kTransitions; ++i) {
+    std::printf("transition  %-19s %12lld\n",
+                sim::transition_name(static_cast<sim::Transition>(i)).data(),
                 static_cast<long long>(counts.transitions[i]));
   }
 }
 
-Mutation mutation_named(const std::string& name) {
-  for (Mutant& mutant : all_mutants()) {
+sim::Mutation mutation_named(const std::string& name) {
+  for (sim::Mutant& mutant : sim::all_mutants()) {
     if (mutant.name == name) return std::move(mutant.mutation);
   }
   return {};
@@ -36,7 +37,7 @@ Mutation mutation_named(const std::string& name) {
 
 CLI::Validator known_mutants() {
   std::vector<std::string> names;
-  for (const Mutant& mutant : all_mutants()) names.push_back(mutant.name);
+  for (const sim::Mutant& mutant : sim::all_mutants()) names.push_back(mutant.name);
   return CLI::IsMember(names);
 }
 
@@ -59,7 +60,8 @@ int program(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = verbose ? LogLevel::kDebug : LogLevel::kError});
   const auto begin = std::chrono::steady_clock::now();
-  const CampaignResult result = run_seeds(first, seeds, verbose ? 1 : jobs, mutation_named(mutant));
+  const sim::CampaignResult result =
+      sim::run_seeds(first, seeds, verbose ? 1 : jobs, mutation_named(mutant));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   print_counts(result.counts);
   std::printf(
@@ -69,7 +71,7 @@ int program(int argc, char** argv) {
       static_cast<long long>(result.counts.all_faults()),
       static_cast<long long>(result.counts.events), result.counts.simulated_seconds / 3600,
       static_cast<unsigned long long>(result.trace_hash), wall.count());
-  for (const SeedResult& failed : result.failed) {
+  for (const sim::SeedResult& failed : result.failed) {
     std::printf("seed %llu failed, trace %016llx: %s\nreplay: %s --seeds 1 --first-seed %llu\n",
                 static_cast<unsigned long long>(failed.seed),
                 static_cast<unsigned long long>(failed.trace_hash), failed.violation.c_str(),

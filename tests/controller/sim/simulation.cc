@@ -15,7 +15,7 @@ constexpr Duration kTick = std::chrono::milliseconds(500);
 }  // namespace
 
 struct Simulation::Replica {
-  Replica(World& world, const Mutation& mutation, ControllerOptions options)
+  Replica(World& world, const Mutation& mutation, loop::ControllerOptions options)
       : clock(world.chance.clock),
         timers(clock),
         connection(world, options.identity),
@@ -28,14 +28,14 @@ struct Simulation::Replica {
   bool is_stalled() const { return timers.now() < connection.stalled_until(); }
 
   SkewedClock clock;
-  Timers timers;
+  loop::Timers timers;
   Connection connection;
-  std::unique_ptr<ApiClient> api;
-  std::unique_ptr<AgentClient> agents;
+  std::unique_ptr<loop::ApiClient> api;
+  std::unique_ptr<loop::AgentClient> agents;
   Random random;
   bool is_lost = false;  // another replica leads, or it was stopped
   bool is_terminated = false;
-  Controller controller;
+  loop::Controller controller;
 };
 
 Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
@@ -49,14 +49,14 @@ Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
 Simulation::~Simulation() = default;
 
 void Simulation::start(size_t place) {
-  ControllerOptions options;
+  loop::ControllerOptions options;
   options.key = "secret";
   options.identity = "controller-" + std::to_string(++starts_);
   options.limits = mutation_.limits;
   options.agents = mutation_.watch;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
-  options.plan = [this](const Observed& observed, TimePoint now, const Limits& limits) {
-    Plan plan = mutation_.plan(observed, now, limits);
+  options.plan = [this](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {
+    plan::Plan plan = mutation_.plan(observed, now, limits);
     world.invariants.check_plan(observed, plan);
     return plan;
   };
@@ -136,12 +136,12 @@ bool Simulation::run(Duration time, const std::function<bool()>& done) {
 }
 
 bool Simulation::is_over(const std::string& key) const {
-  const Json* job = world.store.find(kTrainingJobs, key);
+  const Json* job = world.store.find(loop::kTrainingJobs, key);
   return job != nullptr && is_finished(member(*job, "status"));
 }
 
 TrainingJobStatus Simulation::status(const std::string& key) const {
-  const Json* job = world.store.find(kTrainingJobs, key);
+  const Json* job = world.store.find(loop::kTrainingJobs, key);
   if (job == nullptr) return {};
   Json readable = *job;  // users may have broken the spec
   readable["spec"] = Json::object();
@@ -151,7 +151,7 @@ TrainingJobStatus Simulation::status(const std::string& key) const {
 std::string Simulation::describe() const {
   std::string text;
   for (const std::string& violation : world.chance.violations) text += violation + "\n";
-  for (const auto& [key, job] : world.store.all(kTrainingJobs)) {
+  for (const auto& [key, job] : world.store.all(loop::kTrainingJobs)) {
     text += key + ": " + dump_json(member(*job, "status")) + "\n";
   }
   return text;

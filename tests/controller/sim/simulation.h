@@ -13,12 +13,12 @@ namespace lockstep::sim {
 
 // Replaces the policy, or wraps a part of the loop, to plant a bug in the controller.
 struct Mutation {
-  PlanFunction plan = lockstep::plan;
+  loop::PlanFunction plan = lockstep::plan::plan;
   // Wraps the real connection; empty: no wrapper.
-  std::function<std::unique_ptr<ApiClient>(ApiClient&)> api{};
-  std::function<std::unique_ptr<AgentClient>(AgentClient&)> agents{};
-  Limits limits{};
-  AgentWatchOptions watch{};
+  std::function<std::unique_ptr<loop::ApiClient>(loop::ApiClient&)> api{};
+  std::function<std::unique_ptr<loop::AgentClient>(loop::AgentClient&)> agents{};
+  plan::Limits limits{};
+  loop::AgentWatchOptions watch{};
 };
 
 // The world and its controllers: one, or several of which one leads. A controller that dies is

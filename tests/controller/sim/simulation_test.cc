@@ -137,7 +137,8 @@ TEST(Simulation, AJobThatGrowsWithoutRoomLosesNothing) {
     const auto trains = [&] { return is_true(simulation.status(key), kRunning); };
     ASSERT_TRUE(simulation.run(std::chrono::minutes(5), trains)) << simulation.describe();
     simulation.world.chance.rate(Fault::kUnschedulable) = 1;
-    simulation.world.store.update(kTrainingJobs, key, [](Json& job) { job["spec"]["nodes"] = 4; });
+    simulation.world.store.update(loop::kTrainingJobs, key,
+                                  [](Json& job) { job["spec"]["nodes"] = 4; });
     ASSERT_TRUE(simulation.run(std::chrono::minutes(10), [&] { return simulation.is_over(key); }))
         << simulation.describe();
     const TrainingJobStatus status = simulation.status(key);

@@ -76,7 +76,8 @@ std::string Users::add_job(const JobOptions& options) {
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
   spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing
   correct(spec);
-  store_.create(kTrainingJobs, fresh_job(options.name, std::move(spec)), chance_.clock.wall_now());
+  store_.create(loop::kTrainingJobs, fresh_job(options.name, std::move(spec)),
+                chance_.clock.wall_now());
   ++chance_.counts.jobs;
   return "default/" + options.name;
 }
@@ -84,7 +85,7 @@ std::string Users::add_job(const JobOptions& options) {
 void Users::edit_jobs() {
   if (chance_.is_quiet) return;
   std::vector<std::string> keys;
-  for (const auto& [key, job] : store_.all(kTrainingJobs)) keys.push_back(key);
+  for (const auto& [key, job] : store_.all(loop::kTrainingJobs)) keys.push_back(key);
   for (const std::string& key : keys) edit_job(key);
   if (chance_.rate(Fault::kLabelLost) > 0) edit_pods();
   chance_.timers.after(kTick, [this] { edit_jobs(); });
@@ -92,7 +93,7 @@ void Users::edit_jobs() {
 
 void Users::edit_pods() {
   std::vector<std::string> keys;
-  for (const auto& [key, pod] : store_.all(kPods)) keys.push_back(key);
+  for (const auto& [key, pod] : store_.all(loop::kPods)) keys.push_back(key);
   for (const std::string& key : keys) {
     if (chance_.happens(Fault::kLabelLost, key)) spoil_label(key);
   }
@@ -100,25 +101,26 @@ void Users::edit_pods() {
 
 // Removes the label and soon puts it back.
 void Users::spoil_label(const std::string& key) {
-  const std::string uid = uid_of(*store_.find(kPods, key));
-  store_.update(kPods, key, [](Json& pod) { pod["metadata"]["labels"].erase(kManagedByLabel); });
+  const std::string uid = uid_of(*store_.find(loop::kPods, key));
+  store_.update(loop::kPods, key,
+                [](Json& pod) { pod["metadata"]["labels"].erase(plan::kManagedByLabel); });
   chance_.timers.after(chance_.delay(std::chrono::seconds(20)), [this, key, uid] {
-    const Json* pod = store_.find(kPods, key);
+    const Json* pod = store_.find(loop::kPods, key);
     if (pod == nullptr || uid_of(*pod) != uid) return;
-    store_.update(kPods, key, [](Json& same) {
-      same["metadata"]["labels"][kManagedByLabel] = kManagedByValue;
+    store_.update(loop::kPods, key, [](Json& same) {
+      same["metadata"]["labels"][plan::kManagedByLabel] = plan::kManagedByValue;
     });
   });
 }
 
 void Users::edit_job(const std::string& key) {
-  const Json& job = *store_.find(kTrainingJobs, key);
+  const Json& job = *store_.find(loop::kTrainingJobs, key);
   if (is_terminating(job)) return;
   const Json& spec = member(job, "spec");
   const bool is_suspended = bool_or(spec, "suspend", false);
   const bool is_wrong = is_illegal(spec);
   const auto edit = [&](const std::function<void(Json&)>& change) {
-    store_.update(kTrainingJobs, key, [&](Json& job) { change(job["spec"]); });
+    store_.update(loop::kTrainingJobs, key, [&](Json& job) { change(job["spec"]); });
   };
   if (chance_.happens(is_suspended ? Fault::kResume : Fault::kSuspend, key)) {
     edit([&](Json& changed) { changed["suspend"] = !is_suspended; });
@@ -130,51 +132,52 @@ void Users::edit_job(const std::string& key) {
   } else if (chance_.happens(Fault::kJobReplaced, key)) {
     replace_job(key);
   } else if (chance_.happens(Fault::kJobDeleted, key)) {
-    store_.remove(kTrainingJobs, key);
+    store_.remove(loop::kTrainingJobs, key);
   } else if (chance_.happens(Fault::kJobHeld, key)) {
     hold_job(key);
   }
 }
 
 void Users::hold_job(const std::string& key) {
-  const std::string uid = uid_of(*store_.find(kTrainingJobs, key));
-  store_.update(kTrainingJobs, key,
+  const std::string uid = uid_of(*store_.find(loop::kTrainingJobs, key));
+  store_.update(loop::kTrainingJobs, key,
                 [](Json& job) { job["metadata"]["finalizers"] = Json::array({kFinalizer}); });
-  store_.mark_deleted(kTrainingJobs, key, chance_.clock.wall_now(), 0);
+  store_.mark_deleted(loop::kTrainingJobs, key, chance_.clock.wall_now(), 0);
   let_go(key, uid);
 }
 
 // Removes the finalizer once none of the job's pods is live.
 void Users::let_go(const std::string& key, const std::string& uid) {
   chance_.timers.after(chance_.delay(std::chrono::seconds(3)), [this, key, uid] {
-    const Json* job = store_.find(kTrainingJobs, key);
+    const Json* job = store_.find(loop::kTrainingJobs, key);
     if (job == nullptr || uid_of(*job) != uid) return;
-    for (const auto& [name, pod] : store_.all(kPods)) {
-      if (controller_uid(*pod) == uid && is_live_pod(*pod)) return let_go(key, uid);
+    for (const auto& [name, pod] : store_.all(loop::kPods)) {
+      if (plan::controller_uid(*pod) == uid && is_live_pod(*pod)) return let_go(key, uid);
     }
-    store_.update(kTrainingJobs, key, [](Json& last) { last["metadata"].erase("finalizers"); });
+    store_.update(loop::kTrainingJobs, key,
+                  [](Json& last) { last["metadata"].erase("finalizers"); });
   });
 }
 
 // Deletes the job and soon creates it again under the same name.
 void Users::replace_job(const std::string& key) {
-  Json again =
-      fresh_job(key.substr(key.find('/') + 1), member(*store_.find(kTrainingJobs, key), "spec"));
-  store_.remove(kTrainingJobs, key);
+  Json again = fresh_job(key.substr(key.find('/') + 1),
+                         member(*store_.find(loop::kTrainingJobs, key), "spec"));
+  store_.remove(loop::kTrainingJobs, key);
   recreating_.insert(key);
   chance_.timers.after(chance_.delay(std::chrono::seconds(10)),
                        [this, key, again = std::move(again)]() mutable {
                          recreating_.erase(recreating_.find(key));
                          if (chance_.is_quiet) correct(again["spec"]);
-                         store_.create(kTrainingJobs, again, chance_.clock.wall_now());
+                         store_.create(loop::kTrainingJobs, again, chance_.clock.wall_now());
                        });
 }
 
 void Users::calm_down() {
   std::vector<std::string> keys;
-  for (const auto& [key, job] : store_.all(kTrainingJobs)) keys.push_back(key);
+  for (const auto& [key, job] : store_.all(loop::kTrainingJobs)) keys.push_back(key);
   for (const std::string& key : keys) {
-    store_.update(kTrainingJobs, key, [](Json& job) { correct(job["spec"]); });
+    store_.update(loop::kTrainingJobs, key, [](Json& job) { correct(job["spec"]); });
   }
 }
 

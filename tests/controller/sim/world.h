@@ -16,7 +16,7 @@
 
 namespace lockstep::sim {
 
-bool is_write(ApiVerb verb);
+bool is_write(loop::ApiVerb verb);
 
 // A cluster in memory, without controllers: API server, garbage collector, kubelets, agents,
 // workers, users. Deterministic from its seed. Time comes from the ManualClock.
@@ -31,29 +31,29 @@ class World {
   Users users;
 
   // Handles a request that has reached the server. May inject faults.
-  ApiReply serve(ApiRequest request, std::string_view sender);
+  loop::ApiReply serve(loop::ApiRequest request, std::string_view sender);
   // Returns the number of writes requested so far, not counting leases.
   int64_t attempts() const { return attempts_; }
   bool is_server_away() const { return chance.clock.now() < away_until_; }
   // Returns whether messages between controllers and that agent are being lost.
-  bool is_partitioned(const AgentAddress& agent);
+  bool is_partitioned(const loop::AgentAddress& agent);
   // Calls `changed` after every change of an object of that type, until `alive` expires.
-  void subscribe(ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
+  void subscribe(loop::ResourceType type, std::weak_ptr<bool> alive, std::function<void()> changed);
   // Stops all faults. Users undo their illegal edits.
   void calm_down();
   Json status_of(const std::string& job_key) const;
 
  private:
   struct Subscriber {
-    ResourceType type;
+    loop::ResourceType type;
     std::weak_ptr<bool> alive;
     std::function<void()> changed;
   };
 
-  std::optional<ApiReply> refuse(const ApiRequest& request);
-  std::optional<ApiReply> refuse_pod(const ApiRequest& request);
-  void write_before(const ApiRequest& request);
-  void changed(ResourceType type, const FakeStore::Event& event);
+  std::optional<loop::ApiReply> refuse(const loop::ApiRequest& request);
+  std::optional<loop::ApiReply> refuse_pod(const loop::ApiRequest& request);
+  void write_before(const loop::ApiRequest& request);
+  void changed(loop::ResourceType type, const FakeStore::Event& event);
   bool has_job(const std::string& uid) const;
   void collect_garbage(const std::string& job_uid);
   void shake();

@@ -7,34 +7,35 @@
 
 #include "controller/loop/api_client.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // An API client that answers when the test calls answer().
-class FakeApi final : public ApiClient {
+class FakeApi final : public loop::ApiClient {
  public:
   struct Asked {
-    ApiRequest request;
+    loop::ApiRequest request;
     Done done;
   };
   struct Watching {
-    WatchRequest request;
-    WatchHandler handler;
+    loop::WatchRequest request;
+    loop::WatchHandler handler;
     bool is_open = true;
   };
 
-  void send(ApiRequest request, Done done) override {
+  void send(loop::ApiRequest request, Done done) override {
     asked.push_back({std::move(request), std::move(done)});
   }
-  std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override {
     watches.push_back(std::make_shared<Watching>(Watching{std::move(request), std::move(handler)}));
-    struct Handle : WatchHandle {
+    struct Handle : loop::WatchHandle {
       explicit Handle(std::shared_ptr<Watching> watching) : watching(std::move(watching)) {}
       ~Handle() override { watching->is_open = false; }
       std::shared_ptr<Watching> watching;
     };
     return std::make_unique<Handle>(watches.back());
   }
-  void answer(ApiReply reply) {
+  void answer(loop::ApiReply reply) {
     Asked first = std::move(asked.front());
     asked.pop_front();
     first.done(std::move(reply));
@@ -44,4 +45,4 @@ class FakeApi final : public ApiClient {
   std::vector<std::shared_ptr<Watching>> watches;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -2,15 +2,15 @@
 
 #include "controller/loop/agent_client.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // An agent client that never answers.
-class NoAgents final : public AgentClient {
+class NoAgents final : public loop::AgentClient {
  public:
-  void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
+  void put_assignment(const loop::AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
                       Done) override {}
-  void poll_state(const AgentAddress&, int64_t, Duration, Done) override {}
-  void forget(const AgentAddress&) override {}
+  void poll_state(const loop::AgentAddress&, int64_t, Duration, Done) override {}
+  void forget(const loop::AgentAddress&) override {}
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -13,12 +13,12 @@
 #include "tests/controller/support/no_agents.h"
 #include "tests/controller/support/scene.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // An API server with one job and answers chosen by the test. It stores no pods.
-class OneJob final : public ApiClient {
+class OneJob final : public loop::ApiClient {
  public:
-  explicit OneJob(Timers& timers) : timers_(timers) {
+  explicit OneJob(loop::Timers& timers) : timers_(timers) {
     TrainingJob job = Scene(1).seen.job;
     job.status.observedGeneration = 0;
     document = to_json(job);
@@ -26,13 +26,13 @@ class OneJob final : public ApiClient {
     document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
   }
 
-  void send(ApiRequest request, Done done) override {
+  void send(loop::ApiRequest request, Done done) override {
     timers_.after(Duration{0}, [this, request = std::move(request), done = std::move(done)] {
       done(answer(request));
     });
   }
-  std::unique_ptr<WatchHandle> watch(WatchRequest, WatchHandler) override {
-    return std::make_unique<WatchHandle>();
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest, loop::WatchHandler) override {
+    return std::make_unique<loop::WatchHandle>();
   }
 
   // Returns the job's condition of that type; null if it has none.
@@ -46,28 +46,28 @@ class OneJob final : public ApiClient {
   }
 
   Json document;
-  ApiReply next_check{.outcome = ApiOutcome::kOk, .body = Json::object()};
-  ApiReply next_pod{.outcome = ApiOutcome::kUnavailable};
-  ApiReply next_status{.outcome = ApiOutcome::kOk};  // kOk: the status is stored
+  loop::ApiReply next_check{.outcome = loop::ApiOutcome::kOk, .body = Json::object()};
+  loop::ApiReply next_pod{.outcome = loop::ApiOutcome::kUnavailable};
+  loop::ApiReply next_status{.outcome = loop::ApiOutcome::kOk};  // kOk: the status is stored
   std::vector<Json> events;
   int checked = 0;
   int made = 0;
 
  private:
-  ApiReply answer(const ApiRequest& request) {
-    const bool is_pod = request.type.plural == kPods.plural;
-    if (request.verb == ApiVerb::kList) {
+  loop::ApiReply answer(const loop::ApiRequest& request) {
+    const bool is_pod = request.type.plural == loop::kPods.plural;
+    if (request.verb == loop::ApiVerb::kList) {
       const Json items = is_pod ? Json::array() : Json::array({document});
-      return {.outcome = ApiOutcome::kOk,
+      return {.outcome = loop::ApiOutcome::kOk,
               .body = {{"metadata", {{"resourceVersion", "9"}}}, {"items", items}}};
     }
-    if (request.type.plural == kEvents.plural) events.push_back(request.body);
-    if (request.verb == ApiVerb::kReplaceStatus && !next_status.ok()) return next_status;
-    if (request.verb == ApiVerb::kReplaceStatus) {
+    if (request.type.plural == loop::kEvents.plural) events.push_back(request.body);
+    if (request.verb == loop::ApiVerb::kReplaceStatus && !next_status.ok()) return next_status;
+    if (request.verb == loop::ApiVerb::kReplaceStatus) {
       document["status"] = request.body["status"];
       const std::string version = document["metadata"]["resourceVersion"];
       document["metadata"]["resourceVersion"] = std::to_string(std::stoi(version) + 1);
-      return {.outcome = ApiOutcome::kOk, .body = document};
+      return {.outcome = loop::ApiOutcome::kOk, .body = document};
     }
     if (is_pod && request.query.contains("dryRun")) {
       ++checked;
@@ -76,20 +76,20 @@ class OneJob final : public ApiClient {
     }
     if (is_pod) ++made;
     if (is_pod) return next_pod;
-    return {.outcome = ApiOutcome::kOk, .body = request.body};
+    return {.outcome = loop::ApiOutcome::kOk, .body = request.body};
   }
 
-  Timers& timers_;
+  loop::Timers& timers_;
 };
 
 // A test with a controller and OneJob as its API server.
 struct OneJobTest : ::testing::Test {
   ManualClock clock;
-  Timers timers{clock};
+  loop::Timers timers{clock};
   Random random{1};
   OneJob api{timers};
   NoAgents agents;
-  Controller controller{api, agents, timers, random, {}, [] {}};
+  loop::Controller controller{api, agents, timers, random, {}, [] {}};
 
   void pass(Duration time) {
     for (const TimePoint end = clock.now() + time; clock.now() < end;) {
@@ -99,4 +99,4 @@ struct OneJobTest : ::testing::Test {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

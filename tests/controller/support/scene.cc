@@ -4,7 +4,7 @@
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 Scene::Scene(int64_t nodes) {
   TrainingJob& job = seen.job;
@@ -128,4 +128,4 @@ TrainingJobStatus written(const Scene& scene, const Plan& plan) {
   return writes.empty() ? scene.seen.job.status : writes.front().status;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -6,7 +6,7 @@
 #include "controller/plan/conditions.h"
 #include "controller/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // One job in one situation, for tests of the policies: holds the input of plan() and calls it.
 struct Scene {
@@ -32,7 +32,7 @@ struct Scene {
   // Advances both clocks.
   void advance(Duration by);
 
-  Plan plan() const { return lockstep::plan(seen, now, limits); }
+  Plan plan() const { return lockstep::plan::plan(seen, now, limits); }
   // Applies the plan's status write, as the server would. Returns whether there was one.
   bool settle();
 };
@@ -55,4 +55,4 @@ const Condition& condition(const TrainingJobStatus& status, const char* type);
 // Returns the status that the plan writes; without a write, the current one.
 TrainingJobStatus written(const Scene& scene, const Plan& plan);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 
-namespace lockstep {
+namespace lockstep::fuzz {
 namespace {
 
 bool is_plain(std::string_view name) {
@@ -90,4 +90,4 @@ void FollowedWatch::compare() {
   CHECK(left.empty());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -6,7 +6,7 @@
 
 #include "local/store/api.h"
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // A client's copy of the objects that a watch covers. CHECKs that each event fits the copy (nothing
 // is added twice, nothing changes after it is gone, versions grow) and that in the end the copy
@@ -36,4 +36,4 @@ class FollowedWatch {
   std::map<Key, int64_t> versions_;  // kGone: deleted
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -8,7 +8,7 @@
 // libFuzzer's own mutation of bytes; returns the new size.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
 
-namespace lockstep {
+namespace lockstep::fuzz {
 namespace {
 
 constexpr int64_t kNumbers[] = {
@@ -316,10 +316,10 @@ void Mutator::edit(Json& document) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz
 
-using lockstep::Mutator;
-using lockstep::RequestText;
+using lockstep::fuzz::Mutator;
+using lockstep::fuzz::RequestText;
 
 namespace {
 
@@ -332,8 +332,8 @@ size_t write_requests(std::vector<RequestText> requests, uint8_t* out, size_t si
 }
 
 std::vector<RequestText> read_requests(const uint8_t* data, size_t size) {
-  return lockstep::split_requests({reinterpret_cast<const char*>(data), size},
-                                  Mutator::kRequestsMax);
+  return lockstep::fuzz::split_requests({reinterpret_cast<const char*>(data), size},
+                                        Mutator::kRequestsMax);
 }
 
 }  // namespace

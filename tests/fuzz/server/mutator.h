@@ -8,7 +8,7 @@
 #include "tests/fuzz/server/request_text.h"
 #include "tests/fuzz/server/vocabulary.h"
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // Mutates sequences of requests so that a server processes them far before it rejects them: changes
 // a verb, a path, an option or a member of a body at a time, and sometimes bytes.
@@ -53,4 +53,4 @@ class Mutator {
   Random& random_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

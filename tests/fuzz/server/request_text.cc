@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::fuzz {
 namespace {
 
 constexpr std::string_view kBetween = "\n###\n";
@@ -62,4 +62,4 @@ std::string join_requests(const std::vector<RequestText>& requests) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // One request in text form:
 //   PATCH /api/v1/namespaces/default/pods/a?fieldManager=m
@@ -27,4 +27,4 @@ struct RequestText {
 std::vector<RequestText> split_requests(std::string_view text, size_t count_max);
 std::string join_requests(const std::vector<RequestText>& requests);
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

@@ -32,7 +32,7 @@ constexpr local::StorageLimits kLimits{
 // `a` of each kind.
 struct Server {
   Server() {
-    for (const FuzzKind& kind : fuzz_kinds()) create(kind);
+    for (const fuzz::FuzzKind& kind : fuzz::fuzz_kinds()) create(kind);
     start = api.snapshot();
     api.on_change([this] { wrote = true; });
   }
@@ -46,7 +46,7 @@ struct Server {
     return *server;
   }
 
-  void create(const FuzzKind& kind) {
+  void create(const fuzz::FuzzKind& kind) {
     Result<Json> object = parse_json(kind.object);
     CHECK(object.ok());
     (*object)["kind"] = kind.kind;
@@ -75,7 +75,7 @@ bool is_documented(const ApiResponse& response) {
 }
 
 // Returns nullopt if the parser rejects the request.
-std::optional<ApiRequest> over_the_wire(const RequestText& request) {
+std::optional<ApiRequest> over_the_wire(const fuzz::RequestText& request) {
   std::string wire = request.method + " " + request.target + " HTTP/1.1\r\n";
   for (const std::string& line : request.headers) wire += line + "\r\n";
   wire += "Content-Length: " + std::to_string(request.body.size()) + "\r\n\r\n" + request.body;
@@ -93,8 +93,8 @@ std::optional<ApiRequest> over_the_wire(const RequestText& request) {
 }
 
 // Returns the kind in the vocabulary that a target is about, or nullptr.
-const FuzzKind* kind_of(std::string_view target) {
-  for (const FuzzKind& kind : fuzz_kinds()) {
+const fuzz::FuzzKind* kind_of(std::string_view target) {
+  for (const fuzz::FuzzKind& kind : fuzz::fuzz_kinds()) {
     if (!target.starts_with(kind.prefix)) continue;
     const std::string plural = std::string("/") + kind.plural;
     const size_t at = target.find(plural);
@@ -108,7 +108,7 @@ class Run {
  public:
   explicit Run(Server& server) : clock_(server.clock), api_(server.api), wrote_(server.wrote) {}
 
-  void serve(RequestText request) {
+  void serve(fuzz::RequestText request) {
     fill_in(request.target);
     fill_in(request.body);
     // Generated again for every set of types, at great cost; the target `schema` covers these.
@@ -122,15 +122,15 @@ class Run {
     } else {
       ask(*read);
     }
-    for (FollowedWatch& watch : watches_) watch.read(3);
+    for (fuzz::FollowedWatch& watch : watches_) watch.read(3);
     // So that the oldest changes are forgotten within an input.
     clock_.advance(std::chrono::minutes(1));
     api_.compact();
   }
 
   void finish() {
-    for (FollowedWatch& watch : watches_) watch.finish();
-    for (const FuzzKind* kind : written_) check_collection(*kind);
+    for (fuzz::FollowedWatch& watch : watches_) watch.finish();
+    for (const fuzz::FuzzKind* kind : written_) check_collection(*kind);
   }
 
  private:
@@ -174,7 +174,7 @@ class Run {
     remember(response.body);
     CHECK(!wrote_ || (response.ok() && request.method != "GET"));
     CHECK(!wrote_ || !request.target.ends_with("?dryRun=All"));
-    if (const FuzzKind* kind = kind_of(request.target); kind != nullptr && wrote_)
+    if (const fuzz::FuzzKind* kind = kind_of(request.target); kind != nullptr && wrote_)
       written_.insert(kind);
     return response;
   }
@@ -188,7 +188,7 @@ class Run {
     CHECK(status["code"] == response.code && status["message"].is_string());
   }
 
-  void check_collection(const FuzzKind& kind) {
+  void check_collection(const fuzz::FuzzKind& kind) {
     const std::string collection = std::string(kind.prefix) + "/" + kind.plural;
     const ApiResponse list = ask({"GET", collection, "", ""});
     if (!list.ok()) return;
@@ -199,7 +199,7 @@ class Run {
     for (const Json& item : items) check_object(kind, item);
   }
 
-  void check_object(const FuzzKind& kind, const Json& object) {
+  void check_object(const fuzz::FuzzKind& kind, const Json& object) {
     const Json& metadata = object["metadata"];
     const std::string space = string_or(metadata, "namespace", "");
     const ApiResponse alone =
@@ -218,15 +218,16 @@ class Run {
   local::Api& api_;
   bool& wrote_;
   std::map<std::string, std::string> known_;
-  std::list<FollowedWatch> watches_;
-  std::set<const FuzzKind*> written_;
+  std::list<fuzz::FollowedWatch> watches_;
+  std::set<const fuzz::FuzzKind*> written_;
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Run run(Server::at_start());
-  for (RequestText& request : split_requests(fuzz_text(data, size), Mutator::kRequestsMax))
+  for (fuzz::RequestText& request :
+       fuzz::split_requests(fuzz::fuzz_text(data, size), fuzz::Mutator::kRequestsMax))
     run.serve(std::move(request));
   run.finish();
   return 0;

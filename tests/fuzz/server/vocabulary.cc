@@ -4,7 +4,7 @@
 #include <iterator>
 #include <sstream>
 
-namespace lockstep {
+namespace lockstep::fuzz {
 namespace {
 
 constexpr FuzzKind kKinds[] = {
@@ -218,4 +218,4 @@ customresourcecleanup.apiextensions.k8s.io kubernetes x.dev/f 2026-01-02T03:04:0
 
 }  // namespace words
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

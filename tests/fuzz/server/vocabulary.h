@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::fuzz {
 
 // The parts of requests to an API server.
 
@@ -48,4 +48,4 @@ const std::vector<std::string>& texts();
 
 }  // namespace words
 
-}  // namespace lockstep
+}  // namespace lockstep::fuzz

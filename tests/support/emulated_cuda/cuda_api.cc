@@ -9,7 +9,7 @@
 #include "tests/support/emulated_cuda/memory_use.h"
 #include "tests/support/emulated_cuda/pinned_memory.h"
 
-namespace lockstep::cuda_api {
+namespace lockstep::kernels::cuda_api {
 
 using emulated_cuda::device_at;
 using emulated_cuda::EmulatedDevice;
@@ -17,8 +17,8 @@ using emulated_cuda::MemoryKind;
 
 namespace {
 
-Result<EmulatedDevice*> device_of(int index) {
-  Result<EmulatedDevice*> device = device_at(index);
+Result<emulated_cuda::EmulatedDevice*> device_of(int index) {
+  Result<emulated_cuda::EmulatedDevice*> device = emulated_cuda::device_at(index);
   if (device.ok()) return device;
   // The call that fails first on a real device.
   return call_error({"cudaSetDevice(index)", __FILE__, __LINE__, {DeviceType::kCuda, index}},
@@ -26,8 +26,8 @@ Result<EmulatedDevice*> device_of(int index) {
 }
 
 // Returns the device of a stream or an event.
-EmulatedDevice& owner_of(void* handle) {
-  return *device_at(emulated_cuda::index_of_handle(handle)).value();
+emulated_cuda::EmulatedDevice& owner_of(void* handle) {
+  return *emulated_cuda::device_at(emulated_cuda::index_of_handle(handle)).value();
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ Result<DeviceInfo> describe(int index) {
                      std::to_string(device_count()) + ", got " + std::to_string(index));
   }
   DeviceInfo info{.name = "emulated",
-                  .memory_bytes = EmulatedDevice::kMemoryBytes,
+                  .memory_bytes = emulated_cuda::EmulatedDevice::kMemoryBytes,
                   .units = 1,
                   .bus = "emulated " + std::to_string(index)};
   info.uuid[0] = static_cast<uint8_t>(index);
@@ -50,7 +50,7 @@ Result<DeviceInfo> describe(int index) {
 }
 
 Result<DeviceMemory> memory_of(int index) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->memory();
 }
 
@@ -59,7 +59,7 @@ Result<PeerAccess> peer_access(int, int) {
 }
 
 Result<void*> create_stream(int index) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->create_stream();
 }
 
@@ -68,12 +68,12 @@ void destroy_stream(void* stream) {
 }
 
 Status synchronize(int index, void* stream) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->synchronize(stream);
 }
 
 Result<void*> create_event(int index, bool is_timed) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->create_event(is_timed);
 }
 
@@ -82,34 +82,34 @@ void destroy_event(void* event) {
 }
 
 Status record(int index, void* event, void* stream) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->record(event, stream);
 }
 
 Status stream_wait_event(int index, void* event, void* stream) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->stream_wait_event(event, stream);
 }
 
 Result<bool> passed(int index, void* event) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->passed(event);
 }
 
 Status synchronize_event(int index, void* event) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->synchronize_event(event);
 }
 
 Result<double> elapsed(int index, const EventPair& events) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   return device->elapsed(events);
 }
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   TRY_ASSIGN(void* const data, device->allocate(bytes, by));
-  emulated_cuda::note_allocation(data, bytes, MemoryKind::kDevice);
+  emulated_cuda::note_allocation(data, bytes, emulated_cuda::MemoryKind::kDevice);
   return data;
 }
 
@@ -122,7 +122,7 @@ Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
   TRY(device_of(index));
   void* data = emulated_cuda::allocate_pinned(bytes);
   if (data == nullptr) return out_of_memory({.device = {}, .bytes = bytes, .by = by});
-  emulated_cuda::note_allocation(data, bytes, MemoryKind::kPinned);
+  emulated_cuda::note_allocation(data, bytes, emulated_cuda::MemoryKind::kPinned);
   return data;
 }
 
@@ -132,7 +132,7 @@ void release_pinned(void* data) {
 }
 
 Status copy(int index, void* stream, const CopyArgs& args) {
-  TRY_ASSIGN(EmulatedDevice* const device, device_of(index));
+  TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   if (args.to == nullptr || args.from == nullptr) {
     return call_error({"cudaMemcpyAsync", __FILE__, __LINE__, {DeviceType::kCuda, index}},
                       "a null pointer");
@@ -142,4 +142,4 @@ Status copy(int index, void* stream, const CopyArgs& args) {
   return {};
 }
 
-}  // namespace lockstep::cuda_api
+}  // namespace lockstep::kernels::cuda_api

@@ -9,7 +9,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -105,4 +105,4 @@ TEST(DevicePagesDeathTest, AKernelDiesWhoseMemoryWasGivenBack) {
 
 }  // namespace
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -29,7 +29,8 @@ EmulatedDevice::EmulatedDevice(int index, uint64_t seed) : index_(index), random
 }
 
 Error EmulatedDevice::failed_call(const char* call, const std::string& words) const {
-  return call_error({call, __FILE__, __LINE__, {DeviceType::kCuda, index_}}, words);
+  return kernels::call_error({call, __FILE__, __LINE__, {kernels::DeviceType::kCuda, index_}},
+                             words);
 }
 
 // ---- Order
@@ -271,7 +272,7 @@ Status EmulatedDevice::synchronize_event(void* event) {
   return wait_until(lock, [&point] { return point->passed; });
 }
 
-Result<double> EmulatedDevice::elapsed(const cuda_api::EventPair& events) {
+Result<double> EmulatedDevice::elapsed(const kernels::cuda_api::EventPair& events) {
   const Lock lock(mutex_);
   TRY_ASSIGN(const EventState* const from, event_of(events.from));
   TRY_ASSIGN(const EventState* const to, event_of(events.to));
@@ -287,7 +288,7 @@ Result<double> EmulatedDevice::elapsed(const cuda_api::EventPair& events) {
 
 // ---- Memory
 
-DeviceMemory EmulatedDevice::memory() {
+kernels::DeviceMemory EmulatedDevice::memory() {
   const Lock lock(mutex_);
   return {.free_bytes = kMemoryBytes - pages_.allocated_bytes(), .total_bytes = kMemoryBytes};
 }
@@ -298,11 +299,11 @@ Result<void*> EmulatedDevice::allocate(size_t bytes, std::string_view by) {
   const uint64_t free_bytes = kMemoryBytes - pages_.allocated_bytes();
   void* data = bytes > free_bytes ? nullptr : pages_.allocate(bytes, by);
   if (data != nullptr) return data;
-  return out_of_memory({.device = {DeviceType::kCuda, index_},
-                        .bytes = bytes,
-                        .by = by,
-                        .free_bytes = free_bytes,
-                        .total_bytes = kMemoryBytes});
+  return kernels::out_of_memory({.device = {kernels::DeviceType::kCuda, index_},
+                                 .bytes = bytes,
+                                 .by = by,
+                                 .free_bytes = free_bytes,
+                                 .total_bytes = kMemoryBytes});
 }
 
 void EmulatedDevice::release(void* data) {
@@ -329,7 +330,7 @@ Result<EmulatedDevice::Place> EmulatedDevice::place_of(const void* data, size_t 
   return Place::kPageable;
 }
 
-Status EmulatedDevice::copy(void* stream, const CopyArgs& args) {
+Status EmulatedDevice::copy(void* stream, const kernels::CopyArgs& args) {
   Lock lock(mutex_);
   TRY_ASSIGN(Queue* const queue, queue_of(stream));
   TRY_ASSIGN(const Place to, place_of(args.to, args.bytes));

@@ -65,12 +65,12 @@ class EmulatedDevice {
   Status stream_wait_event(void* event, void* stream);
   Result<bool> passed(void* event);
   Status synchronize_event(void* event);
-  Result<double> elapsed(const cuda_api::EventPair& events);
+  Result<double> elapsed(const kernels::cuda_api::EventPair& events);
 
   Result<void*> allocate(size_t bytes, std::string_view by);
   void release(void* data);
-  Status copy(void* stream, const CopyArgs& args);
-  DeviceMemory memory();
+  Status copy(void* stream, const kernels::CopyArgs& args);
+  kernels::DeviceMemory memory();
 
   Status issue(void* stream, Work work);
   Status issue_blocking(void* stream, std::function<void()> work);

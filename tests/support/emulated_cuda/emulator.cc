@@ -68,7 +68,7 @@ struct Fault {
 // The machine of one host thread; reuses its fibers for all launches.
 class Machine {
  public:
-  Status run(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed);
+  Status run(const kernels::LaunchShape& shape, const std::function<void()>& body, uint64_t seed);
 
   void wait_for_block(std::source_location at);
   void exchange(WarpRequest& request);
@@ -87,18 +87,19 @@ class Machine {
   Error stuck(const std::string& words) const;
   Error wrong(const Fault& fault) const;
   Thread& lane(const Thread& thread, int number) {
-    return *threads_[thread.index / kWarpThreads * kWarpThreads + static_cast<unsigned>(number)];
+    return *threads_[thread.index / kernels::kWarpThreads * kernels::kWarpThreads +
+                     static_cast<unsigned>(number)];
   }
 
   Random random_{0};
-  const LaunchShape* shape_ = nullptr;
+  const kernels::LaunchShape* shape_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
   size_t count_ = 0;  // threads in this launch's block
   // Until the next barrier, either all warps advance together, or each runs as far as it can before
   // the next one in the ranking. The latter shows errors of a warp that runs ahead.
   bool together_ = true;
-  std::array<uint32_t, kBlockThreadsMax / kWarpThreads> ranks_ = {};
+  std::array<uint32_t, kernels::kBlockThreadsMax / kernels::kWarpThreads> ranks_ = {};
   std::vector<Thread*> ready_;
   Thread* current_ = nullptr;
   std::vector<std::byte> shared_;
@@ -140,7 +141,7 @@ void Machine::choose_ready() {
   for (size_t i = 0; i < count_; ++i) {
     Thread* thread = threads_[i].get();
     if (thread->state != State::kReady) continue;
-    const uint32_t rank = together_ ? 0 : ranks_[thread->index / kWarpThreads];
+    const uint32_t rank = together_ ? 0 : ranks_[thread->index / kernels::kWarpThreads];
     if (rank < first) ready_.clear();
     first = std::min(first, rank);
     if (rank == first) ready_.push_back(thread);
@@ -213,15 +214,16 @@ Status Machine::run_block() {
   }
 }
 
-Status Machine::run(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed) {
-  TRY(check_launchable(shape));
+Status Machine::run(const kernels::LaunchShape& shape, const std::function<void()>& body,
+                    uint64_t seed) {
+  TRY(kernels::check_launchable(shape));
   random_ = Random(seed);
   shape_ = &shape;
   body_ = &body;
   fault_.reset();
   std::vector<std::byte>(shape.shared_bytes).swap(shared_);  // exact size, for the address
                                                              // sanitizer
-  const Extent& grid = shape.blocks;
+  const kernels::Extent& grid = shape.blocks;
   gridDim = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
              static_cast<unsigned>(grid.z)};
   blockDim = {.x = static_cast<unsigned>(shape.threads), .y = 1, .z = 1};
@@ -248,13 +250,13 @@ void Machine::wait_for_block(std::source_location at) {
 // The last lane to arrive combines; it continues immediately, the others when it is their turn.
 void Machine::exchange(WarpRequest& request) {
   Thread& self = *current_;
-  if ((request.mask >> (self.index % kWarpThreads) & 1u) == 0) {
+  if ((request.mask >> (self.index % kernels::kWarpThreads) & 1u) == 0) {
     fault({"a lane missing from its own mask", request.at});
   }
   self.request = &request;
   self.state = State::kInExchange;
-  WarpRequest* lanes[kWarpThreads] = {};
-  for (int i = 0; i < kWarpThreads; ++i) {
+  WarpRequest* lanes[kernels::kWarpThreads] = {};
+  for (int i = 0; i < kernels::kWarpThreads; ++i) {
     if ((request.mask >> i & 1u) == 0) continue;
     Thread& other = lane(self, i);
     const bool here = other.state == State::kInExchange;
@@ -270,7 +272,7 @@ void Machine::exchange(WarpRequest& request) {
     lanes[i] = other.request;
   }
   request.combine(lanes);
-  for (int i = 0; i < kWarpThreads; ++i) {
+  for (int i = 0; i < kernels::kWarpThreads; ++i) {
     if (lanes[i] != nullptr) lane(self, i).state = State::kReady;
   }
 }
@@ -293,7 +295,8 @@ void perform(const std::vector<Copy>& copies) {
 
 }  // namespace
 
-Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed) {
+Status run_kernel(const kernels::LaunchShape& shape, const std::function<void()>& thread,
+                  uint64_t seed) {
   return machine.run(shape, thread, seed);
 }
 

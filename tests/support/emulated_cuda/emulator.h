@@ -29,7 +29,8 @@ struct Index3 {
 // - a barrier that not all threads reach, or at different places
 // - an exchange that names a lane that does not exist
 // - a misaligned access
-Status run_kernel(const LaunchShape& shape, const std::function<void()>& thread, uint64_t seed);
+Status run_kernel(const kernels::LaunchShape& shape, const std::function<void()>& thread,
+                  uint64_t seed);
 
 // Returns the number of loads, stores and copies of 8 or 16 bytes in all launches of this host
 // thread: a machine-independent cost of an algorithm.
@@ -44,7 +45,7 @@ void wait_for_block(std::source_location at);
 // mask at the same place, `combine` runs once and all continue. It gets each lane's request by lane
 // index; null for lanes that are not in the mask.
 struct WarpRequest {
-  void (*combine)(WarpRequest* const (&lanes)[kWarpThreads]) = nullptr;
+  void (*combine)(WarpRequest* const (&lanes)[kernels::kWarpThreads]) = nullptr;
   uint32_t mask = 0;
   const void* in = nullptr;
   void* out = nullptr;

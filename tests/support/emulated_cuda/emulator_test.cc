@@ -12,7 +12,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -316,4 +316,4 @@ TEST(EmulatedDevice, KeepsTheTimeOfTimedEventsAlone) {
 
 }  // namespace
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

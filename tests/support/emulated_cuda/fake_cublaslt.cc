@@ -434,8 +434,8 @@ FakeCublasLt& fake_cublaslt() {
   return fake;
 }
 
-const blas::CublasLtLibrary& fake_cublaslt_library() {
-  static const blas::CublasLtLibrary library{
+const kernels::blas::CublasLtLibrary& fake_cublaslt_library() {
+  static const kernels::blas::CublasLtLibrary library{
       .use_device = [](int) { return Status(); },
       .create = one_at_a_time<create>,
       .status_string = words,
@@ -454,10 +454,10 @@ const blas::CublasLtLibrary& fake_cublaslt_library() {
 
 }  // namespace lockstep::test
 
-namespace lockstep::blas {
+namespace lockstep::kernels::blas {
 
 Result<const CublasLtLibrary*> load_cublaslt() {
   return &test::fake_cublaslt_library();
 }
 
-}  // namespace lockstep::blas
+}  // namespace lockstep::kernels::blas

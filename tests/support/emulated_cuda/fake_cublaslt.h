@@ -56,6 +56,6 @@ struct FakeCublasLt {
 FakeCublasLt& fake_cublaslt();
 
 // Returns the fake's function table; where this is linked, load_cublaslt() returns it too.
-const blas::CublasLtLibrary& fake_cublaslt_library();
+const kernels::blas::CublasLtLibrary& fake_cublaslt_library();
 
 }  // namespace lockstep::test

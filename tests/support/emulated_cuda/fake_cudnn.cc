@@ -246,8 +246,8 @@ FakeCudnn& fake_cudnn() {
   return fake;
 }
 
-const dnn::CudnnLibrary& fake_cudnn_library() {
-  static const dnn::CudnnLibrary library = {
+const kernels::dnn::CudnnLibrary& fake_cudnn_library() {
+  static const kernels::dnn::CudnnLibrary library = {
       .use_device = [](int) { return Status(); },
       .capability = [](int) { return Result<int>(fake_cudnn().capability); },
       .version = [] { return fake_cudnn().version; },
@@ -267,10 +267,10 @@ const dnn::CudnnLibrary& fake_cudnn_library() {
 
 }  // namespace lockstep::test
 
-namespace lockstep::dnn {
+namespace lockstep::kernels::dnn {
 
 Result<const CudnnLibrary*> load_cudnn() {
   return &test::fake_cudnn_library();
 }
 
-}  // namespace lockstep::dnn
+}  // namespace lockstep::kernels::dnn

@@ -48,6 +48,6 @@ struct FakeCudnn {
 FakeCudnn& fake_cudnn();
 
 // Returns the fake's function table; where this is linked, load_cudnn() returns it too.
-const dnn::CudnnLibrary& fake_cudnn_library();
+const kernels::dnn::CudnnLibrary& fake_cudnn_library();
 
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -376,4 +376,4 @@ TEST(EmulatedDevice, ServesSeveralHostThreadsAtOnce) {
 
 }  // namespace
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -1,7 +1,7 @@
 // The exchanges between lanes of a warp: shuffles, ballots and matrix products.
 #include "tests/support/emulated_cuda/stand_in/kernels/device/cuda/intrinsics.cuh"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -118,4 +118,4 @@ void multiply_add(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
   exchange(Factors{a, b}, sum, combine_multiply, at);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

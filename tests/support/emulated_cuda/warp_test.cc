@@ -9,7 +9,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "tests/support/emulated_cuda/devices.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -144,4 +144,4 @@ TEST(Warp, MultipliesMatricesInTheirLayout) {
 
 }  // namespace
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

@@ -8,7 +8,7 @@
 
 #include "kernels/device/cuda/cuda_call.h"
 
-namespace lockstep::device_math {
+namespace lockstep::comm::device_math {
 
 namespace {
 
@@ -134,4 +134,4 @@ Status divide(int index, void* stream, DataType type, const CommDevice::DivideAr
   return internal("[cuda] divide: unknown element type");
 }
 
-}  // namespace lockstep::device_math
+}  // namespace lockstep::comm::device_math

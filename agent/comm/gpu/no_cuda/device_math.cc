@@ -1,6 +1,6 @@
 #include "agent/comm/gpu/device_math.h"
 
-namespace lockstep::device_math {
+namespace lockstep::comm::device_math {
 
 namespace {
 
@@ -17,4 +17,4 @@ Status divide(int, void*, DataType, const CommDevice::DivideArgs&) {
   return absent();
 }
 
-}  // namespace lockstep::device_math
+}  // namespace lockstep::comm::device_math

@@ -13,45 +13,47 @@ namespace lockstep::test {
 namespace {
 
 // Passes every call on to a device communicator, on a stream.
-class OnStream final : public Communicator {
+class OnStream final : public comm::Communicator {
  public:
-  OnStream(std::unique_ptr<Communicator> inner, Device device, void* stream)
+  OnStream(std::unique_ptr<comm::Communicator> inner, kernels::Device device, void* stream)
       : inner_(std::move(inner)), device_(device), stream_(stream) {}
 
-  using Communicator::run;
-  using Communicator::start;
+  using comm::Communicator::run;
+  using comm::Communicator::start;
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  Work start(std::span<const Call> calls) override { return inner_->start(on_device(calls)); }
-  Status run(std::span<const Call> calls) override { return inner_->run(on_device(calls)); }
-  Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) override {
-    TRY_ASSIGN(auto group, inner_->sub_group(ranks));
-    return std::unique_ptr<Communicator>(new OnStream(std::move(group), device_, stream_));
+  comm::Work start(std::span<const comm::Call> calls) override {
+    return inner_->start(on_device(calls));
   }
-  std::unique_ptr<ActivityReport> make_report() override { return inner_->make_report(); }
+  Status run(std::span<const comm::Call> calls) override { return inner_->run(on_device(calls)); }
+  Result<std::unique_ptr<comm::Communicator>> sub_group(const std::vector<int>& ranks) override {
+    TRY_ASSIGN(auto group, inner_->sub_group(ranks));
+    return std::unique_ptr<comm::Communicator>(new OnStream(std::move(group), device_, stream_));
+  }
+  std::unique_ptr<comm::ActivityReport> make_report() override { return inner_->make_report(); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   void set_silence_limit(Duration limit) override { inner_->set_silence_limit(limit); }
-  DeviceTraits device_traits() const override { return inner_->device_traits(); }
+  comm::DeviceTraits device_traits() const override { return inner_->device_traits(); }
   Status health() const override { return inner_->health(); }
   int suspect() const override { return inner_->suspect(); }
-  CollectiveCounts counts() const override { return inner_->counts(); }
-  Traffic traffic() const override { return inner_->traffic(); }
-  const HostMap& hosts() const override { return inner_->hosts(); }
+  comm::CollectiveCounts counts() const override { return inner_->counts(); }
+  comm::Traffic traffic() const override { return inner_->traffic(); }
+  const comm::HostMap& hosts() const override { return inner_->hosts(); }
   std::string path_to(int rank) const override { return inner_->path_to(rank); }
   std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::vector<Call> on_device(std::span<const Call> calls) const {
-    std::vector<Call> made(calls.begin(), calls.end());
-    for (Call& call : made) {
+  std::vector<comm::Call> on_device(std::span<const comm::Call> calls) const {
+    std::vector<comm::Call> made(calls.begin(), calls.end());
+    for (comm::Call& call : made) {
       call.buffer.device = device_;
       call.buffer.stream = stream_;
     }
     return made;
   }
 
-  std::unique_ptr<Communicator> inner_;
-  Device device_;
+  std::unique_ptr<comm::Communicator> inner_;
+  kernels::Device device_;
   void* stream_;
 };
 
@@ -67,8 +69,8 @@ DeviceWorld::DeviceWorld(const DeviceWorldOptions& options, World hosts) {
     auto stream = devices_.back()->create_stream();
     CHECK(stream.ok());
     streams_.push_back(std::move(stream).value());
-    const Device device{DeviceType::kCuda, rank};
-    auto made = make_device_communicator(
+    const kernels::Device device{kernels::DeviceType::kCuda, rank};
+    auto made = comm::make_device_communicator(
         std::move(hosts[static_cast<size_t>(rank)]),
         {.device = device, .limit = options.limit, .check_mismatches = options.check_mismatches},
         {.device = devices_.back(),
@@ -91,7 +93,7 @@ void DeviceWorld::drop() {
   world_.clear();
 }
 
-CommBuffer f32(std::vector<float>& values) {
+comm::CommBuffer f32(std::vector<float>& values) {
   return {.data = values.data(), .count = static_cast<int64_t>(values.size())};
 }
 
@@ -111,7 +113,7 @@ void run_covering_array(DeviceWorldOptions options, uint64_t seed) {
     options.size = size;
     DeviceWorld world(options);
     for (const Case& c : cases) {
-      on_all(world.world(), [&](Communicator& comm) { run_case(c, comm); });
+      on_all(world.world(), [&](comm::Communicator& comm) { run_case(c, comm); });
       if (::testing::Test::HasFailure()) return;
       ran.push_back(c);
     }

@@ -17,7 +17,7 @@ struct DeviceWorldOptions {
   bool has_nccl = false;  // else through host memory
   bool check_mismatches = false;
   Duration limit = std::chrono::seconds(60);
-  size_t staging_bytes = kStagingBytes;
+  size_t staging_bytes = comm::kStagingBytes;
 };
 
 class DeviceWorld {
@@ -28,7 +28,7 @@ class DeviceWorld {
   ~DeviceWorld();
 
   World& world() { return world_; }
-  Communicator& operator[](int rank) { return *world_[static_cast<size_t>(rank)]; }
+  comm::Communicator& operator[](int rank) { return *world_[static_cast<size_t>(rank)]; }
   FakeDevice& device(int rank) { return *devices_[static_cast<size_t>(rank)]; }
   FakeStream& stream(int rank) { return fake_stream(streams_[static_cast<size_t>(rank)].get()); }
   FakeNccl& nccl() { return *nccl_; }
@@ -42,7 +42,7 @@ class DeviceWorld {
   World world_;
 };
 
-CommBuffer f32(std::vector<float>& values);
+comm::CommBuffer f32(std::vector<float>& values);
 
 // Runs the covering array (covering.h) without its large cases, on a world for each of its sizes.
 // With NCCL, which chooses the algorithm itself, no case names one. Afterwards every communicator

@@ -49,7 +49,7 @@ Gpus& gpus() {
 
 // Like cudaEvent_t: a stream that waits for it waits for the point where it was last recorded.
 struct FakeEvent {
-  std::shared_ptr<Mark> mark;
+  std::shared_ptr<comm::Mark> mark;
 };
 
 FakeEvent& event_of(void* event) {
@@ -70,7 +70,7 @@ std::shared_ptr<FakeDevice> fake_gpu(int index) {
 
 }  // namespace lockstep::test
 
-namespace lockstep::cuda_api {
+namespace lockstep::kernels::cuda_api {
 
 using test::event_of;
 using test::expect_gpu;
@@ -97,7 +97,7 @@ Result<PeerAccess> peer_access(int, int) {
 
 Result<void*> create_stream(int index) {
   TRY(expect_gpu(index));
-  TRY_ASSIGN(std::shared_ptr<void> stream, fake_gpu(index)->create_stream());
+  TRY_ASSIGN(std::shared_ptr<void> stream, test::fake_gpu(index)->create_stream());
   return gpus().keep(std::move(stream));
 }
 
@@ -121,7 +121,7 @@ void destroy_event(void* event) {
 }
 
 Status record(int index, void* event, void* stream) {
-  TRY_ASSIGN(event_of(event).mark, fake_gpu(index)->mark(stream));
+  TRY_ASSIGN(event_of(event).mark, test::fake_gpu(index)->mark(stream));
   return {};
 }
 
@@ -148,7 +148,7 @@ Result<double> elapsed(int, const EventPair&) {
 
 Result<void*> allocate(int index, size_t bytes, std::string_view by) {
   TRY(expect_gpu(index));
-  TRY_ASSIGN(std::shared_ptr<void> memory, fake_gpu(index)->allocate(bytes, by));
+  TRY_ASSIGN(std::shared_ptr<void> memory, test::fake_gpu(index)->allocate(bytes, by));
   std::memset(memory.get(), 0, bytes);
   return gpus().keep(std::move(memory));
 }
@@ -159,7 +159,7 @@ void release(int, void* data) {
 
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by) {
   TRY(expect_gpu(index));
-  TRY_ASSIGN(std::shared_ptr<void> memory, fake_gpu(index)->allocate_pinned(bytes, by));
+  TRY_ASSIGN(std::shared_ptr<void> memory, test::fake_gpu(index)->allocate_pinned(bytes, by));
   return gpus().keep(std::move(memory));
 }
 
@@ -168,7 +168,7 @@ void release_pinned(void* data) {
 }
 
 Status copy(int index, void* stream, const CopyArgs& args) {
-  return fake_gpu(index)->copy(stream, args);
+  return test::fake_gpu(index)->copy(stream, args);
 }
 
-}  // namespace lockstep::cuda_api
+}  // namespace lockstep::kernels::cuda_api

@@ -56,7 +56,7 @@ struct Point {
   bool passed = false;
 };
 
-class FakeMark final : public Mark {
+class FakeMark final : public comm::Mark {
  public:
   explicit FakeMark(std::shared_ptr<Point> point) : point_(std::move(point)) {}
   Result<bool> passed() const override {
@@ -115,14 +115,14 @@ Result<std::shared_ptr<void>> FakeDevice::allocate_pinned(size_t bytes, std::str
   return allocate(bytes, by);
 }
 
-Result<std::unique_ptr<Mark>> FakeDevice::mark(void* stream) {
+Result<std::unique_ptr<comm::Mark>> FakeDevice::mark(void* stream) {
   auto point = std::make_shared<Point>();
   fake_stream(stream).issue([point] {
     const std::lock_guard lock(point->mutex);
     point->passed = true;
     point->changed.notify_all();
   });
-  return std::unique_ptr<Mark>(std::make_unique<FakeMark>(point));
+  return std::unique_ptr<comm::Mark>(std::make_unique<FakeMark>(point));
 }
 
 Status FakeDevice::issue(void* stream, std::function<void()> task) {
@@ -135,19 +135,20 @@ Status FakeDevice::issue(void* stream, std::function<void()> task) {
   return {};
 }
 
-Status FakeDevice::copy(void* stream, const CopyArgs& args) {
+Status FakeDevice::copy(void* stream, const kernels::CopyArgs& args) {
   return issue(stream, [args] { std::memcpy(args.to, args.from, args.bytes); });
 }
 
-Status FakeDevice::to_boolean(void* stream, DataType type, const BooleanArgs& args) {
+Status FakeDevice::to_boolean(void* stream, comm::DataType type, const comm::BooleanArgs& args) {
   return issue(stream, [type, args] {
-    reduce(type, ReduceOp::kLor,
-           {.into = args.to, .a = args.from, .b = args.from, .count = args.count});
+    comm::reduce(type, comm::ReduceOp::kLor,
+                 {.into = args.to, .a = args.from, .b = args.from, .count = args.count});
   });
 }
 
-Status FakeDevice::divide(void* stream, DataType type, const DivideArgs& args) {
-  return issue(stream, [type, args] { divide_by_ranks(type, args.data, args.count, args.ranks); });
+Status FakeDevice::divide(void* stream, comm::DataType type, const DivideArgs& args) {
+  return issue(stream,
+               [type, args] { comm::divide_by_ranks(type, args.data, args.count, args.ranks); });
 }
 
 void FakeDevice::fail_after(int calls) {

@@ -36,18 +36,18 @@ class FakeStream {
 
 // A GPU whose memory is the host's and whose streams are threads. Nothing is done yet when a call
 // returns, which exposes callers that do not wait. Calls can be made to fail. Outlives its streams.
-class FakeDevice final : public CommDevice {
+class FakeDevice final : public comm::CommDevice {
  public:
   explicit FakeDevice(int index) : index_(index) {}
-  Device device() const override { return {DeviceType::kCuda, index_}; }
+  kernels::Device device() const override { return {kernels::DeviceType::kCuda, index_}; }
 
   Result<std::shared_ptr<void>> create_stream() override;
   Result<std::shared_ptr<void>> allocate(size_t bytes, std::string_view by) override;
   Result<std::shared_ptr<void>> allocate_pinned(size_t bytes, std::string_view by) override;
-  Result<std::unique_ptr<Mark>> mark(void* stream) override;
-  Status copy(void* stream, const CopyArgs& args) override;
-  Status to_boolean(void* stream, DataType type, const BooleanArgs& args) override;
-  Status divide(void* stream, DataType type, const DivideArgs& args) override;
+  Result<std::unique_ptr<comm::Mark>> mark(void* stream) override;
+  Status copy(void* stream, const kernels::CopyArgs& args) override;
+  Status to_boolean(void* stream, comm::DataType type, const comm::BooleanArgs& args) override;
+  Status divide(void* stream, comm::DataType type, const DivideArgs& args) override;
 
   // Carries out this many more copies, truths and divisions; refuses later ones.
   void fail_after(int calls);

@@ -34,7 +34,7 @@ struct FakeNccl::Step {
   World* world = nullptr;
   int of = 0;  // number of the rank
   uint64_t number = 0;
-  NcclCall call;
+  comm::NcclCall call;
 };
 
 struct FakeNccl::World {
@@ -44,7 +44,7 @@ struct FakeNccl::World {
   bool is_aborted = false;  // by any rank; the others hang until they abort too
   std::vector<std::unique_ptr<Rank>> ranks;
   struct Collective {
-    std::vector<NcclCall> calls;
+    std::vector<comm::NcclCall> calls;
     int here = 0;
     int gone = 0;
     bool is_done = false;
@@ -78,8 +78,8 @@ struct Group {
 };
 thread_local Group group;
 
-size_t bytes_of(const NcclStep& step) {
-  return static_cast<size_t>(step.count) * data_type_bytes(step.type);
+size_t bytes_of(const comm::NcclStep& step) {
+  return static_cast<size_t>(step.count) * comm::data_type_bytes(step.type);
 }
 
 }  // namespace
@@ -91,15 +91,15 @@ FakeNccl::FakeNccl()
 FakeNccl::FakeNccl(Issue issue) : issue_(std::move(issue)) {}
 FakeNccl::~FakeNccl() = default;
 
-Result<NcclId> FakeNccl::make_id() {
+Result<comm::NcclId> FakeNccl::make_id() {
   const std::lock_guard lock(mutex_);
-  NcclId id{};
+  comm::NcclId id{};
   const uint64_t number = ++ids_;
   std::memcpy(id.data(), &number, sizeof number);
   return id;
 }
 
-Result<NcclApi::Comm> FakeNccl::init(const Init& init) {
+Result<comm::NcclApi::Comm> FakeNccl::init(const Init& init) {
   const std::lock_guard lock(mutex_);
   uint64_t number = 0;
   std::memcpy(&number, init.id.data(), sizeof number);
@@ -145,23 +145,23 @@ Status FakeNccl::begin_group() {
   return {};
 }
 
-Status FakeNccl::issue(Comm comm, const NcclCall& call) {
+Status FakeNccl::issue(Comm comm, const comm::NcclCall& call) {
   CHECK(group.depth == 1);
   const std::lock_guard lock(mutex_);
   auto& rank = *static_cast<Rank*>(comm);
   CHECK(!rank.is_aborted && !rank.is_finalized && rank.busy == 0);
   CHECK(rank.world->arrived == rank.world->size);
   CHECK(call.step.count > 0);
-  CHECK(call.step.op != ReduceOp::kAvg && call.step.op != ReduceOp::kLor);
+  CHECK(call.step.op != comm::ReduceOp::kAvg && call.step.op != comm::ReduceOp::kLor);
   if (refuses_) return unavailable("[nccl] ncclAllReduce: success expected, got invalid usage");
-  const bool is_message =
-      call.step.kind == NcclStep::Kind::kSend || call.step.kind == NcclStep::Kind::kReceive;
+  const bool is_message = call.step.kind == comm::NcclStep::Kind::kSend ||
+                          call.step.kind == comm::NcclStep::Kind::kReceive;
   const Step step{.rank = &rank,
                   .world = rank.world,
                   .of = rank.rank,
                   .number = is_message ? 0 : ++rank.collectives,
                   .call = call};
-  if (call.step.kind == NcclStep::Kind::kSend) {
+  if (call.step.kind == comm::NcclStep::Kind::kSend) {
     rank.connects.emplace_back(rank.rank, call.step.peer);
     rank.world->sends.insert(rank.connects.back());
   } else if (is_message) {
@@ -203,9 +203,9 @@ Status FakeNccl::end_group() {
 void FakeNccl::carry_out(const Step& step) {
   std::unique_lock lock(mutex_);
   World& world = *step.world;
-  const NcclStep& what = step.call.step;
+  const comm::NcclStep& what = step.call.step;
   const auto is_over = [&] { return step.rank->is_aborted; };
-  if (what.kind == NcclStep::Kind::kSend) {
+  if (what.kind == comm::NcclStep::Kind::kSend) {
     World::Message message;
     const auto* from = static_cast<const std::byte*>(step.call.from);
     message.bytes.assign(from, from + bytes_of(what));
@@ -219,7 +219,7 @@ void FakeNccl::carry_out(const Step& step) {
     if (!is_taken) world.messages[{step.of, what.peer}].clear();
     return;
   }
-  if (what.kind == NcclStep::Kind::kReceive) {
+  if (what.kind == comm::NcclStep::Kind::kReceive) {
     auto& box = world.messages[{what.peer, step.of}];
     changed_.wait(lock, [&] { return is_over() || !box.empty(); });
     if (is_over()) return;
@@ -234,7 +234,7 @@ void FakeNccl::carry_out(const Step& step) {
   collective.calls.resize(static_cast<size_t>(world.size));
   collective.calls[static_cast<size_t>(step.of)] = step.call;
   if (++collective.here == world.size) {
-    const auto differs = [&](const NcclCall& call) {
+    const auto differs = [&](const comm::NcclCall& call) {
       return call.step.kind != what.kind || call.step.count != what.count;
     };
     const auto& calls = collective.calls;
@@ -251,23 +251,23 @@ void FakeNccl::carry_out(const Step& step) {
 
 // Reads all inputs before writing, as outputs may be inputs.
 void FakeNccl::run_collective(World& world, uint64_t number) {
-  const std::vector<NcclCall>& calls = world.collectives[number].calls;
-  const NcclStep& step = calls.front().step;
+  const std::vector<comm::NcclCall>& calls = world.collectives[number].calls;
+  const comm::NcclStep& step = calls.front().step;
   const size_t block = bytes_of(step);
   const auto n = static_cast<size_t>(world.size);
-  const bool takes_all = step.kind == NcclStep::Kind::kReduceScatter;
+  const bool takes_all = step.kind == comm::NcclStep::Kind::kReduceScatter;
   std::vector<std::vector<std::byte>> given;
-  for (const NcclCall& call : calls) {
+  for (const comm::NcclCall& call : calls) {
     const auto* from = static_cast<const std::byte*>(call.from);
     given.emplace_back(from, from + block * (takes_all ? n : 1));
   }
   const auto root = static_cast<size_t>(step.peer);
-  if (step.kind == NcclStep::Kind::kBroadcast) {
-    for (const NcclCall& call : calls) std::memcpy(call.to, given[root].data(), block);
+  if (step.kind == comm::NcclStep::Kind::kBroadcast) {
+    for (const comm::NcclCall& call : calls) std::memcpy(call.to, given[root].data(), block);
     return;
   }
-  if (step.kind == NcclStep::Kind::kAllGather) {
-    for (const NcclCall& call : calls) {
+  if (step.kind == comm::NcclStep::Kind::kAllGather) {
+    for (const comm::NcclCall& call : calls) {
       for (size_t rank = 0; rank < n; ++rank) {
         std::memcpy(static_cast<std::byte*>(call.to) + rank * block, given[rank].data(), block);
       }
@@ -276,14 +276,14 @@ void FakeNccl::run_collective(World& world, uint64_t number) {
   }
   std::vector<std::byte> sum = given.front();
   for (size_t rank = 1; rank < n; ++rank) {
-    reduce(step.type, step.op,
-           {.into = sum.data(),
-            .a = sum.data(),
-            .b = given[rank].data(),
-            .count = sum.size() / data_type_bytes(step.type)});
+    comm::reduce(step.type, step.op,
+                 {.into = sum.data(),
+                  .a = sum.data(),
+                  .b = given[rank].data(),
+                  .count = sum.size() / comm::data_type_bytes(step.type)});
   }
   for (size_t rank = 0; rank < n; ++rank) {
-    if (step.kind == NcclStep::Kind::kReduce && rank != root) continue;
+    if (step.kind == comm::NcclStep::Kind::kReduce && rank != root) continue;
     std::memcpy(calls[rank].to, sum.data() + (takes_all ? rank * block : 0), block);
   }
 }

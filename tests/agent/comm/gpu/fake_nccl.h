@@ -20,7 +20,7 @@ namespace lockstep::test {
 //   its ranks have issued it; for the first message between two ranks, when both have.
 // - It aborts the process on use of a communicator that is not ready or was destroyed, on a group
 //   that is not closed, and on sums that NCCL does not have.
-class FakeNccl final : public NcclApi {
+class FakeNccl final : public comm::NcclApi {
  public:
   // Puts a kernel into a stream's order; the kernel waits for those of other ranks.
   using Issue = std::function<void(void* stream, std::function<void()> kernel)>;
@@ -31,11 +31,11 @@ class FakeNccl final : public NcclApi {
   ~FakeNccl() override;
 
   int version() const override { return 22809; }
-  Result<NcclId> make_id() override;
+  Result<comm::NcclId> make_id() override;
   Result<Comm> init(const Init& init) override;
   Result<bool> in_progress(Comm comm) override;
   Status begin_group() override;
-  Status issue(Comm comm, const NcclCall& call) override;
+  Status issue(Comm comm, const comm::NcclCall& call) override;
   Status end_group() override;
   Status finalize(Comm comm) override;
   void destroy(Comm comm) override;

@@ -20,7 +20,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__ &
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
@@ -159,4 +159,4 @@ void load_matrices_transposed(uint32_t (&registers)[4], const void* row, Site at
 void multiply_add(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                   Site at = Site::current());
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda

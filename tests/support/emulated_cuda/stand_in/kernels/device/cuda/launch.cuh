@@ -8,7 +8,7 @@
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/emulator.h"
 
-namespace lockstep::cuda {
+namespace lockstep::kernels::cuda {
 
 template <class... Parameters>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters...),
@@ -25,4 +25,4 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters.
   if (!started.ok()) stream.fail(started.error());
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::kernels::cuda
