@@ -1,0 +1,256 @@
+#include "common/layout/pipeline_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// A forward or backward of one chunk.
+struct Pass {
+  bool is_forward = true;
+  int64_t micro_batch = 0;
+  int64_t chunk = 0;
+};
+
+Status check(const PipelineShape& shape) {
+  const auto refused = [&](const std::string& reason) {
+    return invalid("[schedule] " + std::string(pipeline_kind_name(shape.kind)) + " with " +
+                   std::to_string(shape.stages) + " stages, " +
+                   std::to_string(shape.micro_batches) + " micro-batches and " +
+                   std::to_string(shape.chunks) + " chunks: " + reason);
+  };
+  if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) {
+    return refused("each must be at least 1");
+  }
+  if (shape.kind != PipelineKind::kInterleaved) {
+    return shape.chunks == 1 ? Status()
+                             : refused("only an interleaved schedule has several chunks");
+  }
+  if (shape.micro_batches % shape.stages != 0) {
+    return refused("the micro-batches must be a multiple of the stages");
+  }
+  return {};
+}
+
+std::vector<Pass> one_at_a_time(const PipelineShape& shape) {
+  std::vector<Pass> passes;
+  for (int64_t micro = 0; micro < shape.micro_batches; ++micro) {
+    passes.push_back({true, micro, 0});
+    passes.push_back({false, micro, 0});
+  }
+  return passes;
+}
+
+// Begins with `ahead` forwards, then alternates. `forward` and `backward` give the n-th pass.
+template <class Forward, class Backward>
+std::vector<Pass> alternating(int64_t count, int64_t ahead, Forward forward, Backward backward) {
+  std::vector<Pass> passes;
+  for (int64_t n = 0; n < count + ahead; ++n) {
+    if (n < count) passes.push_back(forward(n));
+    if (n >= ahead) passes.push_back(backward(n - ahead));
+  }
+  return passes;
+}
+
+std::vector<Pass> plain(const PipelineShape& shape, int64_t ahead) {
+  return alternating(
+      shape.micro_batches, std::min(ahead, shape.micro_batches),
+      [](int64_t n) {
+        return Pass{true, n, 0};
+      },
+      [](int64_t n) {
+        return Pass{false, n, 0};
+      });
+}
+
+// Chunks take turns: each processes as many micro-batches as there are stages, then the next one.
+std::vector<Pass> interleaved(const PipelineShape& shape, int64_t stage) {
+  const int64_t stages = shape.stages;
+  const int64_t chunks = shape.chunks;
+  const auto micro_batch = [=](int64_t n) { return n / (stages * chunks) * stages + n % stages; };
+  const auto chunk = [=](int64_t n) { return n % (stages * chunks) / stages; };
+  const int64_t count = shape.micro_batches * chunks;
+  const int64_t ahead = std::min(count, (stages - stage - 1) * 2 + (chunks - 1) * stages);
+  return alternating(
+      count, ahead,
+      [=](int64_t n) {
+        return Pass{true, micro_batch(n), chunk(n)};
+      },
+      [=](int64_t n) {
+        return Pass{false, micro_batch(n), chunks - 1 - chunk(n)};
+      });
+}
+
+std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage) {
+  switch (shape.kind) {
+    case PipelineKind::kNaive:
+      return one_at_a_time(shape);
+    case PipelineKind::kGpipe:
+      return plain(shape, shape.micro_batches);
+    case PipelineKind::kOneForwardOneBackward:
+      return plain(shape, shape.stages - stage - 1);
+    case PipelineKind::kInterleaved:
+      break;
+  }
+  return interleaved(shape, stage);
+}
+
+// What a stage sends after a pass, or receives before it; null peer: nothing.
+struct Transport {
+  ActionKind kind;
+  int64_t peer = -1;
+};
+
+int64_t stage_of(const PipelineShape& shape, int64_t part) {
+  return part % shape.stages;
+}
+
+// Where a pass's result goes. Parts of one stage need no transport.
+Transport sent_after(const PipelineShape& shape, int64_t stage, const Pass& pass) {
+  const int64_t part = shape.part(stage, pass.chunk);
+  const int64_t next = pass.is_forward ? part + 1 : part - 1;
+  const auto kind = pass.is_forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+  if (next < 0 || next >= shape.parts() || stage_of(shape, next) == stage) return {kind};
+  return {kind, stage_of(shape, next)};
+}
+
+// The first part reads tokens, the last one targets. A single stage takes them once.
+bool takes_data(const PipelineShape& shape, int64_t stage, const Pass& pass) {
+  const int64_t part = shape.part(stage, pass.chunk);
+  const bool is_last = part == shape.parts() - 1 && shape.stages > 1;
+  return pass.is_forward && (part == 0 || is_last);
+}
+
+// A message by its receiving part.
+struct Message {
+  bool is_activation = true;
+  int64_t micro_batch = 0;
+  int64_t part = 0;
+
+  bool operator==(const Message&) const = default;
+};
+
+// The messages of each pair of stages (from, to), in the order in which they are sent.
+using Channels = std::map<std::pair<int64_t, int64_t>, std::vector<Message>>;
+
+Channels channels_of(const PipelineShape& shape, const std::vector<std::vector<Pass>>& passes) {
+  Channels channels;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) {
+    for (const Pass& pass : passes[static_cast<size_t>(stage)]) {
+      const Transport sent = sent_after(shape, stage, pass);
+      if (sent.peer < 0) continue;
+      const int64_t part = shape.part(stage, pass.chunk) + (pass.is_forward ? 1 : -1);
+      channels[{stage, sent.peer}].push_back({pass.is_forward, pass.micro_batch, part});
+    }
+  }
+  return channels;
+}
+
+// Builds the list of one stage.
+class StageList {
+ public:
+  StageList(const PipelineShape& shape, int64_t stage, const Channels& channels)
+      : shape_(shape),
+        stage_(stage),
+        channels_(channels),
+        left_(static_cast<size_t>(shape.chunks), shape.micro_batches) {}
+
+  std::vector<Action> build(const std::vector<Pass>& passes) && {
+    for (const Pass& pass : passes) add(pass);
+    actions_.push_back({.kind = ActionKind::kFinishReductions});
+    actions_.push_back({.kind = ActionKind::kUpdate});
+    return std::move(actions_);
+  }
+
+ private:
+  void add(const Pass& pass) {
+    if (takes_data(shape_, stage_, pass)) {
+      actions_.push_back({.kind = ActionKind::kTake, .micro_batch = pass.micro_batch});
+    }
+    receive_for(pass);
+    Action compute{.kind = pass.is_forward ? ActionKind::kForward : ActionKind::kBackward,
+                   .micro_batch = pass.micro_batch,
+                   .chunk = pass.chunk};
+    if (!pass.is_forward) {
+      compute.completes_gradients = --left_[static_cast<size_t>(pass.chunk)] == 0;
+    }
+    actions_.push_back(compute);
+    const Transport sent = sent_after(shape_, stage_, pass);
+    if (sent.peer < 0) return;
+    actions_.push_back({.kind = sent.kind,
+                        .micro_batch = pass.micro_batch,
+                        .chunk = pass.chunk,
+                        .peer = sent.peer});
+  }
+
+  // Receives everything up to the message that the pass needs, in the order in which the peer
+  // sends.
+  void receive_for(const Pass& pass) {
+    const int64_t part = shape_.part(stage_, pass.chunk);
+    const int64_t from_part = pass.is_forward ? part - 1 : part + 1;
+    if (from_part < 0 || from_part >= shape_.parts()) return;
+    const int64_t peer = stage_of(shape_, from_part);
+    if (peer == stage_) return;
+    const std::vector<Message>& messages = channels_.at({peer, stage_});
+    const Message needed{pass.is_forward, pass.micro_batch, part};
+    size_t& next = received_[peer];
+    const auto found = std::find(messages.begin(), messages.end(), needed);
+    for (const auto end = static_cast<size_t>(found - messages.begin()) + 1; next < end; ++next) {
+      const Message& message = messages[next];
+      actions_.push_back({.kind = message.is_activation ? ActionKind::kReceiveActivation
+                                                        : ActionKind::kReceiveGradient,
+                          .micro_batch = message.micro_batch,
+                          .chunk = message.part / shape_.stages,
+                          .peer = peer});
+    }
+  }
+
+  const PipelineShape& shape_;
+  int64_t stage_;
+  const Channels& channels_;
+  std::vector<int64_t> left_;           // backwards of each chunk
+  std::map<int64_t, size_t> received_;  // messages of each peer
+  std::vector<Action> actions_;
+};
+
+}  // namespace
+
+std::string_view pipeline_kind_name(PipelineKind kind) {
+  constexpr std::array<std::string_view, 4> kNames{"naive", "gpipe", "1f1b", "interleaved"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view action_name(ActionKind kind) {
+  constexpr std::array<std::string_view, 9> kNames{
+      "take",     "receive activation", "forward",           "send activation", "receive gradient",
+      "backward", "send gradient",      "finish reductions", "update"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape) {
+  TRY(check(shape));
+  std::vector<std::vector<Pass>> passes;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) passes.push_back(passes_of(shape, stage));
+  const Channels channels = channels_of(shape, passes);
+  PipelineSchedule schedule;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) {
+    schedule.push_back(StageList(shape, stage, channels).build(passes[static_cast<size_t>(stage)]));
+  }
+  return schedule;
+}
+
+int64_t peak_in_flight(const std::vector<Action>& actions) {
+  int64_t now = 0;
+  int64_t peak = 0;
+  for (const Action& action : actions) {
+    if (action.kind == ActionKind::kForward) peak = std::max(peak, ++now);
+    if (action.kind == ActionKind::kBackward) --now;
+  }
+  return peak;
+}
+
+}  // namespace lockstep

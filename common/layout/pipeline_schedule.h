@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// How the micro-batches of a step pass through the stages of a pipeline.
+enum class PipelineKind : uint8_t {
+  // One micro-batch after the other goes through all stages and back. On one stage this is gradient
+  // accumulation.
+  kNaive,
+  // All micro-batches forward, then all backward. Source: Huang et al., "GPipe", 2019.
+  kGpipe,
+  // One forward, one backward: a stage begins with as many forwards as stages follow it, then
+  // alternates. Source: Narayanan et al., "Memory-efficient pipeline-parallel DNN training", 2021
+  // (PipeDream-Flush).
+  kOneForwardOneBackward,
+  // Likewise, with several chunks of the model on each stage. Source: Narayanan et al., "Efficient
+  // large-scale language model training on GPU clusters using Megatron-LM", 2021, section 2.2.
+  kInterleaved,
+};
+
+// "naive", "gpipe", "1f1b", "interleaved".
+std::string_view pipeline_kind_name(PipelineKind kind);
+
+// The model is cut into stages * chunks parts. Part chunk * stages + stage is on `stage`.
+struct PipelineShape {
+  PipelineKind kind = PipelineKind::kNaive;
+  int64_t stages = 1;
+  int64_t micro_batches = 1;  // of one step
+  int64_t chunks = 1;         // more than 1 only if interleaved
+
+  int64_t parts() const { return stages * chunks; }
+  int64_t part(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
+};
+
+enum class ActionKind : uint8_t {
+  kTake,               // loads the micro-batch: its tokens, its targets
+  kReceiveActivation,  // of the part before, from `peer`
+  kForward,
+  kSendActivation,    // to `peer`; does not wait for the receiver
+  kReceiveGradient,   // of the activation, from `peer`
+  kBackward,          // adds to the gradients of the chunk's parameters
+  kSendGradient,      // to `peer`; does not wait for the receiver
+  kFinishReductions,  // orders what follows after the reductions of all gradients
+  kUpdate,            // of the parameters
+};
+
+// "take", "receive activation", ...
+std::string_view action_name(ActionKind kind);
+
+// One action of one stage. Kinds that do not concern a micro-batch have none.
+struct Action {
+  ActionKind kind = ActionKind::kTake;
+  int64_t micro_batch = -1;
+  int64_t chunk = 0;
+  int64_t peer = -1;  // a stage: with sends and receives
+  // Of a backward: the last one that adds to the gradients of its chunk, which can be reduced over
+  // the data-parallel ranks while it runs.
+  bool completes_gradients = false;
+
+  bool operator==(const Action&) const = default;
+};
+
+// The actions of each stage, in order. Sends from one stage to another are matched with receives in
+// the order of both lists.
+using PipelineSchedule = std::vector<std::vector<Action>>;
+
+// Generates one step. Every stage runs the backwards of a chunk in ascending order of
+// micro-batches, so gradients are summed in the same order whatever the schedule. Pure. kInvalid
+// for a shape with a size below 1, for several chunks without kInterleaved, and for kInterleaved if
+// the micro-batches are no multiple of the stages.
+Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
+
+// Returns how many micro-batches (each chunk's count) at most are between forward and backward on a
+// stage: what `actions` need activations for.
+int64_t peak_in_flight(const std::vector<Action>& actions);
+
+}  // namespace lockstep

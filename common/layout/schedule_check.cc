@@ -1,0 +1,293 @@
+#include "common/layout/schedule_check.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+using MicroChunk = std::pair<int64_t, int64_t>;  // micro-batch, chunk
+
+std::string describe(const Action& action) {
+  std::string text(action_name(action.kind));
+  if (action.micro_batch >= 0) text += " " + std::to_string(action.micro_batch);
+  text += " of chunk " + std::to_string(action.chunk);
+  if (action.peer >= 0) text += " with stage " + std::to_string(action.peer);
+  return text;
+}
+
+bool is_send(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
+}
+bool is_receive(ActionKind kind) {
+  return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
+}
+bool is_of_micro_batch(ActionKind kind) {
+  return kind != ActionKind::kFinishReductions && kind != ActionKind::kUpdate;
+}
+
+// Checks the list of one stage.
+class StageCheck {
+ public:
+  StageCheck(const PipelineShape& shape, int64_t stage, std::vector<std::string>& problems)
+      : shape_(shape), stage_(stage), problems_(problems) {}
+
+  void run(const std::vector<Action>& actions) {
+    for (index_ = 0; index_ < actions.size(); ++index_) {
+      const Action& action = actions[index_];
+      if (is_in_range(action)) check(action);
+    }
+    index_ = actions.size();
+    check_end(actions);
+  }
+
+ private:
+  void add(const std::string& problem) {
+    problems_.push_back("stage " + std::to_string(stage_) + ", action " + std::to_string(index_) +
+                        ": " + problem);
+  }
+
+  bool is_in_range(const Action& action) {
+    const bool has_chunk = action.chunk >= 0 && action.chunk < shape_.chunks;
+    const bool has_micro = !is_of_micro_batch(action.kind) ||
+                           (action.micro_batch >= 0 && action.micro_batch < shape_.micro_batches);
+    const bool has_peer =
+        !(is_send(action.kind) || is_receive(action.kind)) ||
+        (action.peer >= 0 && action.peer < shape_.stages && action.peer != stage_);
+    if (has_chunk && has_micro && has_peer) return true;
+    add(describe(action) + " does not exist");
+    return false;
+  }
+
+  int64_t part(const Action& action) const { return shape_.part(stage_, action.chunk); }
+  bool is_last(int64_t part) const { return part == shape_.parts() - 1; }
+  // The stage of a neighbouring part; -1 if there is none or it is this stage.
+  int64_t other_stage(int64_t part) const {
+    if (part < 0 || part >= shape_.parts()) return -1;
+    const int64_t stage = part % shape_.stages;
+    return stage == stage_ ? -1 : stage;
+  }
+
+  // Notes that it happened.
+  void once(const Action& action) {
+    if (!done_[action.kind].insert({action.micro_batch, action.chunk}).second) {
+      add(describe(action) + " comes twice");
+    }
+  }
+  void needs(ActionKind kind, const Action& action) {
+    needs(kind, MicroChunk{action.micro_batch, action.chunk}, action);
+  }
+  void needs(ActionKind kind, MicroChunk what, const Action& action) {
+    if (done_[kind].contains(what)) return;
+    add(describe(action) + " comes before " + std::string(action_name(kind)));
+  }
+  void expect_peer(int64_t expected, const Action& action) {
+    if (action.peer == expected) return;
+    add(describe(action) + ": its peer is stage " + std::to_string(expected));
+  }
+
+  void check(const Action& action) {
+    once(action);
+    if (updated_) add(describe(action) + " comes after the update");
+    switch (action.kind) {
+      case ActionKind::kTake:
+        return;
+      case ActionKind::kReceiveActivation:
+        return expect_peer(other_stage(part(action) - 1), action);
+      case ActionKind::kReceiveGradient:
+        return expect_peer(other_stage(part(action) + 1), action);
+      case ActionKind::kForward:
+        return check_forward(action);
+      case ActionKind::kBackward:
+        return check_backward(action);
+      case ActionKind::kSendActivation:
+        needs(ActionKind::kForward, action);
+        return expect_peer(other_stage(part(action) + 1), action);
+      case ActionKind::kSendGradient:
+        needs(ActionKind::kBackward, action);
+        return expect_peer(other_stage(part(action) - 1), action);
+      case ActionKind::kFinishReductions:
+        return;  // its place is checked at the end
+      case ActionKind::kUpdate:
+        updated_ = true;
+        return needs(ActionKind::kFinishReductions, {-1, 0}, action);
+    }
+  }
+
+  void check_forward(const Action& action) {
+    const int64_t mine = part(action);
+    if (mine == 0 || is_last(mine)) {
+      needs(ActionKind::kTake, {action.micro_batch, 0}, action);
+    }
+    if (other_stage(mine - 1) >= 0) needs(ActionKind::kReceiveActivation, action);
+    if (mine > 0 && other_stage(mine - 1) < 0) {
+      needs(ActionKind::kForward, {action.micro_batch, action.chunk - 1}, action);
+    }
+  }
+
+  void check_backward(const Action& action) {
+    needs(ActionKind::kForward, action);
+    const int64_t mine = part(action);
+    if (other_stage(mine + 1) >= 0) needs(ActionKind::kReceiveGradient, action);
+    if (!is_last(mine) && other_stage(mine + 1) < 0) {
+      needs(ActionKind::kBackward, {action.micro_batch, action.chunk + 1}, action);
+    }
+    int64_t& count = backwards_[action.chunk];
+    const bool completes = ++count == shape_.micro_batches;
+    if (action.completes_gradients != completes) {
+      add(describe(action) + (completes ? " completes the gradients and does not say so"
+                                        : " does not complete the gradients"));
+    }
+    if (done_[ActionKind::kFinishReductions].contains({-1, 0})) {
+      add(describe(action) + " comes after the reductions");
+    }
+  }
+
+  void check_end(const std::vector<Action>& actions) {
+    for (int64_t chunk = 0; chunk < shape_.chunks; ++chunk) {
+      const int64_t mine = shape_.part(stage_, chunk);
+      for (int64_t micro = 0; micro < shape_.micro_batches; ++micro) {
+        expect(ActionKind::kForward, micro, chunk);
+        expect(ActionKind::kBackward, micro, chunk);
+        if (other_stage(mine + 1) >= 0) expect(ActionKind::kSendActivation, micro, chunk);
+        if (other_stage(mine - 1) >= 0) expect(ActionKind::kSendGradient, micro, chunk);
+      }
+    }
+    expect(ActionKind::kFinishReductions, -1, 0);
+    expect(ActionKind::kUpdate, -1, 0);
+    const int64_t peak = peak_in_flight(actions);
+    const int64_t bound = in_flight_bound(shape_, stage_);
+    if (peak > bound) {
+      add(std::to_string(peak) + " micro-batches are in flight, at most " + std::to_string(bound) +
+          " fit");
+    }
+  }
+  void expect(ActionKind kind, int64_t micro_batch, int64_t chunk) {
+    if (done_[kind].contains({micro_batch, chunk})) return;
+    add(describe({.kind = kind, .micro_batch = micro_batch, .chunk = chunk}) + " is missing");
+  }
+
+  const PipelineShape& shape_;
+  int64_t stage_;
+  std::vector<std::string>& problems_;
+  size_t index_ = 0;
+  std::map<ActionKind, std::set<MicroChunk>> done_;
+  std::map<int64_t, int64_t> backwards_;  // of each chunk
+  bool updated_ = false;
+};
+
+// What a send carries, as the receiver names it.
+struct Parcel {
+  bool is_activation = true;
+  int64_t micro_batch = 0;
+  int64_t chunk = 0;  // of the receiving stage
+
+  bool operator==(const Parcel&) const = default;
+};
+
+// Plays all stages: a receive waits until its message was sent, everything else happens at once.
+class Play {
+ public:
+  Play(const PipelineShape& shape, const PipelineSchedule& schedule)
+      : shape_(shape), schedule_(schedule), next_(schedule.size(), 0) {}
+
+  void run(std::vector<std::string>& problems) {
+    bool moves = true;
+    while (moves && problems.empty()) {
+      moves = false;
+      for (size_t stage = 0; stage < schedule_.size(); ++stage) {
+        while (next_[stage] < schedule_[stage].size() && step(stage, problems)) moves = true;
+      }
+    }
+    if (problems.empty()) report_stuck(problems);
+  }
+
+ private:
+  // Returns false if the stage waits.
+  bool step(size_t stage, std::vector<std::string>& problems) {
+    const Action& action = schedule_[stage][next_[stage]];
+    const auto own = static_cast<int64_t>(stage);
+    if (is_send(action.kind)) sent_[{own, action.peer}].push_back(parcel_of(own, action));
+    if (is_receive(action.kind)) {
+      std::deque<Parcel>& queue = sent_[{action.peer, own}];
+      if (queue.empty()) return false;
+      const Parcel expected{action.kind == ActionKind::kReceiveActivation, action.micro_batch,
+                            action.chunk};
+      if (queue.front() != expected) {
+        problems.push_back(at(stage) + describe(action) + ", but the next message is " +
+                           std::string(queue.front().is_activation ? "activation " : "gradient ") +
+                           std::to_string(queue.front().micro_batch));
+        return false;
+      }
+      queue.pop_front();
+    }
+    ++next_[stage];
+    return true;
+  }
+
+  Parcel parcel_of(int64_t stage, const Action& send) const {
+    const bool is_activation = send.kind == ActionKind::kSendActivation;
+    const int64_t part = shape_.part(stage, send.chunk) + (is_activation ? 1 : -1);
+    return {is_activation, send.micro_batch, part / shape_.stages};
+  }
+
+  std::string at(size_t stage) const {
+    return "stage " + std::to_string(stage) + ", action " + std::to_string(next_[stage]) + ": ";
+  }
+
+  void report_stuck(std::vector<std::string>& problems) const {
+    for (size_t stage = 0; stage < schedule_.size(); ++stage) {
+      if (next_[stage] == schedule_[stage].size()) continue;
+      problems.push_back(at(stage) + "waits forever to " +
+                         describe(schedule_[stage][next_[stage]]));
+    }
+    for (const auto& [channel, queue] : sent_) {
+      if (queue.empty() || !problems.empty()) continue;
+      problems.push_back("stage " + std::to_string(channel.second) + " never receives " +
+                         std::to_string(queue.size()) + " messages of stage " +
+                         std::to_string(channel.first));
+    }
+  }
+
+  const PipelineShape& shape_;
+  const PipelineSchedule& schedule_;
+  std::vector<size_t> next_;
+  std::map<std::pair<int64_t, int64_t>, std::deque<Parcel>> sent_;
+};
+
+}  // namespace
+
+std::vector<std::string> schedule_problems(const PipelineShape& shape,
+                                           const PipelineSchedule& schedule) {
+  if (static_cast<int64_t>(schedule.size()) != shape.stages) {
+    return {"the schedule has " + std::to_string(schedule.size()) + " lists for " +
+            std::to_string(shape.stages) + " stages"};
+  }
+  std::vector<std::string> problems;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) {
+    StageCheck(shape, stage, problems).run(schedule[static_cast<size_t>(stage)]);
+  }
+  if (problems.empty()) Play(shape, schedule).run(problems);
+  return problems;
+}
+
+int64_t in_flight_bound(const PipelineShape& shape, int64_t stage) {
+  const int64_t following = shape.stages - stage - 1;
+  switch (shape.kind) {
+    case PipelineKind::kNaive:
+      return 1;
+    case PipelineKind::kGpipe:
+      return shape.micro_batches;
+    case PipelineKind::kOneForwardOneBackward:
+      return std::min(shape.micro_batches, following + 1);
+    case PipelineKind::kInterleaved:
+      break;
+  }
+  return std::min(shape.micro_batches * shape.chunks,
+                  following * 2 + (shape.chunks - 1) * shape.stages + 1);
+}
+
+}  // namespace lockstep
