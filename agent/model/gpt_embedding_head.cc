@@ -6,7 +6,7 @@ namespace lockstep::model {
 namespace {
 
 // Indices in block_parameters() of the embedding and the head.
-enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // a Llama has no positions
+enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // the second if learned
 
 // Returns rows [begin, ...) of a [rows, columns] matrix.
 kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns) {
@@ -17,10 +17,10 @@ kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns
 }  // namespace
 
 Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& batch) {
-  CHECK(p.size() == (is_llama() ? 1 : 2));
+  CHECK(p.size() == (design().has_rotary() ? 1 : 2));
   const MicroBatchInput& input = batch.input();
   const kernels::View out = batch.stage_input();
-  const bool adds_positions = !is_llama() && shard.index == 0;
+  const bool adds_positions = !design().has_rotary() && shard.index == 0;
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
@@ -38,18 +38,19 @@ Status Gpt::Impl::embedding_forward(std::span<const ParamView> p, MicroBatch& ba
 Status Gpt::Impl::embedding_backward(MicroBatch& batch, GradSink& sink) {
   const MicroBatchInput& input = batch.input();
   ops.embedding_backward(
-      stream, {.tokens = input.tokens,
-               .dout = scratch_tensor(scratch_layout.residual_gradient),
-               .dtoken_table = sink.buffer(kTokenEmbedding),
-               .dposition_table =
-                   is_llama() ? kernels::View() : kernels::View(sink.buffer(kPositionEmbedding)),
-               .batch = input.batch,
-               .sequence = input.sequence,
-               .width = options.config.width,
-               .vocabulary = local_vocabulary(),
-               .vocabulary_begin = local_vocabulary() * shard.index,
-               .workspace = workspace});
-  if (!is_llama()) TRY(sink.ready(kPositionEmbedding));
+      stream,
+      {.tokens = input.tokens,
+       .dout = scratch_tensor(scratch_layout.residual_gradient),
+       .dtoken_table = sink.buffer(kTokenEmbedding),
+       .dposition_table =
+           design().has_rotary() ? kernels::View() : kernels::View(sink.buffer(kPositionEmbedding)),
+       .batch = input.batch,
+       .sequence = input.sequence,
+       .width = options.config.width,
+       .vocabulary = local_vocabulary(),
+       .vocabulary_begin = local_vocabulary() * shard.index,
+       .workspace = workspace});
+  if (!design().has_rotary()) TRY(sink.ready(kPositionEmbedding));
   return sink.ready(kTokenEmbedding);
 }
 
@@ -70,10 +71,12 @@ Gpt::Impl::Norm Gpt::Impl::head_norm(std::span<const ParamView> p, const MicroBa
   const ActivationArena& arena = batch.arena();
   const int64_t place = options.config.tied ? 1 : 0;
   const int64_t after = std::ssize(p) - place;  // parameters of the norm and after it
-  return {.h = batch.at(arena.output),
-          .weights = weights_at(place, parameters.entries.back().id + 1 - after, p),
-          .mean = batch.f32(arena.mean),
-          .rstd = batch.f32(arena.rstd)};
+  return {
+      .h = batch.at(arena.output),
+      .weights = weights_at(
+          {place, parameters.entries.back().id + 1 - after, design().norm == NormKind::kLayer}, p),
+      .mean = batch.f32(arena.mean),
+      .rstd = batch.f32(arena.rstd)};
 }
 
 Gpt::Impl::Product Gpt::Impl::head_product(std::span<const ParamView> p, const Chunk& chunk,
@@ -87,7 +90,7 @@ Gpt::Impl::Product Gpt::Impl::head_product(std::span<const ParamView> p, const C
 }
 
 Status Gpt::Impl::head_forward(std::span<const ParamView> p, MicroBatch& batch) {
-  CHECK(p.size() == (is_llama() ? 2 : 3));
+  CHECK(std::ssize(p) == design().norm_parameters() + 1);
   const ActivationArena& arena = batch.arena();
   forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
                batch.at(arena.norm), batch);

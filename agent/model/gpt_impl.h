@@ -59,7 +59,14 @@ class Gpt::Impl {
   // The parts of a layer that have weights, in table order.
   enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
   Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
-  Weights weights_at(int64_t place, int64_t id, std::span<const ParamView> views) const;
+  // `place` in the views, `id` in the table; followed by the bias if there is one.
+  struct Address {
+    int64_t place = 0;
+    int64_t id = 0;
+    bool has_bias = false;
+  };
+  static Weights weights_at(const Address& address, std::span<const ParamView> views);
+  bool has_bias(LayerPart part) const;
   // A bias after a sum over shards must be added only once, so only shard 0 adds it.
   Weights with_bias_once(Weights weights) const {
     if (shard.index != 0) weights.bias = nullptr;
@@ -168,7 +175,7 @@ class Gpt::Impl {
     return attention_shape(batch) == choice.shape ? choice.by : kernels::AttentionBy::kOwn;
   }
 
-  bool is_llama() const { return options.config.family == Family::kLlama; }
+  const BlockDesign& design() const { return options.config.design(); }
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
   int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
   int64_t local_width() const { return options.config.width / shard.size; }

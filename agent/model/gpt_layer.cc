@@ -56,7 +56,7 @@ Status Gpt::Impl::attention_forward(int64_t block, std::span<const ParamView> p,
                    .x = batch.at(at.norm1),
                    .weights = layer_weights(block, kQkv, p)},
                   {.y = batch.at(at.qkv)});
-  if (is_llama()) apply_rotary(batch.at(at.qkv), false, batch);
+  if (design().has_rotary()) apply_rotary(batch.at(at.qkv), false, batch);
   ops.attention_forward(stream, {.qkv = batch.at(at.qkv),
                                  .out = batch.at(at.attention),
                                  .lse = batch.f32(at.lse),
@@ -81,7 +81,7 @@ void Gpt::Impl::hidden_forward(int64_t block, std::span<const ParamView> p, Micr
                         .k = options.config.width,
                         .x = batch.at(at.norm2),
                         .weights = layer_weights(block, kHidden, p)};
-  if (is_llama()) {
+  if (design().has_swiglu()) {
     forward_product(product, {.y = batch.at(at.hidden_in)});
     swiglu_forward(block, batch);
     return;
@@ -139,7 +139,7 @@ void Gpt::Impl::recompute_ops(int64_t block, std::span<const ParamView> p, Micro
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(first_norm(block, p, batch), {}, batch.at(at.norm1), batch);
   forward_norm(second_norm(block, p, batch), {}, batch.at(at.norm2), batch);
-  if (is_llama()) {
+  if (design().has_swiglu()) {
     swiglu_forward(block, batch);
     return;
   }
@@ -148,8 +148,8 @@ void Gpt::Impl::recompute_ops(int64_t block, std::span<const ParamView> p, Micro
                             .count = batch.rows() * local_hidden()});
 }
 
-// Returns the gradient of the first MLP product's output. A GPT-2 computes it in the scratch,
-// together with the second product's backward; a Llama overwrites the values in place.
+// Returns the gradient of the first MLP product's output. GELU's is computed in the
+// scratch, together with the second product's backward; SwiGLU's overwrites the values in place.
 kernels::View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, MicroBatch& batch,
                                          GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
@@ -161,10 +161,10 @@ kernels::View Gpt::Impl::hidden_backward(int64_t block, const Weights& weights, 
                     .x = batch.at(at.hidden),
                     .weights = weights},
                    {.dy = scratch_tensor(scratch_layout.residual_gradient),
-                    .x_pre_activation = is_llama() ? kernels::View() : hidden_in,
+                    .x_pre_activation = design().has_swiglu() ? kernels::View() : hidden_in,
                     .dx = dhidden},
                    sink);
-  if (!is_llama()) return dhidden;
+  if (!design().has_swiglu()) return dhidden;
   ops.swiglu_backward(stream, {.gate_up = hidden_in,
                                .dy = dhidden,
                                .dgate_up = hidden_in,
@@ -217,7 +217,7 @@ Status Gpt::Impl::attention_backward(int64_t block, std::span<const ParamView> p
                                   .shape = attention_shape(batch),
                                   .workspace = workspace,
                                   .by = attention_by(batch)});
-  if (is_llama()) apply_rotary(dqkv, true, batch);
+  if (design().has_rotary()) apply_rotary(dqkv, true, batch);
   backward_product(
       {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
       {.dy = dqkv, .dx = dnorm}, sink);

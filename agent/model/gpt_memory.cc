@@ -13,7 +13,6 @@ struct Operations {
   const ActivationShape& shape;
   kernels::DeviceType device;
 
-  bool is_llama() const { return options.config.family == Family::kLlama; }
   int64_t vocabulary() const { return padded_vocabulary(options.config, shard.size) / shard.size; }
 
   std::vector<kernels::MatmulShape> products() const {
@@ -50,8 +49,9 @@ struct Operations {
     if (!train) return bytes;
     bytes = std::max(
         bytes, kernels::embedding_backward_workspace({shape.rows(), vocabulary()}, width, device));
-    return std::max(bytes, is_llama() ? kernels::rmsnorm_backward_workspace(width, device)
-                                      : kernels::layernorm_backward_workspace(width, device));
+    return std::max(bytes, options.config.design().norm == NormKind::kRms
+                               ? kernels::rmsnorm_backward_workspace(width, device)
+                               : kernels::layernorm_backward_workspace(width, device));
   }
 };
 
@@ -72,7 +72,7 @@ kernels::AttentionShape attention_shape(const ModelConfig& config, int64_t batch
 }
 
 size_t angle_bytes(const ModelConfig& config, int64_t positions) {
-  if (config.family != Family::kLlama) return 0;
+  if (!config.design().has_rotary()) return 0;
   return static_cast<size_t>(positions * config.head_dim()) * sizeof(float);
 }
 

@@ -2,19 +2,25 @@
 
 namespace lockstep::model {
 
-Gpt::Impl::Weights Gpt::Impl::weights_at(int64_t place, int64_t id,
-                                         std::span<const ParamView> views) const {
-  const ParamView* weight = &views[static_cast<size_t>(place)];
-  return {.weight = weight, .bias = is_llama() ? nullptr : weight + 1, .id = id};
+Gpt::Impl::Weights Gpt::Impl::weights_at(const Address& address, std::span<const ParamView> views) {
+  const ParamView* weight = &views[static_cast<size_t>(address.place)];
+  return {.weight = weight, .bias = address.has_bias ? weight + 1 : nullptr, .id = address.id};
+}
+
+bool Gpt::Impl::has_bias(LayerPart part) const {
+  const bool is_norm = part == kNorm1 || part == kNorm2;
+  return is_norm ? design().norm == NormKind::kLayer : design().biases;
 }
 
 Gpt::Impl::Weights Gpt::Impl::layer_weights(int64_t block, LayerPart part,
                                             std::span<const ParamView> views) const {
-  const int64_t each = is_llama() ? 1 : 2;  // parameters per part
-  CHECK(std::ssize(views) == kLayerParts * each);
-  const int64_t before = is_llama() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
-  const int64_t place = part * each;
-  return weights_at(place, before + (block - 1) * kLayerParts * each + place, views);
+  int64_t place = 0;
+  for (int64_t earlier = 0; earlier < part; ++earlier) {
+    place += has_bias(static_cast<LayerPart>(earlier)) ? 2 : 1;
+  }
+  const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
+  const int64_t id = before + (block - 1) * std::ssize(views) + place;
+  return weights_at({place, id, has_bias(part)}, views);
 }
 
 Status Gpt::Impl::ready(const Weights& weights, GradSink& sink) {
@@ -57,7 +63,7 @@ void Gpt::Impl::backward_product(const Product& product, const ProductGradient& 
 void Gpt::Impl::forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
                              const MicroBatch& batch) {
   const kernels::View residual_out = residual ? norm.h : kernels::View();
-  if (is_llama()) {
+  if (design().norm == NormKind::kRms) {
     ops.rmsnorm_forward(stream, {.x = norm.h,
                                  .residual = residual,
                                  .residual_out = residual_out,
@@ -86,7 +92,7 @@ Status Gpt::Impl::backward_norm(const Norm& norm, bool continues, const MicroBat
   const Weights& weights = norm.weights;
   const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
   const kernels::View dresidual = continues ? gradient : kernels::View();
-  if (is_llama()) {
+  if (design().norm == NormKind::kRms) {
     ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
                                   .h = norm.h,
                                   .weight = weights.weight->value,
@@ -122,7 +128,7 @@ void Gpt::Impl::apply_rotary(kernels::View qkv, bool inverse, const MicroBatch& 
 }
 
 Status Gpt::Impl::reserve_angles(int64_t positions) {
-  if (!is_llama() || positions <= angle_positions_) return {};
+  if (!design().has_rotary() || positions <= angle_positions_) return {};
   const ModelConfig& config = options.config;
   const RotaryScaling& scaling = config.rotary_scaling;
   std::vector<float> table(static_cast<size_t>(positions * config.head_dim()));

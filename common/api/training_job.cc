@@ -179,7 +179,7 @@ ModelConfig base_config(const ModelSpec& model) {
   ModelConfig config;
   const Result<Family> family = family_from_name(model.family);
   config.family = family.ok() ? *family : Family::kGpt2;
-  config.tied = config.family == Family::kGpt2;
+  config.tied = config.design().tied_by_default;
   return config;
 }
 

@@ -46,7 +46,7 @@ struct LayerTensor {
 std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorShard& shard,
                                        int64_t rows) {
   using At = LayerActivations;
-  const bool llama = config.family == Family::kLlama;
+  const BlockDesign& design = config.design();
   const int64_t stream = rows * config.width;
   const auto split = [&](int64_t width) { return rows * width / shard.size; };
   const auto statistic = [rows](int64_t At::*place) {
@@ -61,11 +61,12 @@ std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorSh
       {&At::norm2, stream, Kept::kUnlessOps, false, true},
       {&At::hidden, split(config.hidden_width()), Kept::kUnlessOps},
       // If nothing is kept, GELU works in place; SwiGLU does not.
-      {&At::hidden_in, split(config.hidden_in_width()), Kept::kUnlessBlocks, false, !llama},
+      {&At::hidden_in, split(config.hidden_in_width()), Kept::kUnlessBlocks, false,
+       !design.has_swiglu()},
       {&At::lse, split(config.heads), Kept::kUnlessBlocks, true, true},
       statistic(&At::rstd1),
       statistic(&At::rstd2)};
-  if (llama) return tensors;
+  if (design.norm == NormKind::kRms) return tensors;
   tensors.insert(tensors.end(), {statistic(&At::mean1), statistic(&At::mean2)});
   return tensors;
 }
@@ -114,7 +115,7 @@ void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShar
   arena.losses = bump.floats(rows);
   if (shape.mode == PassMode::kTrain) {
     arena.rstd = bump.floats(rows);
-    if (config.family != Family::kLlama) arena.mean = bump.floats(rows);
+    if (config.design().norm == NormKind::kLayer) arena.mean = bump.floats(rows);
   }
   if (shard.size > 1) {
     for (int64_t* vector : {&arena.maxima, &arena.sums, &arena.target_logits}) {

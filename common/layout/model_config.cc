@@ -92,11 +92,24 @@ constexpr std::array<std::pair<std::string_view, Family>, 2> kFamilies{{
     {"llama", Family::kLlama},
 }};
 
+// By Family.
+constexpr std::array<BlockDesign, 2> kDesigns{BlockDesign{},
+                                              BlockDesign{.norm = NormKind::kRms,
+                                                          .positions = PositionKind::kRotary,
+                                                          .mlp = MlpKind::kSwiglu,
+                                                          .biases = false,
+                                                          .grouped_heads = true,
+                                                          .tied_by_default = false}};
+
 constexpr int64_t kLargeVocabulary = 4096;
 constexpr int64_t kVocabularyTile = 64;
 constexpr int64_t kHiddenTile = 256;
 
 }  // namespace
+
+const BlockDesign& block_design(Family family) {
+  return kDesigns[static_cast<size_t>(family)];
+}
 
 std::string_view family_name(Family family) {
   for (const auto& [name, known] : kFamilies) {
@@ -114,12 +127,12 @@ Result<Family> family_from_name(std::string_view name) {
 
 int64_t ModelConfig::hidden_width() const {
   if (hidden != 0) return hidden;
-  if (family == Family::kGpt2) return 4 * width;
+  if (!design().has_swiglu()) return 4 * width;
   return (8 * width / 3 + kHiddenTile - 1) / kHiddenTile * kHiddenTile;
 }
 
 int64_t ModelConfig::hidden_in_width() const {
-  return family == Family::kLlama ? 2 * hidden_width() : hidden_width();
+  return design().has_swiglu() ? 2 * hidden_width() : hidden_width();
 }
 
 Result<ModelConfig> model_preset(std::string_view name) {

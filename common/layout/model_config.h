@@ -19,6 +19,27 @@ enum class Family : uint8_t {
   kLlama,
 };
 
+enum class NormKind : uint8_t { kLayer, kRms };
+enum class PositionKind : uint8_t { kLearned, kRotary };
+enum class MlpKind : uint8_t { kGelu, kSwiglu };
+
+// What distinguishes the blocks of the families. Models, layouts and memory ask for these
+// properties, never for the family, so that a new family of transformers is a new row.
+struct BlockDesign {
+  NormKind norm = NormKind::kLayer;
+  PositionKind positions = PositionKind::kLearned;
+  MlpKind mlp = MlpKind::kGelu;
+  bool biases = true;           // of the matrix products in the layers
+  bool grouped_heads = false;   // may have fewer heads of keys and values than of queries
+  bool tied_by_default = true;  // the head uses the token embedding unless the job says otherwise
+
+  bool has_rotary() const { return positions == PositionKind::kRotary; }
+  bool has_swiglu() const { return mlp == MlpKind::kSwiglu; }
+  // Parameters of a norm: the weight, and a layer norm's bias.
+  int64_t norm_parameters() const { return norm == NormKind::kLayer ? 2 : 1; }
+};
+const BlockDesign& block_design(Family family);
+
 // "gpt2", "llama". family_from_name: kNotFound for any other name.
 std::string_view family_name(Family family);
 Result<Family> family_from_name(std::string_view name);
@@ -44,19 +65,20 @@ struct ModelConfig {
   Family family = Family::kGpt2;
   int64_t hidden = 0;          // width of the MLP's hidden layer; 0: the default of hidden_width()
   bool tied = true;            // the head uses the token embedding as its weights
-  int64_t kv_heads = 0;        // heads of keys and values; 0: heads. From here on: only in a Llama
-  double rotary_base = 10000;  // theta
+  int64_t kv_heads = 0;        // heads of keys and values; 0: heads. Only with grouped_heads
+  double rotary_base = 10000;  // theta; this and the scaling only with rotary positions
   RotaryScaling rotary_scaling = {};
-  double norm_epsilon = 1e-5;
+  double norm_epsilon = 1e-5;  // another one only with RMS norms
 
+  const BlockDesign& design() const { return block_design(family); }
   int64_t head_dim() const { return width / heads; }
   int64_t kv_head_count() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t kv_width() const { return kv_head_count() * head_dim(); }  // D
   int64_t qkv_width() const { return width + 2 * kv_width(); }       // C+2D
-  // H: `hidden` if set, else 4C in a GPT-2. In a Llama, 8/3 C rounded up to a multiple of 256, as
-  // in LLaMA's code.
+  // H: `hidden` if set, else 4C. With SwiGLU, 8/3 C rounded up to a multiple of 256, as in LLaMA's
+  // code.
   int64_t hidden_width() const;
-  // Width of the first MLP product's output: 2H in a Llama (gate and up), else H.
+  // Width of the first MLP product's output: 2H with SwiGLU (gate and up), else H.
   int64_t hidden_in_width() const;
   bool operator==(const ModelConfig&) const = default;
 };

@@ -39,15 +39,11 @@ class Rules {
     check_heads();
     if (!problems_.empty()) return problems_;
     check_split("hiddenWidth", config_.hidden_width());
-    if (config_.family == Family::kLlama) {
-      check_kv_heads();
-      check_rotary();
-      if (!(config_.norm_epsilon > 0 && config_.norm_epsilon <= 1)) {
-        add("normEpsilon", "expected a number above 0, at most 1");
-      }
-    } else {
-      check_has_nothing_of_a_llama();
-    }
+    const BlockDesign& design = config_.design();
+    if (design.grouped_heads) check_kv_heads();
+    if (design.has_rotary()) check_rotary();
+    if (design.norm == NormKind::kRms) check_epsilon();
+    check_belongs();
     return problems_;
   }
 
@@ -104,15 +100,28 @@ class Rules {
                                              " is not between 1 and " + std::to_string(1 << 20));
     }
   }
-  void check_has_nothing_of_a_llama() {
+  void check_epsilon() {
+    if (config_.norm_epsilon > 0 && config_.norm_epsilon <= 1) return;
+    add("normEpsilon", "expected a number above 0, at most 1");
+  }
+  // Fields that only some designs read.
+  void check_belongs() {
     const ModelConfig defaults;
-    const std::pair<const char*, bool> given[] = {
-        {"kvHeads", config_.kv_heads != 0 && config_.kv_heads != config_.heads},
-        {"ropeBase", config_.rotary_base != defaults.rotary_base},
-        {"ropeScaling", config_.rotary_scaling != defaults.rotary_scaling},
-        {"normEpsilon", config_.norm_epsilon != defaults.norm_epsilon}};
-    for (const auto& [field, is_given] : given) {
-      if (is_given) add(field, "only valid with family: llama");
+    const BlockDesign& design = config_.design();
+    struct Given {
+      const char* field;
+      bool is_read;
+      bool is_given;
+    };
+    const Given fields[] = {
+        {"kvHeads", design.grouped_heads,
+         config_.kv_heads != 0 && config_.kv_heads != config_.heads},
+        {"ropeBase", design.has_rotary(), config_.rotary_base != defaults.rotary_base},
+        {"ropeScaling", design.has_rotary(), config_.rotary_scaling != defaults.rotary_scaling},
+        {"normEpsilon", design.norm == NormKind::kRms,
+         config_.norm_epsilon != defaults.norm_epsilon}};
+    for (const auto& [field, is_read, is_given] : fields) {
+      if (is_given && !is_read) add(field, "only valid with family: llama");
     }
   }
   void add(const std::string& field, const std::string& text) {

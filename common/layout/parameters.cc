@@ -1,6 +1,7 @@
 #include "common/layout/parameters.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep {
 namespace {
@@ -33,13 +34,9 @@ class TableBuilder {
          .shard_axis = shard_axis,
          .init = init});
   }
-  // A layer norm; an RMS norm has only the weight.
-  void norm(const std::string& name, int64_t size) {
-    rms_norm(name, size);
-    vector(name + ".bias", size);
-  }
-  void rms_norm(const std::string& name, int64_t size) {
-    vector(name + ".weight", size, -1, Init::kOne);
+  void norm(const std::string& name, const ModelConfig& config) {
+    vector(name + ".weight", config.width, -1, Init::kOne);
+    if (config.design().norm == NormKind::kLayer) vector(name + ".bias", config.width);
   }
   // A matrix with one row per token.
   void table(std::string name, const ModelConfig& config) {
@@ -62,14 +59,14 @@ class TableBuilder {
 
 void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
   const int64_t c = config.width, hidden = config.hidden_width();
-  builder.norm(prefix + "ln_1", c);
+  builder.norm(prefix + "ln_1", config);
   builder.matrix(prefix + "attn.c_attn.weight", 3 * c, c, 0);
   builder.last().parts = {{c}, {c}, {c}};
   builder.vector(prefix + "attn.c_attn.bias", 3 * c, 0);
   builder.last().parts = {{c}, {c}, {c}};
   builder.matrix(prefix + "attn.c_proj.weight", c, c, 1, Init::kResidualNormal);
   builder.vector(prefix + "attn.c_proj.bias", c);
-  builder.norm(prefix + "ln_2", c);
+  builder.norm(prefix + "ln_2", config);
   builder.matrix(prefix + "mlp.c_fc.weight", hidden, c, 0);
   builder.vector(prefix + "mlp.c_fc.bias", hidden, 0);
   builder.matrix(prefix + "mlp.c_proj.weight", c, hidden, 1, Init::kResidualNormal);
@@ -79,31 +76,35 @@ void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, const std:
 void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
   const int64_t c = config.width, d = config.kv_width(), hidden = config.hidden_width();
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  builder.rms_norm(prefix + "input_layernorm", c);
+  builder.norm(prefix + "input_layernorm", config);
   builder.matrix(attention + "qkv_proj.weight", c + 2 * d, c, 0);
   builder.last().parts = {{c, attention + "q_proj.weight"},
                           {d, attention + "k_proj.weight"},
                           {d, attention + "v_proj.weight"}};
   builder.matrix(attention + "o_proj.weight", c, c, 1, Init::kResidualNormal);
-  builder.rms_norm(prefix + "post_attention_layernorm", c);
+  builder.norm(prefix + "post_attention_layernorm", config);
   builder.matrix(mlp + "gate_up_proj.weight", 2 * hidden, c, 0);
   builder.last().parts = {{hidden, mlp + "gate_proj.weight"}, {hidden, mlp + "up_proj.weight"}};
   builder.matrix(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
 }
 
-// How the families differ in the names and parts of a whole model.
+// The names of a family's parameters.
 struct FamilyTable {
   const char* tokens;
+  const char* positions;  // null without learned positions
   const char* layer_prefix;
+  const char* norm;  // before the head
   void (*add_layer)(TableBuilder&, const ModelConfig&, const std::string&);
 };
 
 const FamilyTable& table_of(Family family) {
-  static constexpr FamilyTable kGpt2Table{"transformer.wte.weight", "transformer.h.",
-                                          add_gpt2_layer};
-  static constexpr FamilyTable kLlamaTable{"model.embed_tokens.weight", "model.layers.",
-                                           add_llama_layer};
-  return family == Family::kLlama ? kLlamaTable : kGpt2Table;
+  // By Family.
+  static constexpr std::array<FamilyTable, 2> kTables{
+      FamilyTable{"transformer.wte.weight", "transformer.wpe.weight", "transformer.h.",
+                  "transformer.ln_f", add_gpt2_layer},
+      FamilyTable{"model.embed_tokens.weight", nullptr, "model.layers.", "model.norm",
+                  add_llama_layer}};
+  return kTables[static_cast<size_t>(family)];
 }
 
 bool stage_reads(const Parameter& parameter, const ModelConfig& config, const Stage& stage) {
@@ -133,19 +134,15 @@ std::vector<Parameter> parameter_table(const ModelConfig& config) {
   TableBuilder builder(0);
   builder.table(family.tokens, config);
   if (config.tied) builder.last().contributions = 2;
-  if (config.family == Family::kGpt2) {
-    builder.matrix("transformer.wpe.weight", config.context, config.width, -1);
+  if (family.positions != nullptr) {
+    builder.matrix(family.positions, config.context, config.width, -1);
   }
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     builder.set_block(layer + 1);
     family.add_layer(builder, config, family.layer_prefix + std::to_string(layer) + ".");
   }
   builder.set_block(head_block(config));
-  if (config.family == Family::kGpt2) {
-    builder.norm("transformer.ln_f", config.width);
-  } else {
-    builder.rms_norm("model.norm", config.width);
-  }
+  builder.norm(family.norm, config);
   if (!config.tied) builder.table("lm_head.weight", config);
   return builder.take();
 }

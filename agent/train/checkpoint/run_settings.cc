@@ -22,11 +22,12 @@ void add_model(const ModelConfig& model, RunSettings& settings) {
   add("vocabulary", std::to_string(model.vocabulary));
   add("hiddenWidth", std::to_string(model.hidden_width()));
   add("head", model.tied ? "tied" : "untied");
-  if (model.family != Family::kLlama) return;
+  const BlockDesign& design = model.design();
+  if (design.grouped_heads) add("kvHeads", std::to_string(model.kv_head_count()));
+  if (design.norm == NormKind::kRms) add("normEpsilon", number(model.norm_epsilon));
+  if (!design.has_rotary()) return;
   const RotaryScaling& scaling = model.rotary_scaling;
-  add("kvHeads", std::to_string(model.kv_head_count()));
   add("ropeBase", number(model.rotary_base));
-  add("normEpsilon", number(model.norm_epsilon));
   add("ropeScaling.factor", number(scaling.factor));
   if (scaling.factor == 1) return;  // nothing reads the rest
   add("ropeScaling.lowFrequencyFactor", number(scaling.low_turns));

@@ -33,7 +33,7 @@ Result<std::vector<Parameter>> parameters_in(const TensorFile& file) {
   Result<ModelConfig> config = dimensions_of(file.header());
   if (!config.ok()) return named(config.error());
   config->tied = file.find("lm_head.weight") == nullptr;
-  if (config->family == Family::kLlama) config->context = 1;  // any: no parameter depends on it
+  if (config->design().has_rotary()) config->context = 1;  // any: no parameter depends on it
   if (const Status built = validate(*config); !built.ok()) return named(built.error());
   std::vector<Parameter> table = parameter_table(*config);
   for (const Parameter& parameter : table) {

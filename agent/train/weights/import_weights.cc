@@ -93,7 +93,7 @@ Result<HuggingFaceWeights> match(const WeightFiles& files, const ModelConfig& co
 }
 
 void tell_of_unused_positions(const HuggingFaceWeights& weights, const ModelConfig& config) {
-  if (config.family != Family::kGpt2) return;
+  if (config.design().has_rotary()) return;
   const int64_t positions = weights.parameters[kPositionEmbedding].front()->shape[0];
   if (positions == config.context) return;
   log_info("the weights have more positions than spec.train.model.context, the first are used",
