@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +38,10 @@ std::string program_name(const char* called) {
 std::string program_folder() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string unknown_command(const std::string& program, const std::string& word) {
+  return word + ": unknown command; " + program + " --help lists all commands\n";
 }
 
 void add_run(CLI::App& app, lockstep::cli::ClientContext context) {
@@ -102,6 +107,8 @@ void add_validate(CLI::App& app, lockstep::cli::ClientContext context) {
   CLI::App* command = app.add_subcommand(
       "validate", "Check jobs as `run` would, without running them (exit code 0 or 2)");
   command->add_option("FILE", *files, "TrainingJob files in YAML or JSON")->required();
+  command->footer(
+      "Jobs for a cluster have other paths: check them with lockstep submit --dry-run server.");
   command->callback([files, context] {
     context.exit_code = lockstep::cli::validate_files(*files, context.environment.program_folder);
   });
@@ -116,7 +123,8 @@ int exec_program(const lockstep::cli::ClientContext& context, const std::string&
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   ::execv(program.c_str(), pointers.data());
-  std::cerr << "lockstep: can't start " << program << ": " << std::strerror(errno) << "\n";
+  std::cerr << "lockstep: can't start " << program << ": " << std::strerror(errno)
+            << "; expected it in the folder of lockstep\n";
   return 1;
 }
 
@@ -146,19 +154,49 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
   });
 }
 
+constexpr int64_t kGigabytesMax = 1'000'000;
+
+bool is_size(const std::string& word) {
+  int64_t size = 0;
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, size);
+  return stop == end && error == std::errc() && size >= 1 && size <= kGigabytesMax;
+}
+
+// The worker prints the plan, because it is the worker that allocates.
+int plan_memory(const lockstep::cli::ClientContext& context, std::vector<std::string> words) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (is_size(words[i])) continue;
+    std::cerr << words[i] << " is no size in GB, expected 1 to " << kGigabytesMax << "\n";
+    return lockstep::cli::kExitBadInput;
+  }
+  if (!words.empty() && !is_size(words.front())) {
+    const lockstep::Status given = lockstep::cli::put_job_on_stdin(words.front());
+    if (!given.ok()) {
+      std::cerr << given.error().message << "\n";
+      return lockstep::cli::kExitBadInput;
+    }
+    words.front() = "/dev/stdin";
+  }
+  if (words.empty()) words = {"80", "141"};
+  words.insert(words.begin(), "plan");
+  return exec_program(context, "lockstep-worker", std::move(words));
+}
+
 void add_plan(CLI::App& app, lockstep::cli::ClientContext context) {
-  const auto sizes = std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{80, 141});
+  const auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand(
-      "plan", "Compute each preset's GPU memory, and the largest micro-batch that fits");
-  command->add_option("GIGABYTES", *sizes, "GPU memory sizes in GB (10^9 bytes)")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  command->footer("Example: lockstep plan 24 80");
-  command->callback([sizes, context] {
-    std::vector<std::string> words{"plan"};
-    for (const int64_t size : *sizes) words.push_back(std::to_string(size));
-    context.exit_code = exec_program(context, "lockstep-worker", std::move(words));
-  });
+      "plan",
+      "Compute a job's memory and whether it fits; without a FILE, which presets fit on GPUs");
+  command->add_option("FILE", *words,
+                      "A TrainingJob file in YAML or JSON. Then, or alone: GPU memory sizes in GB "
+                      "(10^9 bytes); default: those of this machine, without a FILE 80 and 141");
+  command->footer(
+      "Examples: lockstep plan job.yaml\n          lockstep plan job.yaml 24 80\n"
+      "          lockstep plan 24 80\n"
+      "Without a FILE, the last columns are the largest batch.micro with precision bf16, for "
+      "train.recompute none,\nops and blocks; -: not even one sequence fits.");
+  command->callback([words, context] { context.exit_code = plan_memory(context, *words); });
 }
 
 void add_version(CLI::App& app) {
@@ -187,7 +225,6 @@ int program(int argc, char** argv) {
 
   CLI::App app("Trains models on Kubernetes, or on this machine without a cluster.", name);
   app.require_subcommand(1);
-  app.footer("Example: " + name + " run examples/kjv-gpt.yaml");
   add_run(app, context);
   add_up(app, context);
   add_validate(app, context);
@@ -196,6 +233,8 @@ int program(int argc, char** argv) {
   add_plan(app, context);
   lockstep::cli::add_client_commands(app, context);
   add_version(app);
+  // Subcommands would inherit it if it were set before they are added.
+  app.footer("Example: " + name + " run examples/kjv-gpt.yaml");
 
   signal(SIGPIPE, SIG_IGN);
   // Words to be completed are not a command line yet, so CLI11 must not parse them.
@@ -207,6 +246,10 @@ int program(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && app.get_subcommands().empty()) {
+      std::cerr << (argc > 1 ? unknown_command(name, argv[1]) : app.help());
+      return lockstep::cli::kExitBadInput;
+    }
     return app.exit(error) == 0 ? 0 : lockstep::cli::kExitBadInput;
   }
   std::cout.flush();

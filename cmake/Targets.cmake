@@ -68,6 +68,18 @@ function(lockstep_test name)
   endif()
 endfunction()
 
+# lockstep_label_folders(FOLDER): gives the tests of each folder below FOLDER the label that `tools/test -L` takes:
+# the path of the folder, in tests/ the path of the folder that they test (agent/comm).
+function(lockstep_label_folders folder)
+  get_property(below DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
+  foreach(each ${below})
+    file(RELATIVE_PATH label "${CMAKE_SOURCE_DIR}" "${each}")
+    string(REGEX REPLACE "^tests/" "" label "${label}")
+    set_property(DIRECTORY "${each}" PROPERTY LABELS "${label}")
+    lockstep_label_folders("${each}")
+  endforeach()
+endfunction()
+
 # lockstep_isa_tests([CAPPED] TEST...): the results of these tests depend on the CPU's instruction set, so
 # `tools/test --levels` runs them at each level that the machine offers. CAPPED: plain `tools/test` also runs
 # them a second time, capped at AVX2. Names of tests that this build does not have are passed over.

@@ -60,7 +60,6 @@ bool ControllerChild::run_once() {
     log_error("can't start the controller", {{"error", pid.error().message}});
     return true;
   }
-  pid_ = *pid;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stopping_ || ended_; });
   bool by_itself = ended_;
@@ -69,7 +68,6 @@ bool ControllerChild::run_once() {
     if (!changed_.wait_for(lock, kStopTime, [this] { return ended_; })) kill(-*pid, SIGKILL);
     changed_.wait(lock, [this] { return ended_; });
   }
-  pid_ = 0;
   return by_itself;
 }
 

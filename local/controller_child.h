@@ -29,8 +29,6 @@ class ControllerChild {
   // How often the child ended on its own: in total, and in a row without having been healthy.
   int64_t exits() const { return exits_; }
   int64_t consecutive_exits() const { return consecutive_exits_; }
-  // 0 while the child does not run.
-  pid_t pid() const { return pid_; }
 
  private:
   void loop();
@@ -41,7 +39,6 @@ class ControllerChild {
   const ControllerChildOptions options_;
   std::atomic<int64_t> exits_ = 0;
   std::atomic<int64_t> consecutive_exits_ = 0;
-  std::atomic<pid_t> pid_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;

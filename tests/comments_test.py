@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Comments are plain English: none begins a sentence with a word that makes it a fragment.
 
-Reads the comments of every C++, CUDA, Python, shell and CMake file that git tracks. A comment is a run
-of adjacent comment lines, or the end of a line of code. The waiver list may only shrink: a waiver that
+Reads the comments of every C++, CUDA, Python, shell and CMake file that git tracks or will track. A
+comment is a run of adjacent comment lines, or the end of a line of code. The waiver list may only shrink: a waiver that
 no longer matches anything fails too.
 
     comments_test.py [--list] [PATH...]     checks these files or folders, by default all;
@@ -81,10 +81,11 @@ def findings(path, text):
             yield number, " ".join(plain[match.start():].split()[:6])
 
 
-def tracked(arguments):
-    listed = subprocess.run(["git", "ls-files", "--", *arguments], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.split("\n")
-    return [name for name in listed if name and not name.startswith("bench/results")]
+def files_of(arguments):
+    """The files of the checkout, also those that git does not track yet."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "--",
+                             *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    return [name for name in listed if name and not name.startswith("bench/results") and (ROOT / name).exists()]
 
 
 def self_test():
@@ -100,7 +101,7 @@ def main(arguments):
     only_list = "--list" in arguments
     unused = dict(WAIVERS)
     errors, files = 0, 0
-    for path in tracked([one for one in arguments if one != "--list"]):
+    for path in files_of([one for one in arguments if one != "--list"]):
         try:
             text = (ROOT / path).read_text()
         except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
@@ -120,6 +121,9 @@ def main(arguments):
         for path, words in unused:
             errors += 1
             print(f"the waiver for {path} ({words}) matches nothing: remove it")
+    if errors:
+        print(f"Begin a sentence with its subject, not with {', '.join(FIRST_WORDS)}, and leave out "
+              f"{', '.join(PHRASES)} (CONTRIBUTING.md, House style)")
     print(f"{files} files, {errors} comments flagged, {len(WAIVERS)} waivers")
     return 1 if (errors and not only_list) or files == 0 else 0
 

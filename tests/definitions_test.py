@@ -49,8 +49,9 @@ def self_test():
 
 def main():
     self_test()
-    listed = subprocess.run(["git", "ls-files", "*.h", "*.cc", "*.cu", "*.cuh"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "*.h",
+                             "*.cc", "*.cu", "*.cuh"], cwd=ROOT, check=True, capture_output=True,
+                            text=True).stdout.split()
     places = collections.defaultdict(list)
     for path in listed:
         if (ROOT / path).exists() and not path.startswith(TWINS):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The documents stay short and true: lengths, links, anchors, paths and the list of folders.
+"""The documents stay short and true: lengths, links, anchors, paths, the list of folders and the version.
 
 README has at most 800 words, as `wc -w` counts them. No table cell is longer than 200 characters, except in
 documents whose tables other tests compare. Relative links lead to files and anchors that exist. A path of the
-repository in `code` exists. docs/design.md names every top-level folder and every folder of the programs.
+repository in `code` exists. docs/design.md names every top-level folder and every folder of the programs. The version
+of project() in CMakeLists.txt is the one that the programs, the chart and the documents name.
 """
 import pathlib
 import re
@@ -22,6 +23,19 @@ OWNED_TABLES = ("docs/trainingjob.md", "docs/api-server.md", "docs/client-semant
                 *FOLDER_DOCUMENTS)
 # Every folder in these is in the list of docs/design.md.
 LISTED_WHOLE = ("common", "kernels", "agent", "controller", "local", "cli")
+
+# The version of the programs, by file; every match has to be equal to project()'s.
+IMAGE = r"lockstep:(\d+\.\d+\.\d+)"
+VERSIONS = {
+    "common/base/version.h": r'kVersion\[\] = "([^"]*)"',
+    "charts/lockstep/Chart.yaml": r"(?m)^(?:version|appVersion): (.*)$",
+    "tests/agent/node/metrics_test.cc": r'version=\\"([^"\\]*)',
+    "SECURITY.md": r"Lockstep is version (\d+\.\d+\.\d+)",
+    "Dockerfile": IMAGE,
+    "README.md": IMAGE,
+    "docs/cluster.md": IMAGE,
+    "deploy/README.md": r"(?:lockstep:|newTag: )(\d+\.\d+\.\d+)",
+}
 
 FENCE = re.compile(r"^\s*(```|~~~)")
 CODE = re.compile(r"`([^`]+)`")
@@ -134,6 +148,17 @@ def check_folders(text, files, errors):
     return wanted
 
 
+def check_versions(root, versions, errors):
+    """The files name the version of project()."""
+    version = re.search(r"project\(lockstep VERSION (\S+)", (root / "CMakeLists.txt").read_text()).group(1)
+    for name, pattern in versions.items():
+        found = re.findall(pattern, (root / name).read_text())
+        if not found:
+            errors.append(f"{name}: names no version")
+        for other in sorted(set(found) - {version}):
+            errors.append(f"{name}: names version {other}; project() in CMakeLists.txt has {version}")
+
+
 def tracked():
     """The files that git tracks; none where this is no checkout."""
     try:
@@ -163,6 +188,10 @@ def self_test():
     errors = []
     check_folders("```\n```\n`agent` and `agent/comm`", ["agent/comm/a.h", "agent/node/b.h", "docs/c.md"], errors)
     assert len(errors) == 2, errors
+    errors = []
+    check_versions(ROOT, {"CMakeLists.txt": r"cmake_minimum_required\(VERSION (\S+)\)"}, errors)
+    check_versions(ROOT, {"LICENSE": "no such version"}, errors)
+    assert len(errors) == 2, errors
 
 
 def main():
@@ -182,6 +211,7 @@ def main():
             check_document(ROOT, document, folders, errors)
         else:
             errors.append(f"{document}: missing")
+    check_versions(ROOT, VERSIONS, errors)
     words = check_length("README.md", (ROOT / "README.md").read_text(), errors)
     for error in errors:
         print(error, file=sys.stderr)

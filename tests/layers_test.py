@@ -62,9 +62,9 @@ NAMESPACES = {
 # third party -> (what its includes look like, folders that may include it)
 THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube/http", "controller/kube/cpprest_workarounds"]),
-    "Boost": (r"boost/", ["common/http", "local", "controller/kube/plain_connection",
+    "Boost": (r"boost/", ["common/http", "controller/kube/plain_connection",
                           "controller/kube/reply_body.h", "controller/kube/cpprest_workarounds"]),
-    "OpenSSL": (r"openssl/", ["local/http", "controller/kube"]),
+    "OpenSSL": (r"openssl/", ["common/http/tls", "local/http/certificate", "controller/kube"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["common/metrics"]),

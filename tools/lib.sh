@@ -111,7 +111,7 @@ fetch_kubectl_unlocked() {
   ) >build/kubectl.log 2>&1 </dev/null || true
   if [ ! -x "$new/usr/bin/kubectl" ]; then
     rm -rf "$new"
-    say "Debian's kubectl is not to be had (build/kubectl.log)"
+    say "Debian's kubectl can't be fetched; the reason is in build/kubectl.log"
     return 1
   fi
   rm -rf "$folder"
@@ -218,12 +218,12 @@ show_progress() {
 run_ctest() {
   local folder=$1 failed strict again=0
   shift
-  ctest --test-dir "$folder" --output-on-failure "$@" && return
+  ctest --test-dir "$folder" --output-on-failure --no-label-summary "$@" && return
   failed=$(cut -d: -f2 "$folder/Testing/Temporary/LastTestsFailed.log" | sort)
   [ -n "$failed" ] || return 1
   strict=$(ctest --test-dir "$folder" -N -L real_time | sed -n 's/.*Test *#[0-9]*: //p' | sort | comm -23 <(echo "$failed") -)
   say "running again, one after another: ${failed//$'\n'/ }"
-  ctest --test-dir "$folder" --output-on-failure "$@" --rerun-failed -j 1 --output-junit rerun.xml || again=$?
+  ctest --test-dir "$folder" --output-on-failure --no-label-summary "$@" --rerun-failed -j 1 --output-junit rerun.xml || again=$?
   if [ "$again" != 0 ]; then
     say "FAILED: $(cut -d: -f2 "$folder/Testing/Temporary/LastTestsFailed.log" | sort | tr '\n' ' ')"
     return 1

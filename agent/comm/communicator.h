@@ -180,6 +180,9 @@ class Work {
 // Any other error than kInvalid breaks the communicator. Every operation of it, of its parents and
 // of its sub-groups then returns that first error, here and, within milliseconds, on all ranks. A
 // new round needs a new communicator.
+//
+// Errors of the communicator blame a peer: kPeerHung with kTimeout, else kPeer. kInvalid blames
+// nobody else: the mistake is this rank's.
 class Communicator {
  public:
   virtual ~Communicator() = default;

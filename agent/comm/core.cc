@@ -187,9 +187,10 @@ void Core::fail(const Fault& fault) {
   waiter_->wake();
 }
 
+// A rank that has not come yet does not hang.
 Error Core::error_of(const Operation& operation) const {
-  const Fault fault = fault_.get();
-  return {fault.code, "[comm] " + operation_name(operation.header) + ": " + fault.reason};
+  const Error error = error_from(fault_.get(), operation_name(operation.header) + ": ");
+  return operation.header.kind == Collective::kForm ? error.blaming(Blame::kPeer) : error;
 }
 
 void Core::admit(Operation& operation) {

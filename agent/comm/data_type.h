@@ -26,9 +26,6 @@ constexpr size_t data_type_bytes(DataType type) {
   }
   return 0;
 }
-constexpr DataType data_type(kernels::DType dtype) {
-  return dtype == kernels::DType::kF32 ? DataType::kF32 : DataType::kBf16;
-}
 // "f32"
 const char* name_of(DataType type);
 

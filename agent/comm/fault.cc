@@ -4,6 +4,11 @@
 
 namespace lockstep::comm {
 
+Error error_from(const Fault& fault, std::string_view during) {
+  const Blame blame = fault.code == Code::kTimeout ? Blame::kPeerHung : Blame::kPeer;
+  return {fault.code, "[comm] " + std::string(during) + fault.reason, blame};
+}
+
 bool FaultBox::raise(const Fault& fault) {
   {
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -21,6 +22,9 @@ struct Fault {
   std::string reason;
   int suspect = -1;
 };
+
+// Returns the error of a call that the fault ends: `[comm] <during><reason>`. It blames a peer.
+Error error_from(const Fault& fault, std::string_view during = "");
 
 // Holds the first fault. Thread-safe.
 class FaultBox {

@@ -103,7 +103,7 @@ class Former {
 
   Result<Connections> run() {
     while (!complete()) {
-      if (now() >= options_.deadline) return timed_out(missing());
+      if (now() >= options_.deadline) return timed_out(missing(), Blame::kPeer);
       TRY(dial());
       poll_once();
       TRY(advance_dials());
@@ -184,7 +184,7 @@ class Former {
       const auto advanced = advance(*dial.attempt);
       if (!advanced.ok()) {
         if (advanced.error().code == Code::kConflict) {
-          return conflict("[comm] forming: " + advanced.error().message);
+          return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
         }
         if (dial.attempt->answered) dial.answer = advanced.error().message;
         postpone(dial, advanced.error().message);
@@ -241,7 +241,7 @@ class Former {
       }
       if (!advanced.ok()) {
         if (advanced.error().code == Code::kConflict) {
-          return conflict("[comm] forming: " + advanced.error().message);
+          return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
         }
         refuse(pending, advanced.error().message);
       } else if (waits) {

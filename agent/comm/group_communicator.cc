@@ -149,8 +149,7 @@ void GroupCommunicator::abort(const std::string& reason) {
 
 Status GroupCommunicator::health() const {
   if (!core_->fault().raised()) return {};
-  const Fault fault = core_->fault().get();
-  return Error{fault.code, "[comm] " + fault.reason};
+  return error_from(core_->fault().get());
 }
 
 int GroupCommunicator::suspect() const {

@@ -50,7 +50,8 @@ struct CommOptions {
 std::string transport_key(std::string_view job_token, uint64_t round, std::string_view world_hash);
 
 // Returns a socket that listens on this address, close-on-exec. With port 0 the system chooses one.
-// kConflict if the port is taken: `[comm] port 29501 of 127.0.0.1 is taken`.
+// kConflict, blaming the port, if it is taken: `[comm] port 29501 of 127.0.0.1 is taken`. Other
+// errors of the address blame the configuration.
 Result<int> listen_on(const std::string& host, int port);
 // Returns the port of such a socket.
 Result<int> port_of(int listen_fd);

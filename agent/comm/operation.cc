@@ -101,11 +101,6 @@ Scratch OperationPool::take_scratch(size_t bytes) {
   return Scratch(bytes);
 }
 
-size_t OperationPool::kept_scratch_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return kept_bytes_;
-}
-
 // With mutex_ held.
 void OperationPool::keep(Scratch scratch) {
   const size_t bytes = scratch.bytes();

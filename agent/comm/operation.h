@@ -130,12 +130,11 @@ class OperationPool : public std::enable_shared_from_this<OperationPool> {
   static void give_back(std::unique_ptr<Operation> operation);
   // Returns the smallest that is large enough, or a new one.
   Scratch take_scratch(size_t bytes);
-  size_t kept_scratch_bytes() const;
 
  private:
   void keep(Scratch scratch);
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> free_;
   std::multimap<size_t, Scratch> scratch_;  // by size
   size_t kept_bytes_ = 0;                   // of scratch_

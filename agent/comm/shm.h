@@ -38,8 +38,6 @@ class ShmRegion {
   ShmRegion(const ShmRegion&) = delete;
   ShmRegion& operator=(const ShmRegion&) = delete;
 
-  int ranks() const { return ranks_; }
-
   // Publishes where the others find this rank's process. Call it before they call find().
   void publish_process(int rank) const;
   // Returns the process that a rank has published, if this one can read its memory, which is

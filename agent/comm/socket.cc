@@ -68,8 +68,9 @@ Result<Resolved> resolve(const SocketAddress& address) {
   if (address.port < 0 || address.port > 65535 ||
       ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
           0) {
-    return invalid("[comm] expected an IP address and a port from 0 to 65535, got " +
-                   to_string(address));
+    return invalid(
+        "[comm] expected an IP address and a port from 0 to 65535, got " + to_string(address),
+        Blame::kConfig);
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
   Resolved resolved;
@@ -138,10 +139,11 @@ Result<UniqueFd> listen_socket(const SocketAddress& address) {
   const auto* name = reinterpret_cast<const sockaddr*>(&resolved.address);
   if (::bind(fd.get(), name, resolved.bytes) != 0 || ::listen(fd.get(), 128) != 0) {
     if (errno == EADDRINUSE) {
-      return conflict("[comm] port " + std::to_string(address.port) + " of " + address.host +
-                      " is taken");
+      return conflict(
+          "[comm] port " + std::to_string(address.port) + " of " + address.host + " is taken",
+          Blame::kPort);
     }
-    return errno_error("[comm] listening on " + to_string(address), errno);
+    return errno_error("[comm] listening on " + to_string(address), errno, Blame::kConfig);
   }
   return fd;
 }

@@ -22,7 +22,9 @@ Status check_arguments(const Gpt& model, const GenerateOptions& options) {
   for (const int32_t token : options.prompt) {
     if (token >= 0 && token < model.config().vocabulary) continue;
     return invalid("[generate] expected tokens in [0, " +
-                   std::to_string(model.config().vocabulary) + "), got " + std::to_string(token));
+                       std::to_string(model.config().vocabulary) + "), got " +
+                       std::to_string(token),
+                   Blame::kConfig);
   }
   return {};
 }
@@ -57,18 +59,30 @@ kernels::ArenaPlan plan_of(const GptOptions& options, int64_t capacity,
   return *plan;
 }
 
+// A draw, followed by the tokens of a text.
+size_t pinned_bytes(int64_t capacity) {
+  return sizeof(Draw) + static_cast<size_t>(capacity) * sizeof(int32_t);
+}
+
 // Draws one token after another, each given the last `context` tokens of the text.
 class Generator {
  public:
   static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
     const kernels::Device device = model.stream().device();
     const kernels::ArenaPlan plan = plan_of(model.options(), capacity, device.type);
+    GenerateOptions::Memory given = options.memory;
     kernels::Buffer owned;
-    auto* memory = static_cast<std::byte*>(options.memory.data);
-    if (options.memory.bytes < plan.bytes) {
+    if (given.device.bytes < plan.bytes) {
       TRY_ASSIGN(owned, kernels::Buffer::allocate(device, plan.bytes, "a text"));
-      memory = static_cast<std::byte*>(owned.data());
+      given.device = owned.workspace();
     }
+    kernels::PinnedBuffer owned_pinned;
+    if (given.pinned.bytes < pinned_bytes(capacity)) {
+      TRY_ASSIGN(owned_pinned,
+                 kernels::PinnedBuffer::allocate(device, pinned_bytes(capacity), "a draw"));
+      given.pinned = {owned_pinned.data(), owned_pinned.bytes()};
+    }
+    auto* memory = static_cast<std::byte*>(given.device.data);
     const auto part = [&](Part index) {
       return kernels::Workspace{memory + plan.parts[index].offset, plan.parts[index].bytes};
     };
@@ -78,9 +92,9 @@ class Generator {
     generator.window_ = static_cast<int32_t*>(part(kWindow).data);
     generator.draw_ = static_cast<Draw*>(part(kDraw).data);
     generator.workspace_ = part(kWorkspace);
+    generator.host_ = static_cast<Draw*>(given.pinned.data);
     generator.owned_ = std::move(owned);
-    TRY_ASSIGN(generator.host_, kernels::PinnedBuffer::allocate(
-                                    device, part(kWindow).bytes + sizeof(Draw), "a draw"));
+    generator.owned_pinned_ = std::move(owned_pinned);
     return generator;
   }
 
@@ -105,7 +119,7 @@ class Generator {
 
   // Padding after the text does not affect its last token.
   Status put_text(std::span<const int32_t> text, int64_t window) {
-    auto* tokens = reinterpret_cast<int32_t*>(static_cast<Draw*>(host_.data()) + 1);
+    auto* tokens = reinterpret_cast<int32_t*>(host_ + 1);
     std::ranges::copy(text, tokens);
     std::fill(tokens + text.size(), tokens + window, 0);
     return kernels::copy_bytes(
@@ -114,9 +128,8 @@ class Generator {
   }
 
   Result<int32_t> draw(kernels::Stream& stream, const ModelConfig& config) {
-    auto* host = static_cast<Draw*>(host_.data());
-    *host = {.uniform = random_.uniform()};
-    TRY(kernels::copy_bytes(stream, {.to = draw_, .from = host, .bytes = sizeof(Draw)}));
+    *host_ = {.uniform = random_.uniform()};
+    TRY(kernels::copy_bytes(stream, {.to = draw_, .from = host_, .bytes = sizeof(Draw)}));
     model_->ops().sample(stream, {.logits = batch_.logits(),
                                   .uniforms = &draw_->uniform,
                                   .tokens = &draw_->token,
@@ -126,9 +139,9 @@ class Generator {
                                   .temperature = options_.temperature,
                                   .top_k = options_.top_k,
                                   .workspace = workspace_});
-    TRY(kernels::copy_bytes(stream, {.to = host, .from = draw_, .bytes = sizeof(Draw)}));
+    TRY(kernels::copy_bytes(stream, {.to = host_, .from = draw_, .bytes = sizeof(Draw)}));
     TRY(stream.synchronize());
-    return host->token;
+    return host_->token;
   }
 
   Gpt* model_;
@@ -138,14 +151,16 @@ class Generator {
   int32_t* window_ = nullptr;  // from here on: on the device
   Draw* draw_ = nullptr;
   kernels::Workspace workspace_;
-  kernels::Buffer owned_;       // if the memory is not caller-owned
-  kernels::PinnedBuffer host_;  // a Draw, followed by the tokens
+  Draw* host_ = nullptr;   // page-locked: a Draw, followed by the tokens
+  kernels::Buffer owned_;  // if the memory is not caller-owned
+  kernels::PinnedBuffer owned_pinned_;
 };
 
 }  // namespace
 
-size_t generate_bytes(const GptOptions& options, kernels::DeviceType device) {
-  return plan_of(options, options.config.context, device).bytes;
+GenerateMemory generate_memory(const GptOptions& options, kernels::DeviceType device) {
+  const int64_t context = options.config.context;
+  return {.device = plan_of(options, context, device).bytes, .pinned = pinned_bytes(context)};
 }
 
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,

@@ -16,10 +16,13 @@ struct GenerateOptions {
   float temperature = 1.0f;     // 0: always the most likely token
   int64_t top_k = 0;            // 0: all tokens
   uint64_t seed = 1;
-  // Caller-owned memory on the model's device, used instead of allocating if it has
-  // generate_bytes(). It must outlive the call, and no pass of another micro-batch may use it
-  // meanwhile.
-  kernels::Workspace memory = {};
+  // Caller-owned memory of generate_memory()'s sizes, used instead of allocating; empty: allocates.
+  // It must outlive the call, and no pass of another micro-batch may use it meanwhile.
+  struct Memory {
+    kernels::Workspace device = {};
+    kernels::Workspace pinned = {};  // page-locked memory of the host
+  };
+  Memory memory = {};
 };
 
 // Continues the prompt. Each token is drawn given the last `context` tokens. The result depends
@@ -29,7 +32,11 @@ struct GenerateOptions {
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
                                       const GenerateOptions& options);
 
-// Returns the most that generate() needs in addition to the model's scratch and workspace.
-size_t generate_bytes(const GptOptions& options, kernels::DeviceType device);
+// The most that generate() needs in addition to the model's scratch and workspace.
+struct GenerateMemory {
+  size_t device = 0;
+  size_t pinned = 0;
+};
+GenerateMemory generate_memory(const GptOptions& options, kernels::DeviceType device);
 
 }  // namespace lockstep::model

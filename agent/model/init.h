@@ -21,8 +21,4 @@ struct InitialValues {
 // et al., 2019, section 2.3; scaling of residual projections as in its code.
 void initialise(const InitialValues& values, int64_t first, std::span<float> out);
 
-// Fills a rank's whole arena, in host memory; gaps become zero.
-void initialise_arena(const ModelConfig& config, const ParameterArena& arena,
-                      const TensorShard& shard, uint64_t seed, float* out);
-
 }  // namespace lockstep::model

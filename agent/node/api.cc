@@ -9,7 +9,7 @@
 
 #include "common/api/agent_messages.h"
 #include "common/base/json.h"
-#include "common/base/sha256.h"
+#include "common/http/bearer_token.h"
 #include "common/metrics/exposition.h"
 
 namespace lockstep::node {
@@ -95,26 +95,20 @@ Result<int64_t> asked_protocol(const std::string& target) {
 
 }  // namespace
 
-// Compares digests, so that timing does not even reveal the length of the token.
-bool AgentApi::has_valid_token(const std::string& authorization) const {
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!authorization.starts_with(kScheme)) return false;
-  const std::string given = hex(sha256(std::string_view(authorization).substr(kScheme.size())));
-  return equal_constant_time(given, hex(sha256(token_)));
-}
-
 http::Admission AgentApi::authorize(const http::Head& head) const {
   const Route* route = find_route(head.target);
   if (route == nullptr) return {.refusal = error_response(404, "no such path")};
   if (head.method != route->method) {
     http::Response refusal =
         error_response(405, "this path accepts only " + std::string(route->method));
-    refusal.allow = route->method;
+    refusal.fields = {{"Allow", std::string(route->method)}};
     return {.refusal = std::move(refusal)};
   }
-  if (route->needs_token && !has_valid_token(head.authorization)) {
-    return {.refusal = error_response(
-                401, "expected the job's token in the header Authorization: Bearer")};
+  if (route->needs_token && !http::has_bearer_token(head, token_)) {
+    http::Response refusal =
+        error_response(401, "expected the job's token in the header Authorization: Bearer");
+    refusal.fields = {{"WWW-Authenticate", "Bearer"}};
+    return {.refusal = std::move(refusal)};
   }
   return {.body_bytes_max = route->body_bytes_max, .authenticated = route->needs_token};
 }

@@ -20,7 +20,6 @@ class AgentApi final : public http::Handler {
   http::Response error(unsigned status, const std::string& message) const override;
 
  private:
-  bool has_valid_token(const std::string& authorization) const;
   void put_assignment(const http::Request& request, Respond respond);
   void get_state(const std::string& target, Respond respond);
 

@@ -16,10 +16,11 @@ bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
     since_.reset();
     return false;
   }
-  if (!since_ || numbers.step != step_) {
-    if (since_ && numbers.step > step_) limit_.add_step((now - *since_) / (numbers.step - step_));
+  const int64_t step = numbers.step.value_or(0);
+  if (!since_ || step != step_) {
+    if (since_ && step > step_) limit_.add_step((now - *since_) / (step - step_));
     since_ = now;
-    step_ = numbers.step;
+    step_ = step;
     return false;
   }
   if (unseen > kPollGapMax) *since_ += unseen;

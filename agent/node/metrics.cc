@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/api/step_number_table.h"
 #include "common/base/utf8.h"
 #include "common/metrics/exposition.h"
 #include "common/metrics/process.h"
@@ -12,128 +13,59 @@ namespace {
 
 using Type = Exposition::Type;
 
-struct TrainGauge {
-  const char* name;
-  const char* help;
-  double ProgressNumbers::*value;
-};
-constexpr TrainGauge kGauges[] = {
-    {"lockstep_train_loss", "Loss of the last step, nats per token", &ProgressNumbers::loss},
-    {"lockstep_train_validation_loss", "Loss of the last validation, nats per token",
-     &ProgressNumbers::validation_loss},
-    {"lockstep_train_learning_rate", "Learning rate of the last step",
-     &ProgressNumbers::learning_rate},
-    {"lockstep_train_gradient_norm", "Global norm of the gradient before clipping",
-     &ProgressNumbers::gradient_norm},
-};
-
-struct StepPart {
-  const char* part;
-  double ProgressNumbers::*value;
-};
-constexpr StepPart kParts[] = {
-    {"data", &ProgressNumbers::data_seconds},
-    {"forward", &ProgressNumbers::forward_seconds},
-    {"backward", &ProgressNumbers::backward_seconds},
-    {"communication", &ProgressNumbers::communication_seconds},
-    {"update", &ProgressNumbers::update_seconds},
-};
-
-struct FlopsFormula {
-  const char* name;
-  double ProgressNumbers::*flops;
-};
-constexpr FlopsFormula kFormulas[] = {{"palm", &ProgressNumbers::palm_flops_per_second},
-                                      {"causal", &ProgressNumbers::causal_flops_per_second}};
-
-// Ratios are those of the whole job and the same on every node.
-void add_flops(const ProgressNumbers& numbers, double share, Exposition& out) {
-  out.family("lockstep_train_model_flops_per_second",
-             "Model FLOPs per second of this node's processes; sum over the nodes for the job's. "
-             "FLOPs per token: formula palm 6N + 12LCT, causal 6N + 6LCT",
-             Type::kGauge);
-  for (const FlopsFormula& formula : kFormulas) {
-    const double flops = numbers.*formula.flops;
-    if (flops > 0) out.add(flops * share, {{"formula", formula.name}});
+MetricLabels labels_of(const StepMetric& metric) {
+  MetricLabels labels;
+  for (const MetricLabel& label : metric.labels) {
+    if (label.name != nullptr) labels.emplace_back(label.name, label.value);
   }
-  out.family(
-      "lockstep_train_mfu_ratio",
-      "Model FLOPs utilisation: the job's model FLOPs divided by its GPUs' peak in bf16, from the "
-      "datasheet or from matrix products measured on rank 0",
-      Type::kGauge);
-  for (const FlopsFormula& formula : kFormulas) {
-    const double flops = numbers.*formula.flops;
-    out.add(flops_ratio(flops, numbers.datasheet_flops_per_second),
-            {{"formula", formula.name}, {"peak", "datasheet"}});
-    out.add(flops_ratio(flops, numbers.measured_flops_per_second),
-            {{"formula", formula.name}, {"peak", "measured"}});
+  return labels;
+}
+
+void add_known(const std::optional<double>& value, const MetricLabels& labels, Exposition& out) {
+  if (value) out.add(*value, labels);
+}
+
+// Adds the series of one row of the table to its family.
+void add_series(const StepNumber& number, const MetricsInput& input, Exposition& out) {
+  const MetricLabels labels = labels_of(number.metric);
+  if (number.metric.scope == MetricScope::kCount) {
+    const auto count = input.counts.find(number.metric.name);
+    return out.add(count == input.counts.end() ? 0 : count->second, labels);
+  }
+  for (const RankNumbers& rank : input.ranks) {
+    std::optional<double> value = value_of(number, rank.numbers);
+    if (number.metric.scope == MetricScope::kRank) {
+      MetricLabels of_rank = {{"rank", std::to_string(rank.rank)}};
+      of_rank.insert(of_rank.end(), labels.begin(), labels.end());
+      add_known(value, of_rank, out);
+      continue;
+    }
+    if (value && number.metric.scope == MetricScope::kNode) *value *= input.share;
+    return add_known(value, labels, out);  // the lowest rank's
   }
 }
 
 void add_training(const MetricsInput& input, Exposition& out) {
-  out.single("lockstep_train_tokens_total",
-             "Tokens trained on by this node's processes; sum over the nodes for the job's",
-             Type::kCounter, input.tokens);
-  out.single("lockstep_train_samples_total",
-             "Sequences trained on by this node's processes; sum over the nodes for the job's",
-             Type::kCounter, input.samples);
-  if (input.ranks.empty()) return;
-  const ProgressNumbers& lowest = input.ranks.front().numbers;
-  out.single("lockstep_train_step", "Optimizer steps done", Type::kGauge,
-             static_cast<double>(lowest.step));
-  if (lowest.step == 0) return;  // the rest describes the last step
-  out.single("lockstep_train_tokens_per_second",
-             "Tokens per second of this node's processes; sum over the nodes for the job's",
-             Type::kGauge, lowest.tokens_per_second * input.share);
-  for (const TrainGauge& gauge : kGauges) {
-    out.single(gauge.name, gauge.help, Type::kGauge, lowest.*gauge.value);
-  }
-  add_flops(lowest, input.share, out);
-  out.family("lockstep_train_step_seconds",
-             "Seconds of the last step by part; communication is what backward did not hide",
-             Type::kGauge);
-  for (const RankNumbers& rank : input.ranks) {
-    for (const StepPart& part : kParts) {
-      out.add(rank.numbers.*part.value, {{"rank", std::to_string(rank.rank)}, {"part", part.part}});
+  std::string_view family;
+  for (const StepNumber& number : step_number_table()) {
+    const StepMetric& metric = number.metric;
+    if (metric.help == nullptr) continue;
+    const bool is_count = metric.scope == MetricScope::kCount;
+    if (metric.name != family) {
+      out.family(metric.name, metric.help, is_count ? Type::kCounter : Type::kGauge);
     }
+    family = metric.name;
+    add_series(number, input, out);
   }
 }
-
-template <class T>
-std::optional<double> as_number(const std::optional<T>& value) {
-  if (!value) return std::nullopt;
-  return static_cast<double>(*value);
-}
-
-// Uses the same metric names as the built-in loop.
-struct ProgramGauge {
-  const char* name;
-  const char* help;
-  std::optional<double> (*value)(const ProgramNumbers& program);
-};
-constexpr ProgramGauge kProgramGauges[] = {
-    {"lockstep_train_step", "Optimizer steps done, as reported by the rank's program",
-     [](const ProgramNumbers& program) { return as_number(program.reported.step); }},
-    {"lockstep_train_loss", "Loss of the last step, as reported by the rank's program",
-     [](const ProgramNumbers& program) { return program.reported.loss; }},
-    {"lockstep_train_validation_loss",
-     "Loss of the last validation, as reported by the rank's program",
-     [](const ProgramNumbers& program) { return program.reported.validation_loss; }},
-    {"lockstep_train_samples_per_second",
-     "Samples per second, from the counts that the rank's program reports",
-     [](const ProgramNumbers& program) { return program.samples_per_second; }},
-    {"lockstep_train_tokens_per_second",
-     "Tokens per second, from the counts that the rank's program reports",
-     [](const ProgramNumbers& program) { return program.tokens_per_second; }},
-};
 
 void add_programs(const MetricsInput& input, Exposition& out) {
   if (input.programs.empty()) return;
-  for (const ProgramGauge& gauge : kProgramGauges) {
-    out.family(gauge.name, gauge.help, Type::kGauge);
+  for (const StepNumber& number : step_number_table()) {
+    if (number.metric.command_help == nullptr) continue;
+    out.family(number.metric.name, number.metric.command_help, Type::kGauge);
     for (const ProgramNumbers& program : input.programs) {
-      const std::optional<double> value = gauge.value(program);
-      if (value) out.add(*value, {{"rank", std::to_string(program.rank)}});
+      add_known(value_of(number, program.numbers), {{"rank", std::to_string(program.rank)}}, out);
     }
   }
   out.family("lockstep_program_progress_lines",
@@ -250,8 +182,12 @@ void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
   const bool same_round = last_ && last_->round == numbers.round;
   if (numbers.phase >= WorkerPhase::kTraining && (same_round || !last_)) {
     const ProgressNumbers before = last_.value_or(ProgressNumbers{});
-    tokens_ += share * static_cast<double>(std::max<int64_t>(numbers.tokens - before.tokens, 0));
-    samples_ += share * static_cast<double>(std::max<int64_t>(numbers.samples - before.samples, 0));
+    for (const StepNumber& number : step_number_table()) {
+      if (number.metric.scope != MetricScope::kCount) continue;
+      const double grown =
+          value_of(number, numbers).value_or(0) - value_of(number, before).value_or(0);
+      counts_[number.metric.name] += share * std::max(grown, 0.0);
+    }
   }
   last_ = numbers;
 }

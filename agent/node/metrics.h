@@ -4,14 +4,17 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "agent/node/proc_table.h"
-#include "agent/node/program_progress.h"
 #include "common/api/progress_page.h"
 
 namespace lockstep::node {
+
+// By the metric's name in the table of a step's numbers.
+using CountsByMetric = std::map<std::string_view, double>;
 
 // Counts what this node's processes have trained on. The counters never decrease while the agent
 // lives, although the job's own counts return to those of the checkpoint when a round begins.
@@ -21,13 +24,11 @@ class TrainCounters {
   // processes.
   void observe(const ProgressNumbers& numbers, double share);
 
-  double tokens() const { return tokens_; }
-  double samples() const { return samples_; }
+  const CountsByMetric& counts() const { return counts_; }
 
  private:
   std::optional<ProgressNumbers> last_;
-  double tokens_ = 0;
-  double samples_ = 0;
+  CountsByMetric counts_;
 };
 
 // How often a rank's GPUs have reported an Xid while the agent lives, by bus and Xid number (0:
@@ -44,9 +45,7 @@ struct RankNumbers {
 // The progress that a command's rank has reported in this round.
 struct ProgramNumbers {
   int64_t rank = 0;
-  ProgramProgress reported;
-  std::optional<double> samples_per_second;
-  std::optional<double> tokens_per_second;
+  StepNumbers numbers;
   uint64_t lines = 0;           // lines accepted from its progress file
   uint64_t lines_rejected = 0;  // invalid lines
 };
@@ -71,8 +70,7 @@ struct MetricsInput {
   int64_t round = 0;
   int64_t workers_running = 0;
   int64_t worker_restarts = 0;
-  double tokens = 0;
-  double samples = 0;
+  CountsByMetric counts;
   double share = 1;                      // share of the job's processes on this node
   std::vector<RankNumbers> ranks;        // ranks that have reported in this round, lowest first
   std::vector<ProgramNumbers> programs;  // for a command; lowest rank first

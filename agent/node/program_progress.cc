@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "agent/node/files.h"
+#include "common/api/step_number_table.h"
 #include "common/base/json.h"
 
 namespace lockstep::node {
@@ -51,7 +52,7 @@ std::string with_null_for_not_finite(std::string_view line) {
 
 // Returns false if the member exists and is not a count. 12.0 is a count, since numpy and
 // JavaScript write integers this way.
-bool read_count(const Json& object, const char* name, std::optional<int64_t>& count) {
+bool read_number(const Json& object, std::string_view name, std::optional<int64_t>& count) {
   const Json* member = find_member(object, name);
   if (member == nullptr || member->is_null()) return true;
   if (!member->is_number()) return false;
@@ -61,12 +62,13 @@ bool read_count(const Json& object, const char* name, std::optional<int64_t>& co
   return true;
 }
 
-bool read_loss(const Json& object, const char* name, std::optional<double>& loss) {
+// Returns false if the member exists and is neither a number nor null.
+bool read_number(const Json& object, std::string_view name, std::optional<double>& value) {
   const Json* member = find_member(object, name);
   if (member == nullptr) return true;
   if (!member->is_number() && !member->is_null()) return false;
-  loss.reset();
-  if (member->is_number() && std::isfinite(member->get<double>())) loss = member->get<double>();
+  value.reset();
+  if (member->is_number() && std::isfinite(member->get<double>())) value = member->get<double>();
   return true;
 }
 
@@ -106,14 +108,16 @@ bool ProgressLines::parse_line(std::string_view line) {
   const Result<Json> object =
       parse_json(with_null_for_not_finite(line), {.bytes_max = 2 * kLineBytesMax, .depth_max = 16});
   if (!object.ok() || !object->is_object()) return false;
-  ProgramProgress next = last_;
-  const bool is_good =
-      read_count(*object, "step", next.step) && read_count(*object, "steps", next.steps) &&
-      read_count(*object, "samples", next.samples) && read_count(*object, "tokens", next.tokens) &&
-      read_loss(*object, "loss", next.loss) &&
-      read_loss(*object, "validationLoss", next.validation_loss);
-  if (is_good) last_ = next;
-  return is_good;
+  StepNumbers next = last_;
+  for (const StepNumber& number : step_number_table()) {
+    if (!number.from_command) continue;
+    const auto read = [&](auto member) {
+      return read_number(*object, number.status.name, next.*member);
+    };
+    if (!std::visit(read, number.member)) return false;
+  }
+  last_ = next;
+  return true;
 }
 
 Status ProgressFile::reset() {
@@ -175,25 +179,14 @@ std::optional<double> GrowthRate::per_second() const {
          to_seconds(points_.back().at - points_.front().at);
 }
 
-ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime wall) {
-  ProgressStatus status;
-  bool has_step = false;
-  for (const RankProgress& rank : ranks) {
-    const ProgramProgress& reported = rank.reported;
-    if (!has_step && (reported.step || reported.loss)) {
-      has_step = true;
-      status.step = reported.step.value_or(0);
-      status.steps = reported.steps.value_or(0);
-      status.loss = reported.loss;
-      status.validationLoss = reported.validation_loss;
-    }
-    ProgressStatus counts;
-    counts.samples = reported.samples.value_or(0);
-    counts.tokens = reported.tokens.value_or(0);
-    counts.samplesPerSecond = rank.samples_per_second;
-    counts.tokensPerSecond = rank.tokens_per_second;
-    add_counts(counts, status);
+ProgressStatus progress_of_node(const std::vector<StepNumbers>& ranks, WallTime wall) {
+  const auto lowest = std::find_if(ranks.begin(), ranks.end(),
+                                   [](const StepNumbers& rank) { return rank.step || rank.loss; });
+  StepNumbers node = lowest == ranks.end() ? StepNumbers{} : *lowest;
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
+    if (rank != lowest) add_counts(*rank, node);
   }
+  ProgressStatus status{numbers_in_status(node)};
   status.updatedAt = rfc3339(wall);
   return status;
 }

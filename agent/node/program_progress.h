@@ -13,26 +13,16 @@
 
 namespace lockstep::node {
 
-// The progress that a user's program reports. It writes JSON objects, one per line, to the file
-// named by LOCKSTEP_PROGRESS_FILE, with any of these members:
+// Parses the progress that a user's program reports. It writes JSON objects, one per line, to the
+// file named by LOCKSTEP_PROGRESS_FILE, with any of the numbers whose row in step_number_table.h
+// says `from_command`:
 //   {"step": 12, "steps": 100, "loss": 3.25, "validationLoss": 3.5, "samples": 384, "tokens":
 //   49152}
 // samples and tokens count from step 0. Other members are ignored.
-struct ProgramProgress {
-  std::optional<int64_t> step;
-  std::optional<int64_t> steps;
-  std::optional<int64_t> samples;
-  std::optional<int64_t> tokens;
-  std::optional<double> loss;  // finite
-  std::optional<double> validation_loss;
-
-  bool operator==(const ProgramProgress&) const = default;
-};
-
-// Parses such lines from arbitrary input. Each line updates the members that it contains; a loss
-// that is null, NaN or infinite (as Python's json writes them) is cleared. A line is counted as
-// rejected and ignored if it is not a JSON object, is too long, or has a known member of the wrong
-// type or out of range.
+//
+// The input is arbitrary. Each line updates the numbers that it contains; a loss that is null, NaN
+// or infinite (as Python's json writes them) is cleared. A line is counted as rejected and ignored
+// if it is not a JSON object, is too long, or has a known member of the wrong type or out of range.
 class ProgressLines {
  public:
   static constexpr size_t kLineBytesMax = 16 * 1024;
@@ -42,7 +32,7 @@ class ProgressLines {
   // next chunk begins inside a line, so skip up to the next line.
   void restart(bool is_inside_line);
 
-  const ProgramProgress& last() const { return last_; }
+  const StepNumbers& last() const { return last_; }
   uint64_t accepted() const { return accepted_; }
   uint64_t rejected() const { return rejected_; }
 
@@ -52,7 +42,7 @@ class ProgressLines {
 
   std::string partial_;
   bool skipping_line_ = false;  // skipping the rest of a rejected line
-  ProgramProgress last_;
+  StepNumbers last_;
   uint64_t accepted_ = 0;
   uint64_t rejected_ = 0;
 };
@@ -91,14 +81,8 @@ class GrowthRate {
   std::deque<Point> points_;
 };
 
-struct RankProgress {
-  ProgramProgress reported;
-  std::optional<double> samples_per_second;
-  std::optional<double> tokens_per_second;
-};
-
-// Combines the progress of a node's ranks, lowest rank first. Steps and losses are those of the
-// lowest rank that reported any; samples, tokens and rates are summed.
-ProgressStatus progress_of_node(const std::vector<RankProgress>& ranks, WallTime wall);
+// Combines the numbers of a node's ranks, lowest rank first. Samples, tokens and their rates are
+// summed; the others are those of the lowest rank that reported a step or a loss.
+ProgressStatus progress_of_node(const std::vector<StepNumbers>& ranks, WallTime wall);
 
 }  // namespace lockstep::node

@@ -1,11 +1,11 @@
 #include "agent/node/round_machine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <utility>
 
+#include "common/api/step_number_table.h"
 #include "common/api/worker_config.h"
 
 namespace lockstep::node {
@@ -22,25 +22,11 @@ AgentState without_progress(AgentState state) {
   return state;
 }
 
-std::optional<double> if_finite(double value) {
-  if (!std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
 ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
-  ProgressStatus status;
-  status.step = numbers.step;
-  status.steps = numbers.steps;
-  status.loss = if_finite(numbers.loss);
-  status.validationLoss = if_finite(numbers.validation_loss);
-  status.tokensPerSecond = if_finite(numbers.tokens_per_second).value_or(0);
-  status.mfu =
-      if_finite(flops_ratio(numbers.palm_flops_per_second, numbers.datasheet_flops_per_second));
+  ProgressStatus status{numbers_in_status(numbers)};
   if (numbers.precision != PrecisionInUse::kUnknown) {
     status.precision = numbers.precision == PrecisionInUse::kBf16 ? "bf16" : "fp32";
   }
-  status.tokens = numbers.tokens;
-  status.samples = numbers.samples;
   status.updatedAt = rfc3339(wall);
   return status;
 }
@@ -213,7 +199,7 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   WorkerState* worker = find(local_rank);
   if (round != live_.round || worker == nullptr) return;
   worker->phase = numbers.phase;
-  worker->step = std::max<int64_t>(numbers.step, 0);
+  worker->step = std::max<int64_t>(numbers.step.value_or(0), 0);
   worker->suspect_rank = numbers.suspect_rank;
   worker->lacks_bf16 = numbers.lacks_bf16 != 0;
   if (local_rank != 0) return;

@@ -59,6 +59,14 @@ struct WorkerSet::Worker {
     return numbers;
   }
 
+  // Returns what its program has last reported, and the rates of what it counts.
+  StepNumbers reported_by_program() const {
+    StepNumbers numbers = file->lines().last();
+    numbers.samples_per_second = samples.per_second();
+    numbers.tokens_per_second = tokens.per_second();
+    return numbers;
+  }
+
   Launch launch;
   WorkerLog log;
   std::optional<ProgressPage> page;  // only for a lockstep-worker
@@ -184,7 +192,7 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
                      .hung = worker.hung};
     if (end.hung) {
       end.log_tail += "rank " + std::to_string(worker.launch.rank) + " hung after step " +
-                      std::to_string(worker.numbers.step);
+                      std::to_string(worker.numbers.step.value_or(0));
     }
     if (const GpuNumbers gpu = worker.gpu(); gpu.samples > 0) {
       add_xids(gpu, totals.ended_xids);
@@ -248,7 +256,7 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
   if (!worker.page->read(numbers)) return;
   const auto round = static_cast<int64_t>(numbers.round);
   if (round != machine.round()) return;  // not written yet
-  if (worker.reported && std::memcmp(&numbers, &worker.numbers, sizeof(numbers)) == 0) return;
+  if (worker.reported && numbers == worker.numbers) return;
   worker.numbers = numbers;
   worker.reported = true;
   if (local_rank == 0) counters_.observe(numbers, share_);
@@ -266,7 +274,7 @@ void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
   if (!worker.reported || worker.pid <= 0 || worker.hung) return;
   if (!worker.watch->is_hung(worker.numbers, now)) return;
   log_warning("worker hung after a step; killing it",
-              {{"rank", worker.launch.rank}, {"step", worker.numbers.step}});
+              {{"rank", worker.launch.rank}, {"step", worker.numbers.step.value_or(0)}});
   worker.hung = true;
   kill(worker.pid, SIGKILL);
 }
@@ -275,26 +283,21 @@ void WorkerSet::read_file(size_t local_rank, RoundMachine& machine, TimePoint no
   Worker& worker = *workers_[local_rank];
   const uint64_t before = worker.file->lines().accepted();
   if (!worker.file->poll() || worker.file->lines().accepted() == before) return;
-  const ProgramProgress& progress = worker.file->lines().last();
-  ProgressNumbers numbers;
+  ProgressNumbers numbers{worker.file->lines().last()};
   numbers.round = static_cast<uint64_t>(worker.launch.round);
   numbers.phase = WorkerPhase::kTraining;
-  numbers.samples = progress.samples.value_or(0);
-  numbers.tokens = progress.tokens.value_or(0);
   totals_[local_rank].train_counters.observe(numbers, 1);
-  if (progress.samples) worker.samples.add(*progress.samples, now);
-  if (progress.tokens) worker.tokens.add(*progress.tokens, now);
+  if (numbers.samples) worker.samples.add(*numbers.samples, now);
+  if (numbers.tokens) worker.tokens.add(*numbers.tokens, now);
   worker.reported = true;
   machine.program_progress(worker.launch.round, static_cast<int64_t>(local_rank),
-                           progress.step.value_or(0), node_progress(wall));
+                           numbers.step.value_or(0), node_progress(wall));
 }
 
 ProgressStatus WorkerSet::node_progress(WallTime wall) const {
-  std::vector<RankProgress> ranks;
+  std::vector<StepNumbers> ranks;
   for (const auto& worker : workers_) {
-    if (!worker->file || !worker->reported) continue;
-    ranks.push_back(
-        {worker->file->lines().last(), worker->samples.per_second(), worker->tokens.per_second()});
+    if (worker->file && worker->reported) ranks.push_back(worker->reported_by_program());
   }
   return progress_of_node(ranks, wall);
 }
@@ -317,8 +320,7 @@ void WorkerSet::describe_gpu(size_t local_rank, MetricsInput& input) const {
 void WorkerSet::describe(MetricsInput& input) {
   input.workers_running = static_cast<int64_t>(leaders().size());
   input.worker_restarts = restarts_;
-  input.tokens = counters_.tokens();
-  input.samples = counters_.samples();
+  input.counts = counters_.counts();
   input.share = share_;
   const std::map<pid_t, TreeUsage> usage = usage_of_trees(leaders());
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -326,9 +328,7 @@ void WorkerSet::describe(MetricsInput& input) {
     if (worker.page && worker.reported) input.ranks.push_back({worker.launch.rank, worker.numbers});
     if (worker.file) {
       input.programs.push_back({.rank = worker.launch.rank,
-                                .reported = worker.file->lines().last(),
-                                .samples_per_second = worker.samples.per_second(),
-                                .tokens_per_second = worker.tokens.per_second(),
+                                .numbers = worker.reported_by_program(),
                                 .lines = worker.file->lines().accepted(),
                                 .lines_rejected = worker.file->lines().rejected()});
     }
@@ -341,8 +341,9 @@ void WorkerSet::describe(MetricsInput& input) {
     rank.cpu_seconds = totals_[i].ended_cpu_seconds + totals_[i].running_cpu_seconds;
     input.usage.push_back(rank);
     describe_gpu(i, input);
-    input.tokens += totals_[i].train_counters.tokens();
-    input.samples += totals_[i].train_counters.samples();
+    for (const auto& [metric, count] : totals_[i].train_counters.counts()) {
+      input.counts[metric] += count;
+    }
   }
 }
 

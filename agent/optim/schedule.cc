@@ -11,8 +11,9 @@ Result<ScheduleKind> parse_schedule(std::string_view name) {
   if (name == "constant") return ScheduleKind::kConstant;
   if (name == "linear") return ScheduleKind::kLinear;
   if (name == "cosine") return ScheduleKind::kCosine;
-  return invalid("[schedule] expected constant, linear or cosine, got \"" + std::string(name) +
-                 "\"");
+  return invalid(
+      "[schedule] expected constant, linear or cosine, got \"" + std::string(name) + "\"",
+      Blame::kConfig);
 }
 
 double learning_rate(const LearningRateSchedule& schedule, int64_t step) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
-#include "agent/model/grad_sink.h"
 #include "agent/parallel/buckets.h"
+#include "agent/parallel/step_sink.h"
 #include "common/base/result.h"
 #include "common/layout/parameters.h"
 #include "kernels/device/device.h"
@@ -18,15 +18,9 @@ namespace lockstep::parallel {
 // bucket, and overlaps with the rest of backward. On a GPU the reductions run on their own stream.
 // Events order them after the computation of their bucket, and order later computation after all of
 // them. One thread.
-//
-// The calls of a step:
-// - begin_step()
-// - the micro-batches; enable_reduction() before the last one
-// - finish()
-// - issue work that reads the gradients
-// - wait()
-// Then the arena holds the sums over micro-batches and ranks, the same bits on every rank.
-class BucketedSink final : public model::GradSink {
+// After the step (step_sink.h) the arena holds the sums over micro-batches and ranks, the same bits
+// on every rank.
+class BucketedSink final : public StepSink {
  public:
   struct Options {
     ParameterArena arena;
@@ -43,19 +37,14 @@ class BucketedSink final : public model::GradSink {
   static Result<BucketedSink> create(const Options& options, comm::Communicator& group,
                                      const Streams& streams);
 
-  // Zeroes all gradients.
-  void begin_step(const kernels::OpTable& ops);
-  // Gradients that become ready after this call are final for the step.
-  void enable_reduction();
-  // Orders later work on the compute stream after every reduction. If the group's operations are
-  // stream-ordered (DeviceTraits), returns immediately; otherwise waits for them and returns the
-  // first error.
-  Status finish();
-  // Waits until every bucket is reduced, at most as long as the group's operations may take; the
-  // first error of any, after which gradients, and what was made of them, are not to be used. Comes
-  // before the host waits for the device: an operation that stands still is told here, by name. A
-  // group of one has nothing to wait for.
-  Status wait();
+  void begin_step(const kernels::OpTable& ops) override;
+  void enable_reduction() override;
+  // If the group's operations are stream-ordered (DeviceTraits), returns immediately; otherwise
+  // waits for them and returns the first error.
+  Status finish() override;
+  // Waits at most as long as the group's operations may take. A group of one has nothing to wait
+  // for.
+  Status wait() override;
 
   float* buffer(int64_t id) override;
   Status ready(int64_t id) override;

@@ -1,74 +1,35 @@
 #include "agent/parallel/compose.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "agent/model/generate.h"
 #include "agent/model/init.h"
+#include "agent/model/passes.h"
+#include "agent/parallel/world_totals.h"
+#include "common/layout/pipeline_schedule.h"
+#include "common/layout/schedule_check.h"
 #include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::parallel {
 namespace {
 
-// The arena's parts, in the order of the requests.
-enum Part : size_t {
-  kParameters,
-  kCopies,
-  kGradients,
-  kFirstMoments,
-  kSecondMoments,
-  kActivations,
-  kScratch,
-  kOperations,
-  kAngles,
-  kNorm,
-  kScalars,
-  kTokens,  // the first of the slots
-};
-
-// A rank has the whole model.
-model::GptOptions model_options(const ComposeOptions& options,
-                                const model::AttentionChoice& attention) {
-  return {.config = options.config,
-          .stage = whole_model(options.config),
-          .precision = options.precision,
-          .recompute = options.recompute,
-          .attention = attention};
+kernels::Workspace part_of(const kernels::Arena& arena, DevicePart part) {
+  return arena.workspace(static_cast<size_t>(part));
 }
 
-ActivationShape shape_of(const ComposeOptions& options, PassMode mode) {
-  return {options.micro_batch, options.sequence, mode};
+kernels::Workspace part_of(const kernels::Arena& pinned, PinnedPart part) {
+  return pinned.workspace(static_cast<size_t>(part));
 }
-
-// A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
-// memory.
-model::GptMemory model_memory(const ComposeOptions& options,
-                              const model::AttentionChoice& attention) {
-  const model::GptOptions model = model_options(options, attention);
-  const kernels::DeviceType device = options.device.type;
-  model::GptMemory memory =
-      model::gpt_memory(model, {}, shape_of(options, PassMode::kTrain), device);
-  const model::GptMemory evaluating =
-      model::gpt_memory(model, {}, shape_of(options, PassMode::kEvaluate), device);
-  memory.activations =
-      std::max({memory.activations, evaluating.activations, model::generate_bytes(model, device)});
-  memory.workspace = std::max(memory.workspace, evaluating.workspace);
-  return memory;
-}
-
-// GPU memory outside the arena that CUDA and cuBLASLt reserve when operations first run. CUDA loads
-// the code of kernels with their first launch. It also reserves local memory: a thread's stack (1
-// KiB by cudaLimitStackSize) on every multiprocessor, 264 MiB for the 132 x 2048 threads of an
-// H200. An estimate, not measured.
-constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
 
 }  // namespace
 
 Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& options,
-                                                         comm::Communicator& world) {
+                                                         comm::Communicator& world,
+                                                         const Clock& clock) {
   const Mesh& mesh = options.mesh;
   if (mesh.size() != world.size()) {
     return invalid("[compose] the mesh needs " + std::to_string(mesh.size()) +
@@ -78,40 +39,8 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
     return invalid("[compose] pipeline and tensor parallelism are not in this version");
   }
   std::unique_ptr<Composition> composition(new Composition(world, options));
-  TRY(composition->build());
+  TRY(composition->build(clock));
   return composition;
-}
-
-Result<kernels::ArenaPlan> plan_memory(const ComposeOptions& options,
-                                       const model::AttentionChoice& attention) {
-  const auto count =
-      static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
-  const uint64_t floats = count * sizeof(float);
-  const uint64_t copies =
-      options.precision == kernels::Precision::kBf16 ? count * sizeof(kernels::Bf16) : 0;
-  const model::GptMemory model = model_memory(options, attention);
-  const bool on_cpu =
-      options.device.type == kernels::DeviceType::kCpu;  // where tokens are read in place
-  const auto tokens = static_cast<uint64_t>(shape_of(options, PassMode::kTrain).rows());
-  std::vector<kernels::ArenaRequest> requests{
-      {kernels::ArenaUse::kParameters, "fp32", floats},
-      {kernels::ArenaUse::kParameters, "bf16 for products", copies},
-      {kernels::ArenaUse::kGradients, "fp32", floats},
-      {kernels::ArenaUse::kOptimizer, "first moments", floats},
-      {kernels::ArenaUse::kOptimizer, "second moments", floats},
-      {kernels::ArenaUse::kActivations, "of a micro-batch", model.activations},
-      {kernels::ArenaUse::kActivations, "their gradients", model.scratch},
-      {kernels::ArenaUse::kWorkspace, "operations", model.workspace},
-      {kernels::ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
-      {kernels::ArenaUse::kWorkspace, "norm of the gradients", kernels::kSquaredNormWorkspace},
-      {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
-  for (size_t slot = 0; slot < kTokenSlots; ++slot) {
-    requests.push_back({kernels::ArenaUse::kWorkspace, "tokens and targets",
-                        on_cpu ? 0 : 2 * tokens * sizeof(int32_t)});
-  }
-  TRY_ASSIGN(kernels::ArenaPlan plan, kernels::plan_arena(requests));
-  plan.reserve = on_cpu ? 0 : kCudaReserveBytes;
-  return plan;
 }
 
 // Finish pending work before freeing memory it may use.
@@ -120,7 +49,7 @@ Composition::~Composition() {
   (void)stream_.synchronize();
 }
 
-Status Composition::build() {
+Status Composition::build(const Clock& clock) {
   TRY_ASSIGN(ops_, kernels::device_ops(options_.device.type));
   TRY_ASSIGN(stream_, kernels::Stream::create(options_.device));
   TRY_ASSIGN(reductions_, kernels::Stream::create(options_.device));
@@ -130,7 +59,9 @@ Status Composition::build() {
   TRY_ASSIGN(data_group_, groups_->of(Axis::kData));
   TRY(build_model());
   TRY(allocate());
-  return build_parts();
+  TRY(build_parts());
+  timer_ = make_step_timer(stream_, clock);
+  return build_executor();
 }
 
 Result<model::AttentionChoice> Composition::prepare_attention() const {
@@ -152,56 +83,82 @@ Status Composition::build_model() {
 }
 
 Status Composition::allocate() {
-  TRY_ASSIGN(kernels::ArenaPlan plan, plan_memory(options_, attention_));
-  if (options_.device.type == kernels::DeviceType::kCuda) {
-    plan.reserve += data_group_->device_traits().memory_bytes;
-  }
-  TRY_ASSIGN(arena_, kernels::Arena::allocate(options_.device, std::move(plan)));
-  model_->use_memory({.scratch = arena_->workspace(kScratch),
-                      .workspace = arena_->workspace(kOperations),
-                      .angles = arena_->workspace(kAngles)});
+  TRY_ASSIGN(memory_, plan_memory(options_, {.attention = attention_,
+                                             .collectives_bytes =
+                                                 data_group_->device_traits().memory_bytes}));
+  TRY_ASSIGN(arena_, kernels::Arena::allocate(options_.device, memory_.device));
+  TRY_ASSIGN(pinned_, kernels::Arena::allocate_pinned(options_.device, memory_.pinned));
+  model_->use_memory({.scratch = part_of(*arena_, DevicePart::kScratch),
+                      .workspace = part_of(*arena_, DevicePart::kOperations),
+                      .angles = part_of(*arena_, DevicePart::kAngles)});
   return {};
 }
 
 Status Composition::build_parts() {
   const ModelConfig& config = options_.config;
-  const auto floats = [this](Part part) { return static_cast<float*>(arena_->at(part)); };
-  auto* copies = static_cast<kernels::Bf16*>(arena_->at(kCopies));
+  const auto floats = [this](DevicePart part) {
+    return static_cast<float*>(part_of(*arena_, part).data);
+  };
+  auto* copies = static_cast<kernels::Bf16*>(part_of(*arena_, DevicePart::kCopies).data);
   store_.emplace(ReplicatedStoreOptions{.config = config,
                                         .stage = model_->stage(),
                                         .shard = region_.shard(),
-                                        .parameters = floats(kParameters),
+                                        .parameters = floats(DevicePart::kParameters),
                                         .copies = copies});
   TRY_ASSIGN(sink_, BucketedSink::create({.arena = store_->arena(),
                                           .bucket_bytes = options_.bucket_bytes,
-                                          .gradients = floats(kGradients)},
+                                          .gradients = floats(DevicePart::kGradients)},
                                          *data_group_,
                                          {.compute = &stream_, .communication = &reductions_}));
-  TRY_ASSIGN(optimizer_, optim::AdamWOptimizer::create(config, store_->arena(),
-                                                       {.parameters = store_->parameters(),
-                                                        .gradients = sink_->gradients(),
-                                                        .copies = copies,
-                                                        .first_moments = floats(kFirstMoments),
-                                                        .second_moments = floats(kSecondMoments)},
-                                                       options_.optimizer, options_.device, *ops_));
+  TRY_ASSIGN(optimizer_,
+             optim::AdamWOptimizer::create(config, store_->arena(),
+                                           {.parameters = store_->parameters(),
+                                            .gradients = sink_->gradients(),
+                                            .copies = copies,
+                                            .first_moments = floats(DevicePart::kFirstMoments),
+                                            .second_moments = floats(DevicePart::kSecondMoments)},
+                                           options_.optimizer, options_.device, *ops_));
   TRY_ASSIGN(norm_, optim::GradientNorm::create(config, store_->arena(), sink_->gradients(),
-                                                options_.device, *ops_, arena_->workspace(kNorm)));
-  TRY_ASSIGN(scalars_, StepScalars::create(options_.device, arena_->at(kScalars)));
-  transfer_.emplace(stream_);
+                                                options_.device, *ops_,
+                                                part_of(*arena_, DevicePart::kNorm)));
+  scalars_.emplace(StepScalars::Memory{.device = part_of(*arena_, DevicePart::kScalars).data,
+                                       .pinned = part_of(*pinned_, PinnedPart::kScalars).data});
+  transfer_.emplace(stream_, HostTransfer::Buffers{part_of(*pinned_, PinnedPart::kFirstPiece),
+                                                   part_of(*pinned_, PinnedPart::kSecondPiece)});
   return {};
 }
 
 Result<model::MicroBatch> Composition::make_micro_batch(PassMode mode) {
-  return model_->make_micro_batch(shape_of(options_, mode), micro_batch_memory());
+  return model_->make_micro_batch(micro_batch_shape(options_, mode),
+                                  part_of(*arena_, DevicePart::kActivations));
 }
 
-kernels::Workspace Composition::micro_batch_memory() const {
-  return arena_->workspace(kActivations);
+// The micro-batches that train and evaluate share their memory: no step is under way during an
+// evaluation.
+Status Composition::build_executor() {
+  const PipelineShape shape{.kind = PipelineKind::kNaive,
+                            .stages = options_.mesh.pipeline,
+                            .micro_batches = options_.micro_batches};
+  TRY_ASSIGN(PipelineSchedule schedule, pipeline_schedule(shape));
+  const std::vector<std::string> problems = schedule_problems(shape, schedule);
+  CHECK(problems.empty());
+  TRY_ASSIGN(model::MicroBatch trained, make_micro_batch(PassMode::kTrain));
+  const int64_t rows = micro_batch_shape(options_, PassMode::kTrain).rows();
+  const auto tokens = static_cast<double>(rows * options_.micro_batches * options_.mesh.data);
+  executor_.emplace(
+      ScheduleExecutor::Options{.actions = schedule[static_cast<size_t>(place_.pipeline)],
+                                .sequence = options_.sequence,
+                                .gradient_scale = static_cast<float>(1.0 / tokens)},
+      std::move(trained),
+      ScheduleExecutor::Parts{*model_, *store_, *sink_, *scalars_, *ops_, *timer_});
+  TRY_ASSIGN(evaluated_, make_micro_batch(PassMode::kEvaluate));
+  return {};
 }
 
-kernels::Workspace Composition::token_memory(size_t slot) const {
+TokenMemory Composition::token_memory(size_t slot) const {
   CHECK(slot < kTokenSlots);
-  return arena_->workspace(kTokens + slot);
+  return {.device = arena_->workspace(static_cast<size_t>(DevicePart::kTokens) + slot),
+          .pinned = pinned_->workspace(static_cast<size_t>(PinnedPart::kTokens) + slot)};
 }
 
 Status Composition::broadcast_state(int64_t step) {
@@ -220,7 +177,8 @@ Status Composition::broadcast_state(int64_t step) {
 }
 
 DeviceState Composition::state() {
-  return {.parameters = store_->parameters(),
+  return {.arena = &store_->arena(),
+          .parameters = store_->parameters(),
           .first_moments = optimizer_->first_moments(),
           .second_moments = optimizer_->second_moments()};
 }
@@ -246,12 +204,7 @@ Status Composition::initialise(uint64_t seed) {
   return {};
 }
 
-void Composition::begin_step() {
-  begin_losses();
-  sink_->begin_step(*ops_);
-}
-
-void Composition::update(const UpdateOptions& options) {
+void Composition::update(const StepRequest& request) {
   StepValues* values = scalars_->on_device();
   norm_->squared(stream_, values->squares);
   // Without clipping a norm that isn't finite stops the update all the same.
@@ -259,10 +212,64 @@ void Composition::update(const UpdateOptions& options) {
   ops_->clip_scale(stream_, {.squares = values->squares,
                              .count = 2,
                              .scale = &values->scale,
-                             .clip_norm = options.clip_norm > 0 ? options.clip_norm : no_clipping});
-  optimizer_->step(stream_, {.learning_rate = options.learning_rate,
+                             .clip_norm = request.clip_norm > 0 ? request.clip_norm : no_clipping});
+  optimizer_->step(stream_, {.learning_rate = request.learning_rate,
                              .device_scale = &values->scale,
-                             .step = options.step});
+                             .step = request.step});
+}
+
+Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& request) {
+  TRY(timer_->begin());
+  scalars_->clear(*ops_, stream_);
+  sink_->begin_step(*ops_);
+  TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
+  TRY(executor_->run(feed, [&] { update(request); }));
+  // Before the host waits for a stream that may stand behind a reduction.
+  TRY(sink_->wait());
+  TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
+  const int64_t rows = micro_batch_shape(options_, PassMode::kTrain).rows();
+  TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh,
+                                              {.loss_sum = values.loss_sum,
+                                               .tokens = rows * options_.micro_batches,
+                                               .stop = request.stop ? 1 : 0}));
+  StepReport report{.numbers = {.loss = totals.loss, .gradient_norm = values.norm()},
+                    .stop = totals.stop};
+  TRY(timer_->end(report.numbers));
+  return report;
+}
+
+Status Composition::add_losses_of(const DeviceBatch& batch) {
+  TRY(model_->begin(*evaluated_, {.tokens = batch.tokens,
+                                  .targets = batch.targets,
+                                  .batch = batch.rows,
+                                  .sequence = options_.sequence}));
+  TRY(model::forward_pass(*model_, *store_, *evaluated_));
+  scalars_->add_losses(*ops_, stream_, *evaluated_);
+  return {};
+}
+
+Result<std::optional<double>> Composition::evaluate(BatchFeed& feed,
+                                                    const std::function<bool()>& stop_requested) {
+  RankTotals mine;
+  scalars_->clear(*ops_, stream_);
+  while (true) {
+    mine.stop = stop_requested() ? 1 : 0;
+    if (mine.stop != 0) break;
+    TRY_ASSIGN(const std::optional<DeviceBatch> batch, feed.next());
+    if (!batch) break;
+    TRY(add_losses_of(*batch));
+    mine.tokens += batch->counted;
+  }
+  TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
+  mine.loss_sum = values.loss_sum;
+  TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh, mine));
+  return totals.stop ? std::optional<double>() : std::optional(totals.loss);
+}
+
+Result<std::vector<int32_t>> Composition::generate(model::GenerateOptions options) {
+  options.memory = {.device = part_of(*arena_, DevicePart::kActivations),
+                    .pinned = part_of(*pinned_, PinnedPart::kSample)};
+  return model::generate(*model_, *store_, options);
 }
 
 }  // namespace lockstep::parallel

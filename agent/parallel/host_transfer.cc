@@ -44,25 +44,28 @@ class HostTransfer::Pieces {
   int64_t first_ = 0;
 };
 
-// A copy may be under way that an error left behind.
-HostTransfer::~HostTransfer() {
-  if (slots_.front().buffer.data() != nullptr) (void)stream_->synchronize();
+HostTransfer::HostTransfer(kernels::Stream& stream, const Buffers& buffers) : stream_(&stream) {
+  CHECK(buffers[0].bytes == buffers[1].bytes);
+  for (size_t i = 0; i < slots_.size(); ++i) slots_[i].buffer = buffers[i];
 }
 
-Status HostTransfer::reserve() {
-  if (slots_.front().buffer.data() != nullptr) return {};
-  const kernels::Device device = stream_->device();
-  for (size_t i = slots_.size(); i-- > 0;) {  // the first one last: it is what tells
-    TRY_ASSIGN(slots_[i].copied, kernels::Event::create(device));
-    TRY_ASSIGN(slots_[i].buffer,
-               kernels::PinnedBuffer::allocate(device, piece_bytes_, "state of a model"));
+// After an error, a copy from or to a buffer may still be under way.
+HostTransfer::~HostTransfer() {
+  if (has_events_) (void)stream_->synchronize();
+}
+
+Status HostTransfer::make_events() {
+  if (has_events_) return {};
+  for (Slot& slot : slots_) {
+    TRY_ASSIGN(slot.copied, kernels::Event::create(stream_->device()));
   }
+  has_events_ = true;
   return {};
 }
 
 Result<int64_t> HostTransfer::fetch(Pieces& pieces, Slot& slot) {
   int64_t count = 0;
-  auto* buffer = static_cast<float*>(slot.buffer.data());
+  auto* buffer = static_cast<float*>(slot.buffer.data);
   for (const Pieces::Part& part : pieces.next()) {
     TRY(kernels::copy_bytes(*stream_, {.to = buffer + part.at,
                                        .from = part.in(pieces.runs()),
@@ -78,13 +81,13 @@ Status HostTransfer::read(std::span<const ValueRun> runs, const Visit& visit) {
     for (const ValueRun& run : runs) TRY(visit({run.data, static_cast<size_t>(run.count)}));
     return {};
   }
-  TRY(reserve());
-  Pieces pieces(runs, piece_bytes_);
+  TRY(make_events());
+  Pieces pieces(runs, slots_[0].buffer.bytes);
   TRY_ASSIGN(int64_t count, fetch(pieces, slots_[0]));
   for (size_t now = 0; count > 0; now = 1 - now) {
     TRY_ASSIGN(const int64_t next_count, fetch(pieces, slots_[1 - now]));
     TRY(slots_[now].copied.synchronize());
-    const auto* values = static_cast<const float*>(slots_[now].buffer.data());
+    const auto* values = static_cast<const float*>(slots_[now].buffer.data);
     TRY(visit({values, static_cast<size_t>(count)}));
     count = next_count;
   }
@@ -98,12 +101,12 @@ Status HostTransfer::write(std::span<const ValueRun> runs, const Fill& fill) {
     }
     return {};
   }
-  TRY(reserve());
-  Pieces pieces(runs, piece_bytes_);
+  TRY(make_events());
+  Pieces pieces(runs, slots_[0].buffer.bytes);
   std::vector<Pieces::Part> parts = pieces.next();
   for (size_t now = 0; !parts.empty(); now = 1 - now) {
     TRY(slots_[now].copied.synchronize());
-    auto* buffer = static_cast<float*>(slots_[now].buffer.data());
+    auto* buffer = static_cast<float*>(slots_[now].buffer.data);
     for (const Pieces::Part& part : parts) {
       TRY(fill(part.run, part.first, {buffer + part.at, static_cast<size_t>(part.count)}));
       TRY(kernels::copy_bytes(*stream_,

@@ -23,15 +23,16 @@ inline constexpr size_t kTransferPieceBytes = size_t{8} << 20;
 
 // Lets the host read and write values of a device piece by piece, through two page-locked buffers:
 // the device copies one while the host works on the other. However much goes through, that is all
-// of the host's memory that is taken, from the first piece on. On the CPU there is no buffer and no
-// copy: the values are visited where they are, each run as a whole. Move-only; one thread.
+// of the host's memory that is taken. On the CPU there is no buffer and no copy: the values are
+// visited where they are, each run as a whole. Move-only; one thread.
 class HostTransfer {
  public:
   // The CPU's.
   HostTransfer() = default;
-  // The stream outlives it; copies are issued on it.
-  explicit HostTransfer(kernels::Stream& stream, size_t piece_bytes = kTransferPieceBytes)
-      : stream_(&stream), piece_bytes_(piece_bytes) {}
+  // Page-locked buffers of the same size; empty on the CPU.
+  using Buffers = std::array<kernels::Workspace, 2>;
+  // The stream, on which copies are issued, and the buffers outlive it.
+  HostTransfer(kernels::Stream& stream, const Buffers& buffers);
   HostTransfer(HostTransfer&&) = default;
   ~HostTransfer();
 
@@ -47,20 +48,20 @@ class HostTransfer {
 
  private:
   struct Slot {
-    kernels::PinnedBuffer buffer;
+    kernels::Workspace buffer;
     kernels::Event copied;  // after the last copy from or to the buffer
   };
   class Pieces;
   bool is_cpu() const {
     return stream_ == nullptr || stream_->device().type == kernels::DeviceType::kCpu;
   }
-  Status reserve();
+  Status make_events();
   // Issues the copies of the next piece to the slot's buffer, if there is one; its count.
   Result<int64_t> fetch(Pieces& pieces, Slot& slot);
 
   kernels::Stream* stream_ = nullptr;
-  size_t piece_bytes_ = kTransferPieceBytes;
   std::array<Slot, 2> slots_;
+  bool has_events_ = false;
 };
 
 }  // namespace lockstep::parallel

@@ -2,14 +2,6 @@
 
 namespace lockstep::parallel {
 
-Result<StepScalars> StepScalars::create(kernels::Device device, void* memory) {
-  StepScalars scalars;
-  scalars.values_ = static_cast<StepValues*>(memory);
-  TRY_ASSIGN(scalars.host_,
-             kernels::PinnedBuffer::allocate(device, sizeof(StepValues), "a step's losses"));
-  return scalars;
-}
-
 // Bits of zeroes, as fp32 or not.
 void StepScalars::clear(const kernels::OpTable& ops, kernels::Stream& stream) {
   ops.fill(stream, {.out = kernels::View(values_, kernels::DType::kF32),
@@ -23,10 +15,9 @@ void StepScalars::add_losses(const kernels::OpTable& ops, kernels::Stream& strea
 }
 
 Result<StepValues> StepScalars::read(kernels::Stream& stream) {
-  auto* host = static_cast<StepValues*>(host_.data());
-  TRY(kernels::copy_bytes(stream, {.to = host, .from = values_, .bytes = sizeof(StepValues)}));
+  TRY(kernels::copy_bytes(stream, {.to = host_, .from = values_, .bytes = sizeof(StepValues)}));
   TRY(stream.synchronize());
-  return *host;
+  return *host_;
 }
 
 }  // namespace lockstep::parallel

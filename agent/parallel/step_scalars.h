@@ -25,8 +25,14 @@ struct StepValues {
 // between waits for the device. One thread.
 class StepScalars {
  public:
-  // `memory`: kStepScalarBytes of the device, which outlive it.
-  static Result<StepScalars> create(kernels::Device device, void* memory);
+  // kStepScalarBytes each of the device and of page-locked memory, which outlive it.
+  struct Memory {
+    void* device = nullptr;
+    void* pinned = nullptr;
+  };
+  explicit StepScalars(const Memory& memory)
+      : values_(static_cast<StepValues*>(memory.device)),
+        host_(static_cast<StepValues*>(memory.pinned)) {}
 
   // These issue.
   void clear(const kernels::OpTable& ops, kernels::Stream& stream);
@@ -39,8 +45,8 @@ class StepScalars {
   Result<StepValues> read(kernels::Stream& stream);
 
  private:
-  StepValues* values_ = nullptr;
-  kernels::PinnedBuffer host_;
+  StepValues* values_;
+  StepValues* host_;
 };
 inline constexpr size_t kStepScalarBytes = sizeof(StepValues);
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "agent/train/random_fill.h"
-#include "common/api/worker_config.h"
 #include "common/base/log.h"
 #include "kernels/ops/dnn/dnn.h"
 
@@ -147,27 +146,25 @@ Result<AttentionTimes> time_attention(const kernels::OpTable& ops, kernels::Stre
 }
 
 Result<kernels::AttentionBy> choose_attention(comm::Communicator& world, const AttentionWish& wish,
-                                              ExitReason& reason, const Clock& clock) {
+                                              const Clock& clock) {
   if (wish.setting == "own") return kernels::AttentionBy::kOwn;
   const Result<size_t> workspace = prepare(wish);
   if (!workspace.ok()) {
     log_info("cuDNN attention is not available", {{"reason", workspace.error().message}});
   }
   const int64_t can = workspace.ok() ? 1 : 0;
-  TRY_ASSIGN(const std::vector<int64_t> able,
-             reason.note(kExitPeerLost, world.all_gather_value(can)));
+  TRY_ASSIGN(const std::vector<int64_t> able, world.all_gather_value(can));
   const auto lacks = std::ranges::find(able, 0);
   if (lacks != able.end()) {
     if (wish.setting == "auto") return kernels::AttentionBy::kOwn;
-    const Error refused = invalid("spec.train.attention: cudnn must work on every rank, but rank " +
-                                  std::to_string(lacks - able.begin()) +
-                                  " cannot use it (its log has the reason); set own or auto");
-    return reason.note(kExitBadConfig, Result<kernels::AttentionBy>(refused));
+    return invalid("spec.train.attention: cudnn must work on every rank, but rank " +
+                       std::to_string(lacks - able.begin()) +
+                       " cannot use it (its log has the reason); set own or auto",
+                   Blame::kConfig);
   }
   const kernels::AttentionBy mine =
       world.rank() == 0 ? chosen(wish, *workspace, clock) : kernels::AttentionBy::kOwn;
-  TRY_ASSIGN(const std::vector<kernels::AttentionBy> all,
-             reason.note(kExitPeerLost, world.all_gather_value(mine)));
+  TRY_ASSIGN(const std::vector<kernels::AttentionBy> all, world.all_gather_value(mine));
   return all.front();
 }
 

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "agent/comm/communicator.h"
-#include "agent/train/exit_reason.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "kernels/ops/attention.h"
@@ -47,10 +46,10 @@ struct AttentionWish {
 // Returns the attention implementation that all ranks use. With `auto`: the kept choice, else
 // cuDNN's if every rank supports it and has memory for it and rank 0 measures it to be faster, else
 // our own. Otherwise: the setting. Rank 0 logs the choice and the reason; each rank logs what it
-// lacks. A collective operation unless the setting is own. kInvalid, with the field's path, for
-// cudnn if a rank does not support it.
+// lacks. A collective operation unless the setting is own. kInvalid, with the field's path and
+// blaming the configuration, for cudnn if a rank does not support it.
 Result<kernels::AttentionBy> choose_attention(comm::Communicator& world, const AttentionWish& wish,
-                                              ExitReason& reason, const Clock& clock);
+                                              const Clock& clock);
 
 // "own", "cudnn": what is kept of a choice, and the setting.
 const char* name_of(kernels::AttentionBy by);

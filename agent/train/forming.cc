@@ -20,14 +20,14 @@ namespace {
 constexpr size_t kTokenBytesMax = 4096;
 
 Result<std::string> read_token(const std::string& path) {
-  if (path.empty()) return invalid("[config] tokenFile: missing, expected a path");
+  if (path.empty()) return invalid("[config] tokenFile: missing, expected a path", Blame::kConfig);
   std::ifstream in(path, std::ios::binary);
   std::string token(kTokenBytesMax + 1, '\0');
   in.read(token.data(), static_cast<std::streamsize>(token.size()));
   token.resize(static_cast<size_t>(in.gcount()));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty() || token.size() > kTokenBytesMax) {
-    return invalid("[config] " + path + ": expected the job's token");
+    return invalid("[config] " + path + ": expected the job's token", Blame::kConfig);
   }
   return token;
 }
@@ -46,9 +46,9 @@ std::vector<comm::PeerAddress> peers_of(const WorldAssignment& world) {
 }  // namespace
 
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
-                                                       ExitReason& reason, CollectiveBoard* board) {
+                                                       CollectiveBoard* board) {
   const auto round = static_cast<uint64_t>(config.world.round);
-  TRY_ASSIGN(const std::string token, reason.note(kExitBadConfig, read_token(config.token_file)));
+  TRY_ASSIGN(const std::string token, read_token(config.token_file));
   comm::CommOptions options{
       .rank = static_cast<int>(config.rank),
       .peers = peers_of(config.world),
@@ -63,24 +63,15 @@ Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& confi
       .operation_limit = kSilenceLimit,
   };
   const comm::PeerAddress& self = options.peers[static_cast<size_t>(config.rank)];
-  Result<int> listening = comm::listen_on(self.host, self.port);
-  if (!listening.ok()) {
-    const bool taken = listening.error().code == Code::kConflict;
-    return reason.note(taken ? kExitPortTaken : kExitBadConfig, std::move(listening)).error();
-  }
-  options.listen_fd = *listening;
-  return reason.note(kExitPeerLost, comm::make_communicator(options));
+  TRY_ASSIGN(options.listen_fd, comm::listen_on(self.host, self.port));
+  return comm::make_communicator(options);
 }
 
 Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
-                                                         kernels::Device device,
-                                                         ExitReason& reason) {
+                                                         kernels::Device device) {
   if (device.type == kernels::DeviceType::kCpu) return world;
-  auto made =
-      comm::make_device_communicator(std::move(world), {.device = device, .limit = kSilenceLimit});
-  // A rank without a usable GPU is to blame itself, not a peer.
-  const bool is_lacking = !made.ok() && made.error().code == Code::kInvalid;
-  return reason.note(is_lacking ? kExitBadConfig : kExitPeerLost, std::move(made));
+  return comm::make_device_communicator(std::move(world),
+                                        {.device = device, .limit = kSilenceLimit});
 }
 
 RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu) {
@@ -94,10 +85,8 @@ RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::Dev
   return traits;
 }
 
-Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16,
-                        ExitReason& reason) {
-  TRY_ASSIGN(const std::vector<RankTraits> all,
-             reason.note(kExitPeerLost, world.all_gather_value(mine)));
+Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16) {
+  TRY_ASSIGN(const std::vector<RankTraits> all, world.all_gather_value(mine));
   Agreement agreement{.precision = want_bf16 ? kernels::Precision::kBf16 : kernels::Precision::kF32,
                       .threads = static_cast<int>(mine.threads)};
   bool alike = true;
@@ -127,13 +116,16 @@ Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (spec.global < 1 || spec.global % data_size != 0) {
     return invalid("spec.train.batch.global: " + number(spec.global) +
-                   " is not a multiple of the " + number(data_size) + " data-parallel ranks");
+                       " is not a multiple of the " + number(data_size) + " data-parallel ranks",
+                   Blame::kConfig);
   }
   const int64_t share = spec.global / data_size;
   const int64_t micro = spec.micro == 0 ? share : spec.micro;
   if (micro < 1 || share % micro != 0) {
-    return invalid("spec.train.batch.micro: " + number(spec.micro) +
-                   " does not divide a rank's share of spec.train.batch.global: " + number(share));
+    return invalid(
+        "spec.train.batch.micro: " + number(spec.micro) +
+            " does not divide a rank's share of spec.train.batch.global: " + number(share),
+        Blame::kConfig);
   }
   return BatchShape{.micro = micro, .accumulation = share / micro, .data_size = data_size};
 }

@@ -5,7 +5,6 @@
 
 #include "agent/comm/communicator.h"
 #include "agent/train/data/windows.h"
-#include "agent/train/exit_reason.h"
 #include "common/api/collective_board.h"
 #include "common/api/worker_config.h"
 #include "common/base/result.h"
@@ -18,15 +17,14 @@ namespace lockstep::train {
 // Connects this rank with all others of its round, at the addresses of the assignment. The
 // communicator reports its progress on `board`, which may be null and outlives the communicator.
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
-                                                       ExitReason& reason, CollectiveBoard* board);
+                                                       CollectiveBoard* board);
 
 // Returns the world for a rank that computes on `device`. For the CPU that is `world` itself. For a
 // GPU it also serves GPU memory: through NCCL, or through host memory where NCCL can't
 // (agent/comm/gpu/device_communicator.h; untested on a GPU). Collective; the devices of all ranks
 // have one type. Groups made from the result serve GPU memory, too.
 Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
-                                                         kernels::Device device,
-                                                         ExitReason& reason);
+                                                         kernels::Device device);
 
 // Settings that all ranks compute with. Machines differ, but results must not.
 struct Agreement {
@@ -44,14 +42,13 @@ struct RankTraits {
   uint64_t instructions = 0;
 };
 // Exchanges the traits of all ranks and returns what they agree on. Collective.
-Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16,
-                        ExitReason& reason);
+Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16);
 // Returns the traits of this rank. `gpu` is the GPU that it computes on, without a name on the CPU.
 // Every GPU that this version is built for (sm_80 and later) multiplies bf16.
 RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu);
 
-// Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path, if
-// they can't be split evenly.
+// Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path and
+// blaming the configuration, if they can't be split evenly.
 Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);
 
 Mesh mesh_of(const WorldAssignment& world);

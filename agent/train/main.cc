@@ -1,7 +1,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,8 @@
 
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/input_check.h"
+#include "agent/train/job_plan.h"
+#include "agent/train/memory_report.h"
 #include "agent/train/memory_table.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/weights/export_weights.h"
@@ -29,7 +30,7 @@ constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
     "       lockstep-worker check JOB\n"
     "       lockstep-worker export CHECKPOINT FILE\n"
-    "       lockstep-worker plan GIGABYTES...\n";
+    "       lockstep-worker plan [JOB] [GIGABYTES...]\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
 Result<WorkerConfig> read_config(const std::string& path) {
@@ -68,16 +69,28 @@ Result<TrainingJob> read_job(const std::string& path) {
   return valid_training_job_from_json(document);
 }
 
-// Checks a job's data and weights for `lockstep validate` and `lockstep run`. Returns 0, or 2 after
-// printing one problem a line on stdout. For a file that is not a valid job in JSON, returns 2 and
-// prints nothing there.
+// Prints on stdout what the job's processes take, and a warning if this machine has less.
+void tell_memory(const JobPlan& plan) {
+  std::printf("memory: %s\n", memory_line(plan).c_str());
+  for (const MemoryLimit& limit : limits_here(plan)) {
+    if (!fits(plan, limit)) std::printf("warning: %s\n", fit_text(plan, limit).c_str());
+  }
+}
+
+// Checks a job's data and weights for `lockstep validate` and `lockstep run`. Returns 0 after
+// tell_memory(), or 2 after printing one problem a line on stdout. For a file that is not a valid
+// job in JSON, returns 2 and prints nothing there.
 int run_check(const std::string& path) {
   const Result<TrainingJob> job = read_job(path);
   if (!job.ok()) return bad_config(job.error());
   if (!job->spec.train) return 0;
-  const Problems problems = input_problems(*job->spec.train);
+  Problems problems = input_problems(*job->spec.train);
+  const Result<JobPlan> plan = plan_job(job->spec);
+  if (!plan.ok()) problems.push_back(plan.error().message);
   for (const std::string& problem : problems) std::printf("%s\n", problem.c_str());
-  return problems.empty() ? 0 : kExitBadConfig;
+  if (!problems.empty()) return kExitBadConfig;
+  tell_memory(*plan);
+  return 0;
 }
 
 // `lockstep export`, which checks the command line. 0, 2 for what the user can put right, 1.
@@ -94,16 +107,40 @@ int run_export(const std::string& from, const std::string& to) {
   return 0;
 }
 
-// Prints which models fit on GPUs of these sizes; -1 if an argument is not a size.
-int run_plan(std::span<char* const> sizes) {
-  std::vector<int64_t> gigabytes;
-  for (const char* text : sizes) {
-    int64_t size = 0;
-    const char* end = text + std::strlen(text);
-    const auto [stop, error] = std::from_chars(text, end, size);
-    if (stop != end || error != std::errc() || size < 1 || size > 1'000'000) return -1;
-    gigabytes.push_back(size);
+// Returns nothing for a text that is not a size.
+std::optional<int64_t> gigabytes_from(std::string_view text) {
+  int64_t size = 0;
+  const auto [stop, error] = std::from_chars(text.begin(), text.end(), size);
+  const bool is_number = stop == text.end() && error == std::errc();
+  return is_number && size >= 1 && size <= 1'000'000 ? std::optional(size) : std::nullopt;
+}
+
+// Prints the memory of a job, and whether it fits into these sizes; without any, into this machine.
+int run_job_plan(const std::string& path, const std::vector<int64_t>& gigabytes) {
+  const Result<TrainingJob> job = read_job(path);
+  if (!job.ok()) return bad_config(job.error());
+  if (!job->spec.train) return bad_config(invalid("spec.train: missing, expected a job with it"));
+  const Result<JobPlan> plan = plan_job(job->spec);
+  if (!plan.ok()) return bad_config(plan.error());
+  std::vector<MemoryLimit> limits;
+  for (const int64_t size : gigabytes) {
+    limits.push_back({std::to_string(size) + " GB", static_cast<uint64_t>(size) * 1'000'000'000});
   }
+  if (limits.empty()) limits = limits_here(*plan);
+  std::fputs(memory_report(*plan, limits).c_str(), stdout);
+  return 0;
+}
+
+// Prints the memory of a job, or which models fit on GPUs of these sizes; -1 for wrong arguments.
+int run_plan(std::span<char* const> words) {
+  const bool has_job = !gigabytes_from(words.front()).has_value();
+  std::vector<int64_t> gigabytes;
+  for (const char* text : words.subspan(has_job ? 1 : 0)) {
+    const std::optional<int64_t> size = gigabytes_from(text);
+    if (!size) return -1;
+    gigabytes.push_back(*size);
+  }
+  if (has_job) return run_job_plan(words.front(), gigabytes);
   std::fputs(memory_table(gigabytes).c_str(), stdout);
   return 0;
 }

@@ -9,8 +9,6 @@ namespace {
 constexpr int64_t kMicroBatchMax = 4096;
 constexpr int64_t kSequenceMax = 4096;
 constexpr uint64_t kGigabyte = 1'000'000'000;
-constexpr std::pair<Recompute, const char*> kRecomputes[] = {
-    {Recompute::kNone, "none"}, {Recompute::kOps, "ops"}, {Recompute::kBlocks, "blocks"}};
 
 parallel::ComposeOptions options_of(const ModelConfig& config) {
   parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
@@ -22,17 +20,18 @@ parallel::ComposeOptions options_of(const ModelConfig& config) {
 
 bool fits(parallel::ComposeOptions options, int64_t micro_batch, uint64_t bytes) {
   options.micro_batch = micro_batch;
-  const Result<kernels::ArenaPlan> plan = parallel::plan_memory(options);
-  return plan.ok() && plan->bytes + plan->reserve <= bytes;
+  const Result<parallel::MemoryPlan> plan = parallel::plan_memory(options);
+  return plan.ok() && plan->device.bytes + plan->device.reserve <= bytes;
 }
 
 // Parameters with their copies, gradients and moments.
 uint64_t state_bytes(const parallel::ComposeOptions& options) {
-  const Result<kernels::ArenaPlan> plan = parallel::plan_memory(options);
+  const Result<parallel::MemoryPlan> plan = parallel::plan_memory(options);
   CHECK(plan.ok());
-  return kernels::bytes_of(*plan, kernels::ArenaUse::kParameters) +
-         kernels::bytes_of(*plan, kernels::ArenaUse::kGradients) +
-         kernels::bytes_of(*plan, kernels::ArenaUse::kOptimizer);
+  const kernels::ArenaPlan& arena = plan->device;
+  return kernels::bytes_of(arena, kernels::ArenaUse::kParameters) +
+         kernels::bytes_of(arena, kernels::ArenaUse::kGradients) +
+         kernels::bytes_of(arena, kernels::ArenaUse::kOptimizer);
 }
 
 std::string gigabytes(uint64_t bytes) {

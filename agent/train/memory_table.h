@@ -3,10 +3,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
-#include "agent/parallel/compose.h"
+#include "agent/parallel/memory_plan.h"
 
 namespace lockstep::train {
+
+// The kinds of recomputation, and their names in spec.train.recompute.
+inline constexpr std::pair<Recompute, const char*> kRecomputes[] = {
+    {Recompute::kNone, "none"}, {Recompute::kOps, "ops"}, {Recompute::kBlocks, "blocks"}};
 
 // The most sequences of a micro-batch with which the plan (plan_memory()) and its reserve take at
 // most `bytes`; 0: not even one fits. Looks no further than 4096.

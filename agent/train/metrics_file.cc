@@ -2,41 +2,15 @@
 
 #include <fcntl.h>
 
-#include <cmath>
 #include <string_view>
 
-#include "common/api/progress_page.h"
+#include "common/api/step_number_table.h"
 #include "common/base/json.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr size_t kBytesMax = size_t{1} << 30;
-
-void put(Json& line, const char* key, double value) {
-  if (std::isfinite(value)) line[key] = value;
-}
-
-// By the formula's name; nothing where no peak is known.
-void put_ratios(Json& line, const char* key, const StepFlops& flops, double peak) {
-  Json ratios = Json::object();
-  put(ratios, "palm", flops_ratio(flops.palm, peak));
-  put(ratios, "causal", flops_ratio(flops.causal, peak));
-  if (!ratios.empty()) line[key] = std::move(ratios);
-}
-
-void put_flops(Json& line, const StepFlops& flops) {
-  if (flops.palm > 0) {
-    line["flopsPerSecond"] = {{"palm", flops.palm}, {"causal", flops.causal}};
-  }
-  put_ratios(line, "mfu", flops, flops.datasheet_peak);
-  put_ratios(line, "mfuOfMeasuredPeak", flops, flops.measured_peak);
-}
-
-Status write_line(File& file, const Json& line) {
-  const std::string text = dump_json(line) + "\n";
-  return file.write(text.data(), text.size());
-}
 
 }  // namespace
 
@@ -65,28 +39,9 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, int64_t step) {
   return MetricsFile(std::move(file));
 }
 
-Status MetricsFile::add(const StepMetrics& metrics) {
-  const StepSeconds& seconds = metrics.seconds;
-  Json parts = Json::object();
-  put(parts, "data", seconds.data);
-  put(parts, "forward", seconds.forward);
-  put(parts, "backward", seconds.backward);
-  put(parts, "communication", seconds.communication);
-  put(parts, "update", seconds.update);
-  put(parts, "total", seconds.total);
-  Json line = {{"step", metrics.step}, {"seconds", std::move(parts)}};
-  put(line, "loss", metrics.loss);
-  put(line, "learningRate", metrics.learning_rate);
-  put(line, "gradientNorm", metrics.gradient_norm);
-  put(line, "tokensPerSecond", metrics.tokens_per_second);
-  put_flops(line, metrics.flops);
-  return write_line(file_, line);
-}
-
-Status MetricsFile::add(const ValidationMetrics& metrics) {
-  Json line = {{"step", metrics.step}};
-  put(line, "validationLoss", metrics.loss);
-  return write_line(file_, line);
+Status MetricsFile::add(const StepNumbers& numbers) {
+  const std::string text = dump_json(metrics_line(numbers)) + "\n";
+  return file_.write(text.data(), text.size());
 }
 
 }  // namespace lockstep::train

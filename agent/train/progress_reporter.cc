@@ -1,6 +1,5 @@
 #include "agent/train/progress_reporter.h"
 
-#include <limits>
 #include <utility>
 
 namespace lockstep::train {
@@ -9,8 +8,7 @@ ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t rou
     : page_(std::move(page)) {
   if (page_) board_ = page_->board();
   numbers_.round = static_cast<uint64_t>(round);
-  numbers_.loss = std::numeric_limits<double>::quiet_NaN();
-  numbers_.validation_loss = std::numeric_limits<double>::quiet_NaN();
+  numbers_.step = 0;  // also while it forms and loads, so that a job that stands still there is seen
 }
 
 void ProgressReporter::publish() {

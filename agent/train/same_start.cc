@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "common/api/worker_config.h"
-
 namespace lockstep::train {
 namespace {
 
@@ -26,7 +24,7 @@ std::string named(const std::vector<size_t>& ranks) {
 
 Result<Digest> sample_digest(parallel::Composition& model) {
   std::vector<parallel::ValueRun> runs;
-  for (const ArenaEntry& entry : model.store().arena().entries) {
+  for (const ArenaEntry& entry : model.state().arena->entries) {
     const int64_t stride = std::max(entry.count / kRunsOfEach, kRunValues);
     for (int64_t at = 0; at < entry.count; at += stride) {
       runs.push_back(
@@ -41,9 +39,8 @@ Result<Digest> sample_digest(parallel::Composition& model) {
   return sha.finish();
 }
 
-Status expect_same_parameters(comm::Communicator& world, const Digest& mine, ExitReason& reason) {
-  TRY_ASSIGN(const std::vector<Digest> all,
-             reason.note(kExitPeerLost, world.all_gather_value(mine)));
+Status expect_same_parameters(comm::Communicator& world, const Digest& mine) {
+  TRY_ASSIGN(const std::vector<Digest> all, world.all_gather_value(mine));
   if (std::ranges::count(all, mine) == std::ssize(all)) return {};
   const Digest most = *std::ranges::max_element(
       all, {}, [&](const Digest& digest) { return std::ranges::count(all, digest); });
@@ -53,12 +50,10 @@ Status expect_same_parameters(comm::Communicator& world, const Digest& mine, Exi
   }
   // Every rank has the answer before one of them leaves.
   (void)world.barrier();
-  const Status differ =
-      Error{Code::kInternal, "[begin] expected all " + std::to_string(all.size()) +
-                                 " ranks to draw the same initial parameters, " + named(others) +
-                                 " drew others: compare the seed and the version of "
-                                 "lockstep-worker there"};
-  return mine == most ? reason.note(kExitPeerLost, differ) : differ;
+  return internal("[begin] expected all " + std::to_string(all.size()) +
+                      " ranks to draw the same initial parameters, " + named(others) +
+                      " drew others: compare the seed and the version of lockstep-worker there",
+                  mine == most ? Blame::kPeer : Blame::kUnknown);
 }
 
 }  // namespace lockstep::train

@@ -2,7 +2,6 @@
 
 #include "agent/comm/communicator.h"
 #include "agent/parallel/compose.h"
-#include "agent/train/exit_reason.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
@@ -15,7 +14,7 @@ Result<Digest> sample_digest(parallel::Composition& model);
 // Compares the digests of all ranks of a world whose ranks hold the same parameters. Collective. If
 // they are not equal, every rank gets the same error, which names the ranks whose digest is not the
 // most frequent one (between equally frequent ones, the lowest rank's counts). On the other ranks
-// it notes kExitPeerLost, so that the named ones are to blame.
-Status expect_same_parameters(comm::Communicator& world, const Digest& mine, ExitReason& reason);
+// it blames a peer.
+Status expect_same_parameters(comm::Communicator& world, const Digest& mine);
 
 }  // namespace lockstep::train

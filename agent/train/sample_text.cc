@@ -2,8 +2,6 @@
 
 #include <sstream>
 
-#include "agent/model/generate.h"
-
 namespace lockstep::train {
 namespace {
 
@@ -38,18 +36,15 @@ std::string decode(const std::vector<int32_t>& tokens, TokenWidth width) {
 
 }  // namespace
 
-Result<std::string> sample_text(model::Gpt& model, model::ParamStore& store, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width,
-                                kernels::Workspace memory) {
+Result<std::string> sample_text(parallel::Composition& model, const SampleSpec& spec,
+                                const TokenSource& source, TokenWidth width) {
   TRY_ASSIGN(std::vector<int32_t> tokens, encode(spec.prompt, source, width));
   TRY_ASSIGN(const std::vector<int32_t> more,
-             model::generate(model, store,
-                             {.prompt = tokens,
-                              .tokens = spec.tokens,
-                              .temperature = static_cast<float>(spec.temperature),
-                              .top_k = spec.topK,
-                              .seed = static_cast<uint64_t>(spec.seed),
-                              .memory = memory}));
+             model.generate({.prompt = tokens,
+                             .tokens = spec.tokens,
+                             .temperature = static_cast<float>(spec.temperature),
+                             .top_k = spec.topK,
+                             .seed = static_cast<uint64_t>(spec.seed)}));
   tokens.insert(tokens.end(), more.begin(), more.end());
   return decode(tokens, width) + "\n";
 }

@@ -1,62 +1,32 @@
 #include "agent/train/validator.h"
 
-#include "agent/model/passes.h"
 #include "agent/train/stop_signal.h"
-#include "common/api/worker_config.h"
 
 namespace lockstep::train {
-namespace {
 
-struct RankReport {
-  double loss_sum = 0;
-  int64_t stop = 0;
-};
-
-}  // namespace
-
-Result<Validator> Validator::create(const DataSplit& split, int64_t rows, const Parts& parts) {
-  TRY_ASSIGN(model::MicroBatch micro, parts.model.make_micro_batch(PassMode::kEvaluate));
-  TRY_ASSIGN(TokenSlot slot,
-             TokenSlot::create(parts.model.stream().device(), parts.model.token_memory(2)));
-  return Validator(split, rows, parts, std::move(micro), std::move(slot));
+Result<Validator> Validator::create(const Options& options, parallel::Composition& model,
+                                    const TokenSource& source) {
+  TRY_ASSIGN(TokenSlot slot, TokenSlot::create(model.stream().device(), model.token_memory(2)));
+  return Validator(options, model, source, std::move(slot));
 }
 
-Status Validator::add_batch(int64_t first_window) {
-  TRY(parts_.reason.note(kExitDataError,
-                         read_validation(parts_.source, split_, first_window, rows_, batch_)));
-  model::Gpt& model = parts_.model.model();
-  TRY_ASSIGN(const DeviceTokens tokens, slot_.put(batch_, model.stream()));
-  TRY(model.begin(micro_, {.tokens = tokens.tokens,
-                           .targets = tokens.targets,
-                           .batch = tokens.rows,
-                           .sequence = split_.context}));
-  TRY(model::forward_pass(model, parts_.model.store(), micro_));
-  parts_.model.add_losses(micro_);
-  return {};
+Validator::Windows::Windows(Validator& validator)
+    : validator_(validator), window_(validator.options_.rows * validator.options_.rank) {}
+
+Result<std::optional<parallel::DeviceBatch>> Validator::Windows::next() {
+  const Options& options = validator_.options_;
+  if (window_ >= options.split.validation_windows()) return std::optional<parallel::DeviceBatch>();
+  TokenBatch& batch = validator_.batch_;
+  TRY(read_validation(*validator_.source_, options.split, window_, options.rows, batch));
+  window_ += options.rows * options.ranks;
+  TRY_ASSIGN(const parallel::DeviceBatch placed,
+             validator_.slot_.put(batch, validator_.model_->stream()));
+  return std::optional(placed);
 }
 
 Result<std::optional<double>> Validator::run() {
-  RankReport mine;
-  parts_.model.begin_losses();
-  const int64_t stride = rows_ * parts_.world.size();
-  for (int64_t window = rows_ * parts_.world.rank(); window < split_.validation_windows();
-       window += stride) {
-    if (StopSignal::requested()) {
-      mine.stop = 1;
-      break;
-    }
-    TRY(add_batch(window));
-  }
-  TRY_ASSIGN(const parallel::StepValues values, parts_.model.scalars());
-  mine.loss_sum = values.loss_sum;
-  TRY_ASSIGN(const std::vector<RankReport> reports,
-             parts_.reason.note(kExitPeerLost, parts_.world.all_gather_value(mine)));
-  double total = 0;
-  for (const RankReport& report : reports) {
-    if (report.stop != 0) return std::optional<double>();
-    total += report.loss_sum;
-  }
-  return std::optional(total / static_cast<double>(split_.validation_tokens()));
+  Windows windows(*this);
+  return model_->evaluate(windows, StopSignal::requested);
 }
 
 }  // namespace lockstep::train

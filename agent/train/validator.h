@@ -3,12 +3,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "agent/comm/communicator.h"
-#include "agent/model/gpt.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/device_tokens.h"
-#include "agent/train/exit_reason.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
@@ -17,33 +14,38 @@ namespace lockstep::train {
 // the ranks share. One thread.
 class Validator {
  public:
-  // All outlive it.
-  struct Parts {
-    parallel::Composition& model;
-    comm::Communicator& world;
-    const TokenSource& source;
-    ExitReason& reason;
+  struct Options {
+    DataSplit split;
+    int64_t rows = 1;  // of a micro-batch
+    int64_t rank = 0;  // of `ranks` that share the windows
+    int64_t ranks = 1;
   };
-  static Result<Validator> create(const DataSplit& split, int64_t rows, const Parts& parts);
+  // Model and source outlive it.
+  static Result<Validator> create(const Options& options, parallel::Composition& model,
+                                  const TokenSource& source);
 
   // Nats a token, the same bits on every rank; nothing where a rank was asked to stop meanwhile.
   Result<std::optional<double>> run();
 
  private:
-  Validator(const DataSplit& split, int64_t rows, const Parts& parts, model::MicroBatch micro,
-            TokenSlot slot)
-      : split_(split),
-        rows_(rows),
-        parts_(parts),
-        micro_(std::move(micro)),
-        slot_(std::move(slot)) {}
-  // Issues what adds the losses of a batch.
-  Status add_batch(int64_t first_window);
+  // A rank's windows of the validation part.
+  class Windows final : public parallel::BatchFeed {
+   public:
+    explicit Windows(Validator& validator);
+    Result<std::optional<parallel::DeviceBatch>> next() override;
 
-  DataSplit split_;
-  int64_t rows_;
-  Parts parts_;
-  model::MicroBatch micro_;
+   private:
+    Validator& validator_;
+    int64_t window_;  // the first of the next batch
+  };
+
+  Validator(const Options& options, parallel::Composition& model, const TokenSource& source,
+            TokenSlot slot)
+      : options_(options), model_(&model), source_(&source), slot_(std::move(slot)) {}
+
+  Options options_;
+  parallel::Composition* model_;
+  const TokenSource* source_;
   TokenSlot slot_;
   TokenBatch batch_;
 };

@@ -9,7 +9,6 @@
 #include "agent/train/checkpoint/model_state.h"
 #include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/data/batch_loader.h"
-#include "agent/train/exit_reason.h"
 #include "agent/train/forming.h"
 #include "agent/train/gpu_monitor.h"
 #include "agent/train/metrics_file.h"
@@ -25,9 +24,9 @@ namespace lockstep::train {
 
 // One rank of the built-in training loop, from its configuration to its exit code, in phases
 // (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
-// finishing. Rank 0 alone reads and writes checkpoints, metrics and the sample. Without a
-// checkpoint and weights every rank draws the initial parameters. One thread, and those of the
-// loader, the communicator and the kernels.
+// finishing. Each phase is a file of agent/train/phases. Rank 0 alone reads and writes checkpoints,
+// metrics and the sample. Without a checkpoint and weights every rank draws the initial parameters.
+// One thread, and those of the loader, the communicator and the kernels.
 class Worker {
  public:
   Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock);
@@ -45,7 +44,6 @@ class Worker {
   Status import_parameters();
   RunSettings settings() const;
   Status check_run(const VerifiedCheckpoint& checkpoint) const;
-  uint64_t rounding_seed() const;
   Status choose_attention();
   std::optional<kernels::AttentionBy> kept_attention() const;
   void keep_attention() const;
@@ -60,8 +58,9 @@ class Worker {
   Status validate_if_due();
   Status finish();
   Status sample();
-  Status report(const StepMetrics& metrics);
-  StepFlops flops_of(double tokens_per_second) const;
+  void add_position(StepNumbers& numbers) const;
+  void add_speed(StepNumbers& numbers);
+  Status report(StepNumbers numbers);
   ModelState model_state() const;
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
@@ -75,7 +74,6 @@ class Worker {
   const WorkerConfig config_;
   ProgressReporter& progress_;
   const Clock& clock_;
-  ExitReason reason_;
 
   kernels::Device device_;
   kernels::DeviceInfo device_info_;  // of a GPU

@@ -59,6 +59,10 @@ class Memory {
   // Copies the arguments, so they must be complete.
   template <class Args>
   Call call(void (*kernels::OpTable::*op)(kernels::Stream&, const Args&), const Args& args) {
+    constexpr bool kIsCounted = requires {
+      work_of(args);
+    };
+    static_assert(kIsCounted, "bench/kernels/work.h has no work_of() for these arguments");
     const auto offset = reinterpret_cast<const char*>(&(bench_device_.ops.*op)) -
                         reinterpret_cast<const char*>(&bench_device_.ops);
     return {.work = work_of(args),

@@ -52,6 +52,7 @@
 #include "agent/train/weights/import_weights.h"
 #include "bench/kernels/peer.h"
 #include "bench/train/step_options.h"
+#include "common/api/step_number_table.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
 #include "common/base/run_main.h"
@@ -86,9 +87,9 @@ Spread spread_of(std::vector<double> values) {
 }
 
 // Returns the spread of one part's times over all steps.
-Spread spread_of(const std::vector<train::StepSeconds>& steps, double train::StepSeconds::*part) {
+Spread spread_of(const std::vector<StepNumbers>& steps, StepNumber::Value part) {
   std::vector<double> values;
-  for (const train::StepSeconds& step : steps) values.push_back(step.*part);
+  for (const StepNumbers& step : steps) values.push_back(*(step.*part));
   return spread_of(std::move(values));
 }
 
@@ -142,7 +143,7 @@ std::string write_tokens(const Workload& work, int rank) {
 }
 
 struct Measured {
-  std::vector<train::StepSeconds> steps;
+  std::vector<StepNumbers> steps;
   std::vector<double> product_rates;  // FLOP/s of oneDNN itself, its fastest variant each time
   std::vector<double> losses;         // of every step, warm-up included
   std::string parameters;             // digest of the final parameters
@@ -176,6 +177,7 @@ class Bench {
     TRY_ASSIGN(const std::unique_ptr<parallel::Composition> model,
                parallel::Composition::create({.config = work_.config,
                                               .mesh = {.data = options_.ranks},
+                                              .micro_batches = options_.accumulate,
                                               .micro_batch = work_.batch,
                                               .sequence = work_.context,
                                               .bucket_bytes = 4 << 20,
@@ -183,10 +185,10 @@ class Bench {
                                               .precision = options_.precision,
                                               .attention = options_.attention,
                                               .device = options_.device},
-                                             *world));
+                                             *world, clock_));
     TRY(begin_parameters(*model));
     TRY(model->broadcast_state(0));
-    measured.memory_bytes = model->memory().bytes;
+    measured.memory_bytes = model->memory().device.bytes;
     if (!options_.tokens.empty()) {
       TRY(time_steps(*model, *world, options_.tokens, measured));
     } else {
@@ -203,12 +205,12 @@ class Bench {
 
   Status begin_parameters(parallel::Composition& model) const {
     if (options_.weights.empty()) return model.initialise(1);
-    return train::import_weights(options_.weights, work_.config, model.store().arena(),
+    return train::import_weights(options_.weights, work_.config, *model.state().arena,
                                  model.state().parameters, model.transfer());
   }
 
   static Result<std::string> digest(parallel::Composition& model) {
-    const parallel::ValueRun parameters{model.state().parameters, model.store().arena().count};
+    const parallel::ValueRun parameters{model.state().parameters, model.state().arena->count};
     Sha256 sha;
     TRY(model.transfer().read({&parameters, 1}, [&](std::span<const float> values) {
       sha.update(values.data(), values.size_bytes());
@@ -226,15 +228,12 @@ class Bench {
     const train::BatchShape batch{
         .micro = work_.batch, .accumulation = options_.accumulate, .data_size = options_.ranks};
     train::BatchLoader loader(source, split, {.shape = batch, .data_rank = world.rank()});
-    train::ExitReason reason;
     TRY_ASSIGN(train::TrainStep step,
-               train::TrainStep::create({.batch = batch,
-                                         .context = work_.context,
-                                         .schedule = {.kind = optim::ScheduleKind::kConstant,
+               train::TrainStep::create({.schedule = {.kind = optim::ScheduleKind::kConstant,
                                                       .peak = options_.rate,
                                                       .steps = 1'000'000},
                                          .clip_norm = 1.0},
-                                        {model, world, loader, reason, clock_}));
+                                        {model, loader}));
     const kernels::MatmulShape largest{work_.batch * work_.context, 4 * work_.config.width,
                                        work_.config.width};
     std::vector<Peer> peers;
@@ -244,11 +243,11 @@ class Bench {
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
       TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, false));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
-      measured.losses.push_back(outcome.metrics.loss);
+      measured.losses.push_back(outcome.numbers.loss.value_or(0));
       const double rate = best_rate(peers, largest, clock_);
       TRY(world.barrier());
       if (i <= options_.warmup) continue;
-      measured.steps.push_back(outcome.metrics.seconds);
+      measured.steps.push_back(outcome.numbers);
       measured.product_rates.push_back(rate);
     }
     if (options_.curve) {
@@ -291,27 +290,27 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
   json["algorithms"] = is_measured ? "measured" : "first";
 }
 
-Json parts_of(const std::vector<train::StepSeconds>& steps) {
-  const auto median = [&](double train::StepSeconds::*part) {
-    return spread_of(steps, part).median;
-  };
-  return {{"data", median(&train::StepSeconds::data)},
-          {"forward", median(&train::StepSeconds::forward)},
-          {"backward", median(&train::StepSeconds::backward)},
-          {"communication", median(&train::StepSeconds::communication)},
-          {"update", median(&train::StepSeconds::update)}};
+Json parts_of(const std::vector<StepNumbers>& steps) {
+  Json parts = Json::object();
+  for (const StepNumber& number : step_number_table()) {
+    if (number.metric.scope != MetricScope::kRank) continue;  // not seconds of a part
+    const auto part = std::get<StepNumber::Value>(number.member);
+    parts[number.metric.labels[0].value] = spread_of(steps, part).median;
+  }
+  return parts;
 }
 
 // Returns the percentage of a step not spent on communication that backward did not hide.
-double percent_not_waiting(const std::vector<train::StepSeconds>& steps) {
+double percent_not_waiting(const std::vector<StepNumbers>& steps) {
   std::vector<double> values;
-  for (const train::StepSeconds& step : steps)
-    values.push_back(1 - step.communication / step.total);
+  for (const StepNumbers& step : steps) {
+    values.push_back(1 - *step.communication_seconds / *step.step_seconds);
+  }
   return 100 * spread_of(std::move(values)).median;
 }
 
 Json report(const StepOptions& options, const Workload& work, const Measured& measured) {
-  const Spread seconds = spread_of(measured.steps, &train::StepSeconds::total);
+  const Spread seconds = spread_of(measured.steps, &StepNumbers::step_seconds);
   const double tokens =
       static_cast<double>(work.batch * work.context * options.accumulate * options.ranks);
   const auto flops = [&](FlopsFormula formula) {

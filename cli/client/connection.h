@@ -57,7 +57,6 @@ class Connection {
                                                   const ConnectionFlags& flags, const Clock& clock);
 
   const std::string& namespace_() const { return access_.namespace_; }
-  const std::string& context() const { return access_.context; }
   const Clock& clock() const { return clock_; }
 
   // Sends a request. kNotFound for 404, kConflict for 409, kInvalid for other 4xx replies,

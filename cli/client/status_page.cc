@@ -65,45 +65,51 @@ std::string nodes_line(const TrainingJob& job) {
          std::to_string(job.spec.nodes * each - 1);
 }
 
-std::string time_left(const TrainingJob& job, const ProgressStatus& progress) {
-  const auto left = static_cast<double>(std::max<int64_t>(0, progress.steps - progress.step));
-  const double rate = progress.tokensPerSecond.value_or(0);
-  if (!job.spec.train || rate <= 0 || job.status.state != "Running") return "";
-  const double tokens = static_cast<double>(job.spec.train->batch.global) *
-                        static_cast<double>(model_config(*job.spec.train).context);
-  return tokens > 0 ? ", " + clock_text(left * tokens / rate) + " left" : "";
+// Returns what to add to the speed of a job that cannot compute as it asks to.
+std::string precision_note(const TrainingJob& job) {
+  const bool is_reduced = job.status.progress->precision == "fp32" && job.spec.train &&
+                          job.spec.train->precision == "bf16";
+  return is_reduced ? ", computed in fp32 (bf16 was asked for)" : "";
+}
+
+// The numbers that have a row on this page.
+std::string number_lines(const TrainingJob& job) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const StepNumber& number : step_number_table()) {
+    const std::string text = number_text(number, *job.status.progress, number.page);
+    if (text.empty()) continue;
+    if (rows.empty() || rows.back().first != number.page_row) {
+      rows.emplace_back(number.page_row, text);
+    } else {
+      rows.back().second += ", " + text;
+    }
+  }
+  std::string out;
+  for (const auto& [row, text] : rows) {
+    out += field(row, row == "Speed" ? text + precision_note(job) : text);
+  }
+  return out;
 }
 
 std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
   if (!job.status.progress) return "";
-  const ProgressStatus& progress = *job.status.progress;
-  std::string text = std::to_string(progress.step);
-  if (progress.steps > 0) {
-    const double share = std::clamp(
-        static_cast<double>(progress.step) / static_cast<double>(progress.steps), 0.0, 1.0);
+  const int64_t step = job.status.progress->step.value_or(0);
+  const int64_t steps = job.status.progress->steps.value_or(0);
+  std::string text = std::to_string(step);
+  if (steps > 0) {
+    const double share =
+        std::clamp(static_cast<double>(step) / static_cast<double>(steps), 0.0, 1.0);
     const auto cells = static_cast<size_t>(std::clamp(input.width - 60, 10, 40));
     const auto full = static_cast<size_t>(share * static_cast<double>(cells));
-    text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] " + text + "/" +
-           std::to_string(progress.steps) + " (" + number(100 * share, "%.0f") + " %" +
-           time_left(job, progress) + ")";
-  }
-  std::string out = field("Progress", text);
-  if (progress.loss) {
-    std::string loss = number(*progress.loss, "%.4g");
-    if (progress.validationLoss) loss += ", validation " + number(*progress.validationLoss, "%.4g");
-    out += field("Loss", loss);
-  }
-  if (progress.tokensPerSecond.value_or(0) > 0) {
-    std::string speed = rate_text(*progress.tokensPerSecond) + " tokens/s";
-    if (progress.mfu) speed += ", MFU " + number(100 * *progress.mfu, "%.1f") + " % (PaLM)";
-    if (progress.precision == "fp32" && job.spec.train && job.spec.train->precision == "bf16") {
-      speed += ", computed in fp32 (bf16 was asked for)";
+    std::string left;
+    if (job.spec.train && job.status.state == "Running") {
+      left = time_left(*job.status.progress, tokens_per_step(*job.spec.train));
     }
-    out += field("Speed", speed);
-  } else if (progress.samplesPerSecond.value_or(0) > 0) {
-    out += field("Speed", rate_text(*progress.samplesPerSecond) + " samples/s");
+    text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] " + text + "/" +
+           std::to_string(steps) + " (" + number(100 * share, "%.0f") + " %" +
+           (left.empty() ? "" : ", " + left) + ")";
   }
-  return out;
+  return field("Progress", text) + number_lines(job);
 }
 
 // Formats the last lines, each after a bar.
@@ -311,7 +317,9 @@ std::string stuck_page(const TrainingJob& job, WallTime now) {
                      counted(static_cast<int64_t>(to_seconds(kWaitReportDelay)), "second") +
                      ", except perhaps for one that saves a checkpoint or validates";
   text += " (round " + std::to_string(job.status.round);
-  if (job.status.progress) text += ", step " + std::to_string(job.status.progress->step);
+  if (job.status.progress) {
+    text += ", step " + std::to_string(job.status.progress->step.value_or(0));
+  }
   return text + ").\n";
 }
 

@@ -99,10 +99,13 @@ Problems check_files(const std::string& program_folder, LocalJob& local) {
   for (std::string& problem : check_weights(train.model.weights.path))
     problems.push_back(std::move(problem));
   if (!problems.empty()) return problems;
-  Result<Problems> found = worker_problems(program_folder, local.job);
-  if (found.ok()) return *std::move(found);
-  local.warnings.push_back("data and weights were not read: " + found.error().message);
-  return {};
+  Result<WorkerCheck> found = check_with_worker(program_folder, local.job);
+  if (!found.ok()) {
+    local.warnings.push_back("data and weights were not read: " + found.error().message);
+    return {};
+  }
+  local.notes = std::move(found->notes);
+  return std::move(found->problems);
 }
 
 // Makes a program run, and be looked up, in its document's folder.
@@ -143,10 +146,12 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
   if (job.spec.train) {
     make_absolute(job.spec.train->data.path, folder);
     make_absolute(job.spec.train->model.weights.path, folder);
+  }
+  share_cpus(job.spec);
+  if (job.spec.train) {
     const Problems problems = check_files(program_folder, local);
     if (!problems.empty()) return to_error(problems);
   }
-  share_cpus(job.spec);
   for (std::string& warning : local_warnings(job.spec))
     local.warnings.push_back(std::move(warning));
   if (!job.spec.command.empty()) run_in(folder, job.spec);

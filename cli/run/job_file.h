@@ -12,6 +12,7 @@ namespace lockstep::cli {
 struct LocalJob {
   TrainingJob job;
   std::vector<std::string> warnings;  // one per field that a local node ignores, and the check's
+  std::vector<std::string> notes;     // of the worker: "memory: ..."
 };
 
 // Reads and checks a job as `lockstep run` and `lockstep validate` do: the document, its rules, and

@@ -81,6 +81,11 @@ int LocalRun::run() {
 Status LocalRun::start() {
   TRY(local::check_programs(options_.program_folder));
   TRY(signals_.block_signals());
+  if (options_.job.spec.train) {
+    MetricsReader earlier(options_.job.spec.checkpoint.path + "/metrics.jsonl");
+    earlier.reread();
+    earlier_step_ = earlier.newest().step.value_or(0);
+  }
   TRY_ASSIGN(cluster_,
              local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
                                                  .folder = options_.output + "/node",
@@ -127,6 +132,7 @@ void LocalRun::poll() {
     if (Result<TrainingJob> job = stored_training_job_from_json(response.body); job.ok()) {
       TrainingJobStatus shown = job->status;
       if (shown.lastFailure) shown.lastFailure->message = new_to_user(*shown.lastFailure);
+      report_resumption(shown);
       for (const std::string& event : status_events(status_, shown)) reporter_.line(event);
       status_ = std::move(job->status);
     }
@@ -149,26 +155,25 @@ ProgressSnapshot LocalRun::snapshot() const {
   snapshot.state = status_.state;
   snapshot.restarts = status_.restarts;
   snapshot.elapsed_seconds = to_seconds(clock_.now() - began_);
+  if (status_.progress) snapshot.numbers = *status_.progress;
   if (spec.train) {
-    snapshot.steps = spec.train->steps;
-    snapshot.tokens_per_step = static_cast<double>(spec.train->batch.global) *
-                               static_cast<double>(model_config(*spec.train).context);
-  }
-  if (status_.progress) {
-    snapshot.step = status_.progress->step;
-    snapshot.loss = status_.progress->loss;
-    snapshot.samples_per_second = status_.progress->samplesPerSecond.value_or(0);
-    if (!spec.train) snapshot.steps = status_.progress->steps;
-    snapshot.tokens_per_second = status_.progress->tokensPerSecond.value_or(0);
-    snapshot.mfu = status_.progress->mfu;
+    snapshot.numbers.steps = spec.train->steps;
+    snapshot.tokens_per_step = tokens_per_step(*spec.train);
   }
   // The file is newer than the status, which is written every few seconds.
-  if (!metrics_.losses().empty()) {
-    snapshot.step = metrics_.last_step();
-    snapshot.loss = metrics_.losses().rbegin()->second;
-    snapshot.tokens_per_second = metrics_.tokens_per_second();
-  }
+  update(snapshot.numbers, metrics_.newest());
   return snapshot;
+}
+
+void LocalRun::report_resumption(const TrainingJobStatus& status) {
+  if (!status.lastCheckpoint || status_.lastCheckpoint) return;
+  const int64_t step = status.lastCheckpoint->step;
+  // The job started over if this run had steps before the checkpoint.
+  const bool started_over = !metrics_.losses().empty() && metrics_.newest().step.value_or(0) < step;
+  if (step > earlier_step_ || started_over) return;
+  reporter_.line("resuming from the checkpoint of step " + std::to_string(step));
+  status_.lastCheckpoint = status.lastCheckpoint;
+  validated_step_ = step;
 }
 
 void LocalRun::report_validation_losses() {
@@ -269,15 +274,18 @@ void LocalRun::print_result(End end) {
   }
   print_cause(end);
   std::string summary = options_.job.metadata.name + ": " + state_text(end);
-  if (options_.job.spec.train || snapshot().step > 0)
-    summary += " at step " + std::to_string(snapshot().step);
+  const StepNumbers numbers = snapshot().numbers;
+  if (options_.job.spec.train || numbers.step.value_or(0) > 0)
+    summary += " at step " + std::to_string(numbers.step.value_or(0));
   summary += " after " + clock_text(to_seconds(clock_.now() - began_));
-  if (snapshot().loss) summary += ", loss " + number(*snapshot().loss, "%.4f");
+  if (numbers.loss) summary += ", loss " + number(*numbers.loss, "%.4f");
   if (!metrics_.validation_losses().empty())
     summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
   print_files();
+  if (end == End::kInterrupted && options_.job.spec.train && !metrics_.losses().empty())
+    reporter_.line("to resume:  run it again with --output " + options_.output);
 }
 
 void LocalRun::print_files() {
@@ -289,19 +297,20 @@ void LocalRun::print_files() {
 }
 
 std::string LocalRun::result_json(End end) const {
+  const StepNumbers numbers = snapshot().numbers;
   Json result = {{"state", state_text(end)},
-                 {"step", snapshot().step},
+                 {"step", numbers.step.value_or(0)},
                  {"loss", nullptr},
                  {"validationLoss", nullptr},
                  {"tokensPerSecond", metrics_.median_tokens_per_second()},
                  {"restarts", status_.restarts},
                  {"seconds", to_seconds(clock_.now() - began_)},
                  {"output", options_.output}};
-  if (snapshot().loss) result["loss"] = *snapshot().loss;
+  if (numbers.loss) result["loss"] = *numbers.loss;
   if (!metrics_.validation_losses().empty())
     result["validationLoss"] = metrics_.validation_losses().rbegin()->second;
-  else if (status_.progress && status_.progress->validationLoss)
-    result["validationLoss"] = *status_.progress->validationLoss;
+  else if (numbers.validation_loss)
+    result["validationLoss"] = *numbers.validation_loss;
   return dump_json(result);
 }
 

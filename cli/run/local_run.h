@@ -46,6 +46,8 @@ class LocalRun {
   End follow();
   void poll();
   ProgressSnapshot snapshot() const;
+  // Says that this run resumes an earlier one in the same folder, once its checkpoint is known.
+  void report_resumption(const TrainingJobStatus& status);
   void report_validation_losses();
   // Prints the new output of a command's ranks.
   void forward_output();
@@ -74,6 +76,7 @@ class LocalRun {
   RankLines rank_lines_;
   TrainingJobStatus status_;
   bool job_gone_ = false;
+  int64_t earlier_step_ = 0;  // last step of an earlier run in the same folder
   int64_t validated_step_ = -1;
   int64_t controller_exits_ = 0;
   SignalWait signals_;  // woken by threads of the members below

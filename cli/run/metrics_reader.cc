@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/api/step_number_table.h"
 #include "common/base/json.h"
 
 namespace lockstep::cli {
@@ -46,20 +47,20 @@ void MetricsReader::poll() {
 void MetricsReader::take_line(const std::string& line) {
   Result<Json> parsed = parse_json(line, {.bytes_max = kLineBytesMax, .depth_max = 8});
   if (!parsed.ok() || !parsed->is_object()) return;
-  int64_t step = int_or(*parsed, "step", -1);
+  const StepNumbers numbers = numbers_from_metrics_line(*parsed);
+  const int64_t step = numbers.step.value_or(-1);
   if (step < 0) return;
-  if (const Json* loss = find_member(*parsed, "validationLoss"); loss && loss->is_number()) {
-    validation_losses_[step] = loss->get<double>();
+  if (numbers.validation_loss) {
+    validation_losses_[step] = *numbers.validation_loss;
     return;
   }
   // A repeated step: the job continued from an earlier one.
   losses_.erase(losses_.lower_bound(step), losses_.end());
   rates_.erase(rates_.lower_bound(step), rates_.end());
   validation_losses_.erase(validation_losses_.lower_bound(step), validation_losses_.end());
-  if (const Json* loss = find_member(*parsed, "loss"); loss && loss->is_number())
-    losses_[step] = loss->get<double>();
-  tokens_per_second_ = number_or(*parsed, "tokensPerSecond", tokens_per_second_);
-  rates_[step] = tokens_per_second_;
+  if (numbers.loss) losses_[step] = *numbers.loss;
+  update(newest_, numbers);
+  rates_[step] = newest_.tokens_per_second.value_or(0);
 }
 
 double MetricsReader::median_tokens_per_second() const {

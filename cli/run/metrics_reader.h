@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/api/step_numbers.h"
+
 namespace lockstep::cli {
 
 // Follows a metrics.jsonl while it is written: one JSON object per line, with `step` and either the
@@ -22,8 +24,8 @@ class MetricsReader {
 
   const std::map<int64_t, double>& losses() const { return losses_; }
   const std::map<int64_t, double>& validation_losses() const { return validation_losses_; }
-  int64_t last_step() const { return losses_.empty() ? 0 : losses_.rbegin()->first; }
-  double tokens_per_second() const { return tokens_per_second_; }
+  // The newest numbers of training steps, without validation.
+  const StepNumbers& newest() const { return newest_; }
   // Median over all steps; 0 without steps.
   double median_tokens_per_second() const;
 
@@ -37,7 +39,7 @@ class MetricsReader {
   std::map<int64_t, double> losses_;
   std::map<int64_t, double> validation_losses_;
   std::map<int64_t, double> rates_;
-  double tokens_per_second_ = 0;
+  StepNumbers newest_;
 };
 
 }  // namespace lockstep::cli

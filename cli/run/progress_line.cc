@@ -15,23 +15,36 @@ std::string number(double value, const char* format) {
 
 // The numbers after the bar.
 std::string numbers(const ProgressSnapshot& snapshot) {
+  const int64_t step = snapshot.numbers.step.value_or(0);
+  const int64_t steps = snapshot.numbers.steps.value_or(0);
   std::string text;
-  if (snapshot.steps > 0)
-    text = std::to_string(snapshot.step) + "/" + std::to_string(snapshot.steps);
-  else if (snapshot.step > 0)
-    text = std::to_string(snapshot.step);
-  if (snapshot.loss) text += "  loss " + number(*snapshot.loss, "%.3f");
-  if (snapshot.tokens_per_second > 0) {
-    text += "  " + rate_text(snapshot.tokens_per_second) + " tok/s";
-    if (snapshot.mfu) text += "  MFU " + number(100 * *snapshot.mfu, "%.1f") + " %";
-    double left = static_cast<double>(std::max<int64_t>(0, snapshot.steps - snapshot.step)) *
-                  snapshot.tokens_per_step / snapshot.tokens_per_second;
-    if (snapshot.tokens_per_step > 0) text += "  " + clock_text(left) + " left";
-  }
-  if (snapshot.samples_per_second > 0)
-    text += "  " + rate_text(snapshot.samples_per_second) + " samples/s";
-  if (snapshot.restarts > 0) text += "  restarts " + std::to_string(snapshot.restarts);
+  if (steps > 0)
+    text = std::to_string(step) + "/" + std::to_string(steps);
+  else if (step > 0)
+    text = std::to_string(step);
+  const auto append = [&](const std::string& part) {
+    if (!part.empty()) text += "  " + part;
+  };
+  for (const StepNumber& number : step_number_table())
+    append(number_text(number, snapshot.numbers, number.run));
+  append(time_left(snapshot.numbers, snapshot.tokens_per_step));
+  if (snapshot.restarts > 0) append("restarts " + std::to_string(snapshot.restarts));
   return text;
+}
+
+// Returns the number alone.
+std::string styled(double value, NumberStyle style) {
+  switch (style) {
+    case NumberStyle::kThreeDecimals:
+      return number(value, "%.3f");
+    case NumberStyle::kFourDigits:
+      return number(value, "%.4g");
+    case NumberStyle::kRate:
+      return rate_text(value);
+    case NumberStyle::kPercent:
+      break;
+  }
+  return number(100 * value, "%.1f");
 }
 
 std::string state_prefix(const ProgressSnapshot& snapshot) {
@@ -40,6 +53,22 @@ std::string state_prefix(const ProgressSnapshot& snapshot) {
 }
 
 }  // namespace
+
+std::string number_text(const StepNumber& number, const StepNumbers& numbers,
+                        const ShownNumber& shown) {
+  const std::optional<double> value = value_of(number, numbers);
+  const bool is_idle = shown.style == NumberStyle::kRate && value.value_or(0) <= 0;
+  if (shown.text.empty() || !value || is_idle) return "";
+  std::string text(shown.text);
+  return text.replace(text.find("{}"), 2, styled(*value, shown.style));
+}
+
+std::string time_left(const StepNumbers& numbers, double tokens_per_step) {
+  const double rate = numbers.tokens_per_second.value_or(0);
+  if (rate <= 0 || tokens_per_step <= 0) return "";
+  const int64_t steps = std::max<int64_t>(0, numbers.steps.value_or(0) - numbers.step.value_or(0));
+  return clock_text(static_cast<double>(steps) * tokens_per_step / rate) + " left";
+}
 
 std::string clock_text(double seconds) {
   auto whole = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e9)));
@@ -71,9 +100,11 @@ std::string progress_line(const ProgressSnapshot& snapshot, int width) {
   std::string head = snapshot.name + " ";
   int room = width - static_cast<int>(head.size() + tail.size()) - 5;
   std::string bar;
-  if (room >= 10 && snapshot.steps > 0) {
+  const int64_t steps = snapshot.numbers.steps.value_or(0);
+  if (room >= 10 && steps > 0) {
     int cells = std::min(room, 40);
-    double share = static_cast<double>(snapshot.step) / static_cast<double>(snapshot.steps);
+    double share =
+        static_cast<double>(snapshot.numbers.step.value_or(0)) / static_cast<double>(steps);
     auto full = static_cast<int>(std::clamp(share, 0.0, 1.0) * cells);
     bar = "[" + std::string(static_cast<size_t>(full), '#') +
           std::string(static_cast<size_t>(cells - full), '.') + "]  ";
@@ -86,7 +117,8 @@ std::string progress_line(const ProgressSnapshot& snapshot, int width) {
 
 std::string progress_log_line(const ProgressSnapshot& snapshot) {
   const std::string text = numbers(snapshot);
-  const bool has_steps = snapshot.steps > 0 || snapshot.step > 0;
+  const bool has_steps =
+      snapshot.numbers.steps.value_or(0) > 0 || snapshot.numbers.step.value_or(0) > 0;
   if (!has_steps)
     return clock_text(snapshot.elapsed_seconds) + "  " +
            (snapshot.state.empty() ? "Pending" : snapshot.state) + text;

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+
+#include "common/api/step_number_table.h"
 
 namespace lockstep::cli {
 
@@ -10,13 +11,8 @@ namespace lockstep::cli {
 struct ProgressSnapshot {
   std::string name;
   std::string state;  // Pending, Forming, Running, ...
-  int64_t step = 0;
-  int64_t steps = 0;  // 0: unknown, as for a program that does not report it
-  std::optional<double> loss;
-  double tokens_per_second = 0;
-  double tokens_per_step = 0;
-  std::optional<double> mfu;      // fraction of 1, by PaLM's formula
-  double samples_per_second = 0;  // for a program that counts samples
+  StepNumbers numbers;
+  double tokens_per_step = 0;  // 0: unknown, as for a program
   int64_t restarts = 0;
   double elapsed_seconds = 0;
 };
@@ -26,6 +22,13 @@ struct ProgressSnapshot {
 std::string progress_line(const ProgressSnapshot& snapshot, int width);
 // The same for a log: no bar, but the time since the start.
 std::string progress_log_line(const ProgressSnapshot& snapshot);
+
+// Returns the number as `shown` says, "loss 1.934"; empty if it is unknown, or a rate of 0.
+std::string number_text(const StepNumber& number, const StepNumbers& numbers,
+                        const ShownNumber& shown);
+// Returns how long the rest of the steps takes at this speed, as "1:32 left"; empty if that is
+// unknown.
+std::string time_left(const StepNumbers& numbers, double tokens_per_step);
 
 // 45 -> "0:45", 3723 -> "1:02:03".
 std::string clock_text(double seconds);

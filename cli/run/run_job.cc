@@ -8,6 +8,8 @@
 
 #include "cli/run/job_file.h"
 #include "cli/run/local_run.h"
+#include "cli/run/worker_check.h"
+#include "common/api/yaml.h"
 #include "local/node/gpu_pool.h"
 
 namespace lockstep::cli {
@@ -57,6 +59,7 @@ int run_job(const RunOptions& options, const Clock& clock) {
     return kExitBadInput;
   }
   for (const std::string& warning : read->warnings) print_error("warning: " + warning);
+  for (const std::string& note : read->notes) print_error(note);
   std::string folder =
       options.output.empty() ? default_output(job.metadata.name, clock) : options.output;
   Result<std::string> output = prepare_output(folder, job);
@@ -72,6 +75,17 @@ int run_job(const RunOptions& options, const Clock& clock) {
   return run.run();
 }
 
+Status put_job_on_stdin(const std::string& file) {
+  TRY_ASSIGN(const Json document, read_document(file));
+  TRY_ASSIGN(const TrainingJob job, valid_training_job_from_json(document));
+  if (!job.spec.train) {
+    return invalid(
+        "spec.train: missing, expected a job with it, because nobody knows the memory "
+        "of a command");
+  }
+  return put_on_stdin(job);
+}
+
 int validate_files(const std::vector<std::string>& files, const std::string& program_folder) {
   const int64_t gpus = std::ssize(local::computer_gpus());
   int exit_code = 0;
@@ -85,6 +99,7 @@ int validate_files(const std::vector<std::string>& files, const std::string& pro
     for (const std::string& warning : read->warnings) print_error(file + ": warning: " + warning);
     for (const std::string& lack : gpu_problems(read->job.spec, gpus))
       print_error(file + ": warning: " + lack);
+    for (const std::string& note : read->notes) print_error(file + ": " + note);
     print_error(file + ": valid");
   }
   return exit_code;

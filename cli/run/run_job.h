@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/result.h"
 
 namespace lockstep::cli {
 
@@ -23,6 +24,10 @@ inline constexpr int kExitInterrupted = 130;
 // input is read: the first one ends the job within its grace period, the second one immediately.
 // Call it while the process has one thread.
 int run_job(const RunOptions& options, const Clock& clock);
+
+// Makes the job of a file this process's standard input, for `lockstep-worker plan`. Its data need
+// not exist. kInvalid lists all problems, one per line.
+Status put_job_on_stdin(const std::string& file);
 
 // Checks each file as run_job() would, with the lockstep-worker in `program_folder`; returns 0 or
 // kExitBadInput.

@@ -71,29 +71,42 @@ Result<int> run_check(const std::string& program, const MemoryFile& input,
   return status;
 }
 
-Problems lines_of(const std::string& text) {
-  Problems lines;
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
+Error no_memory() {
+  return unavailable(std::string("memory for the job: ") + std::strerror(errno));
+}
+
 }  // namespace
 
-Result<Problems> worker_problems(const std::string& program_folder, const TrainingJob& job) {
-  MemoryFile input("job"), output("problems");
+Result<WorkerCheck> check_with_worker(const std::string& program_folder, const TrainingJob& job) {
+  MemoryFile input("job"), output("answer");
   if (input.fd() < 0 || output.fd() < 0 || !input.write(dump_json(to_json(job)))) {
-    return unavailable(std::string("memory for the job: ") + std::strerror(errno));
+    return no_memory();
   }
   const std::string program = program_folder + "/lockstep-worker";
   TRY_ASSIGN(const int status, run_check(program, input, output));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Problems();
-  Problems problems = lines_of(output.read());
+  std::vector<std::string> lines = lines_of(output.read());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    return WorkerCheck{.problems = {}, .notes = std::move(lines)};
+  }
   const bool is_answer = WIFEXITED(status) && WEXITSTATUS(status) == kExitBadConfig;
-  if (is_answer && !problems.empty()) return problems;
+  if (is_answer && !lines.empty()) return WorkerCheck{.problems = std::move(lines), .notes = {}};
   return unavailable(program + " check ended with " +
                      (WIFEXITED(status) ? "exit code " + std::to_string(WEXITSTATUS(status))
                                         : "signal " + std::to_string(WTERMSIG(status))));
+}
+
+Status put_on_stdin(const TrainingJob& job) {
+  MemoryFile input("job");
+  const bool is_written = input.fd() >= 0 && input.write(dump_json(to_json(job)));
+  if (!is_written || dup2(input.fd(), STDIN_FILENO) < 0) return no_memory();
+  return {};
 }
 
 }  // namespace lockstep::cli

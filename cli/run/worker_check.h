@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/api/problems.h"
 #include "common/api/training_job.h"
@@ -8,9 +9,17 @@
 
 namespace lockstep::cli {
 
-// Asks `lockstep-worker check` what is wrong with the job's data and weights, because this program
-// links no agent code. The job is valid and its paths are absolute. Returns the problems, each with
-// the path of its field. kUnavailable if the worker could not be asked. Blocks until it has ended.
-Result<Problems> worker_problems(const std::string& program_folder, const TrainingJob& job);
+struct WorkerCheck {
+  Problems problems;  // what is wrong with data and weights, each with the path of its field
+  // If nothing is wrong: "memory: ..." and, if this machine has too little, "warning: ...".
+  std::vector<std::string> notes;
+};
+// Asks `lockstep-worker check` about the job, because this program links no agent code. The job is
+// valid and its paths are absolute. kUnavailable if the worker could not be asked. Blocks until it
+// has ended.
+Result<WorkerCheck> check_with_worker(const std::string& program_folder, const TrainingJob& job);
+
+// Makes the job, as JSON, this process's standard input, for a worker that replaces this process.
+Status put_on_stdin(const TrainingJob& job);
 
 }  // namespace lockstep::cli

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "common/api/rules.h"
 #include "common/base/json.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ struct CelRule {
   std::string path;  // in the schema: "", "spec.train", "spec.failure.rules[]"
   std::string rule;
   std::string message;
+  const Rule* from = nullptr;  // its row in the table; nullptr for a fixed field
 };
 
 // Returns the rules in document order.

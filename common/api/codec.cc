@@ -68,7 +68,7 @@ void check_number(double value, const Path& path, const Field& field, Problems& 
 
 void check_string(const std::string& value, const std::string& fallback, const Path& path,
                   const Field& field, Problems& problems) {
-  if (value == fallback) return;
+  if (value == fallback && !field.required) return;
   if (!field.choices.empty()) {
     if (has_choice(field.choices, value)) return;
     problems.push_back(path.text() + ": found " + in_quotes(value) + ", expected " +

@@ -211,6 +211,15 @@ namespace codec {
 // Returns false if it is not a 64-bit integer. 1.0 and 1e3 are not, as for Kubernetes' own types.
 bool read_integer(const Json& document, int64_t& value);
 
+// Returns whether the document has the type of an optional value that is present.
+template <class T>
+bool has_type_of(const Json& document) {
+  if constexpr (HasFieldList<T>) return document.is_object();
+  if constexpr (std::same_as<T, double>) return document.is_number();
+  int64_t value = 0;
+  return read_integer(document, value);
+}
+
 template <class S>
 struct Reader {
   const Json& from;
@@ -286,11 +295,11 @@ void read_json(const Json& document, T& value, const codec::Path& path, const Re
     }
   } else if constexpr (codec::IsOptional<T>::value) {
     using Inner = typename T::value_type;
-    static_assert(codec::HasFieldList<Inner> || std::same_as<Inner, double>);
+    static_assert(codec::HasFieldList<Inner> || std::same_as<Inner, double> ||
+                  std::same_as<Inner, int64_t>);
     Inner inner{};
     read_json(document, inner, path, rules, problems);
-    const bool present = codec::HasFieldList<Inner> ? document.is_object() : document.is_number();
-    if (present) value = std::move(inner);
+    if (codec::has_type_of<Inner>(document)) value = std::move(inner);
   } else if constexpr (codec::IsVector<T>::value) {
     if (!document.is_array()) return wrong("a list");
     codec::read_list(document, value, path, rules, problems);
@@ -351,8 +360,10 @@ struct RangeChecker {
     if constexpr (IsOptional<T>::value) {
       if (value.has_value()) check(field, *value, defaults_of<typename T::value_type>(), at);
     } else if constexpr (IsVector<T>::value) {
+      Field item = field;
+      item.required = true;  // an empty text in a list is no default
       for (size_t i = 0; i < value.size(); ++i) {
-        check(field, value[i], defaults_of<typename T::value_type>(), Path(at, i));
+        check(item, value[i], defaults_of<typename T::value_type>(), Path(at, i));
       }
     } else if constexpr (std::same_as<T, int64_t>) {
       check_integer(value, at, field, problems);

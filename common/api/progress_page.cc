@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,7 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'03;  // "LKSPROG" and the layout's version
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'04;  // "LKSPROG" and the layout's version
 // The file must not shrink (the agent's access would raise SIGBUS) or grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -28,13 +27,6 @@ struct ProgressPage::Layout {
   SequenceLocked<ProgressNumbers> numbers;
   SequenceLocked<GpuNumbers> gpu;
 };
-
-double flops_ratio(double flops_per_second, double peak_flops_per_second) {
-  if (flops_per_second > 0 && peak_flops_per_second > 0) {
-    return flops_per_second / peak_flops_per_second;
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 CollectiveBoard ProgressPage::board() const {
   constexpr size_t kBoardAt = 1024;

@@ -6,8 +6,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kNameBytesMax = 40;  // as in validate()
-
 template <class T>
 struct ItemOf {
   using Type = T;
@@ -183,7 +181,7 @@ Json describe_job(std::vector<FieldInfo>& fields) {
   Json status = describe<TrainingJobStatus>("status", false, fields);
   status["description"] = "Written only by the controller.";
   const Json text = {{"type", "string"}};
-  const Json name = {{"type", "string"}, {"maxLength", kNameBytesMax}};
+  const Json name = {{"type", "string"}, {"maxLength", kJobNameBytesMax}};
   return {{"type", "object"},
           {"description", "One training run of a model on a group of nodes."},
           {"required", {"spec"}},
@@ -206,6 +204,20 @@ std::vector<FieldInfo> training_job_fields() {
 Json training_job_schema() {
   std::vector<FieldInfo> fields;
   return describe_job(fields);
+}
+
+Json::json_pointer schema_pointer(std::string_view path) {
+  Json::json_pointer pointer;
+  while (!path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    std::string name(path.substr(0, dot));
+    path.remove_prefix(std::min(dot + 1, path.size()));
+    const bool is_item = name.ends_with("[]");
+    if (is_item) name.resize(name.size() - 2);
+    pointer = pointer / "properties" / name;
+    if (is_item) pointer /= "items";
+  }
+  return pointer;
 }
 
 }  // namespace lockstep

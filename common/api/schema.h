@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json.h"
@@ -26,5 +27,9 @@ std::vector<FieldInfo> training_job_fields();
 // accepts it. It contains refused fields, so that the server does not prune what validate() must
 // refuse.
 Json training_job_schema();
+
+// Returns where the schema of a field is in that of the job: "spec.failure.rules[]" is
+// "/properties/spec/properties/failure/properties/rules/items".
+Json::json_pointer schema_pointer(std::string_view path);
 
 }  // namespace lockstep

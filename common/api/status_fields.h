@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/api/codec.h"
+#include "common/api/step_number_table.h"
 #include "common/api/training_job.h"
 
 namespace lockstep {
@@ -80,44 +81,23 @@ template <>
 struct Schema<ProgressStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "step", .meaning = "Completed steps.", .minimum = 0},
-          &ProgressStatus::step);
-    visit(Field{.name = "steps", .meaning = "Total steps of the job.", .minimum = 0},
-          &ProgressStatus::steps);
-    visit(Field{.name = "loss",
-                .meaning = "Loss of the last step (nats per token, or a command's own unit); "
-                           "absent if it is not finite."},
-          &ProgressStatus::loss);
-    visit(Field{.name = "validationLoss",
-                .meaning = "Newest loss on the held-back data, in nats per token."},
-          &ProgressStatus::validationLoss);
-    visit(Field{.name = "tokensPerSecond",
-                .meaning = "Tokens per second of the whole job, over the last steps; absent if "
-                           "tokens are not counted.",
-                .minimum = 0},
-          &ProgressStatus::tokensPerSecond);
-    visit(Field{.name = "samplesPerSecond",
-                .meaning = "Samples per second of the whole job, if a command counts samples.",
-                .minimum = 0},
-          &ProgressStatus::samplesPerSecond);
-    visit(Field{.name = "mfu",
-                .meaning =
-                    "Model FLOPs utilisation, between 0 and 1: tokensPerSecond x (6N + 12LCT), "
-                    "PaLM's formula, divided by the datasheet peak of the job's GPUs in bf16; "
-                    "absent on the CPU, in fp32 and for GPUs that are not in the table.",
-                .minimum = 0},
-          &ProgressStatus::mfu);
+    for (const StepNumber& number : step_number_table()) {
+      if (number.status.name.empty()) continue;
+      std::visit([&](auto member) { visit(number.status, as_own(member)); }, number.member);
+    }
     visit(Field{.name = "precision",
                 .meaning = "Precision that matrix products are computed in: spec.train.precision, "
                            "or fp32 where a rank's CPU can't multiply bf16.",
                 .choices = "fp32 bf16"},
           &ProgressStatus::precision);
-    visit(Field{.name = "tokens", .meaning = "Tokens trained on since step 0.", .minimum = 0},
-          &ProgressStatus::tokens);
-    visit(Field{.name = "samples", .meaning = "Sequences trained on since step 0.", .minimum = 0},
-          &ProgressStatus::samples);
     visit(Field{.name = "updatedAt", .meaning = "Time of these numbers."},
           &ProgressStatus::updatedAt);
+  }
+
+ private:
+  template <class T>
+  static constexpr T ProgressStatus::*as_own(T StepNumbers::*member) {
+    return member;
   }
 };
 

@@ -85,13 +85,6 @@ TrainingJob read_job(const Json& document, const ReadRules& rules, Problems& pro
   return job;
 }
 
-Result<TrainingJob> read_or_error(const Json& document, const ReadRules& rules) {
-  Problems problems;
-  TrainingJob job = read_job(document, rules, problems);
-  if (!problems.empty()) return to_error(problems);
-  return job;
-}
-
 constexpr int64_t kByteValues = 256;
 
 // Returns the product, saturated at the largest integer.
@@ -102,12 +95,11 @@ int64_t product(int64_t a, int64_t b) {
 
 }  // namespace
 
-Result<TrainingJob> training_job_from_json(const Json& document) {
-  return read_or_error(document, kReadStrictly);
-}
-
 Result<TrainingJob> stored_training_job_from_json(const Json& document) {
-  return read_or_error(document, kReadStored);
+  Problems problems;
+  TrainingJob job = read_job(document, kReadStored, problems);
+  if (!problems.empty()) return to_error(problems);
+  return job;
 }
 
 bool reread_stored_job(const Json& document, TrainingJob& job) {
@@ -163,14 +155,6 @@ Json train_to_json(const TrainSpec& train) {
   return write_json(train);
 }
 
-Result<TrainSpec> train_from_json(const Json& document, const std::string& path) {
-  TrainSpec train;
-  Problems problems;
-  read_json(document, train, path, kReadStrictly, problems);
-  if (!problems.empty()) return to_error(problems);
-  return train;
-}
-
 namespace {
 
 // Returns the preset, or the defaults of the job's model family.
@@ -209,16 +193,8 @@ ModelConfig model_config(const TrainSpec& train) {
   return config;
 }
 
-void add_counts(const ProgressStatus& others, ProgressStatus& progress) {
-  const auto add = [](const std::optional<double>& value, std::optional<double>& sum) {
-    if (value) sum = sum.value_or(0) + *value;
-  };
-  add(others.tokensPerSecond, progress.tokensPerSecond);
-  add(others.samplesPerSecond, progress.samplesPerSecond);
-  // Both addends are at most kMax, like every integer of the API, so the sum cannot overflow.
-  constexpr auto kMax = static_cast<int64_t>(kIntegerMax);
-  progress.tokens = std::min(progress.tokens + others.tokens, kMax);
-  progress.samples = std::min(progress.samples + others.samples, kMax);
+double tokens_per_step(const TrainSpec& train) {
+  return static_cast<double>(train.batch.global) * static_cast<double>(model_config(train).context);
 }
 
 std::optional<int64_t> hang_seconds_from_text(std::string_view text) {
@@ -266,12 +242,6 @@ int64_t micro_batch(const TrainingJobSpec& spec) {
   const BatchSpec batch = spec.train.value_or(TrainSpec{}).batch;
   if (batch.micro > 0) return batch.micro;
   return std::max<int64_t>(batch.global / data_parallel_size(spec), 1);
-}
-
-int64_t accumulation_steps(const TrainingJobSpec& spec) {
-  const BatchSpec batch = spec.train.value_or(TrainSpec{}).batch;
-  const int64_t together = product(micro_batch(spec), data_parallel_size(spec));
-  return std::max<int64_t>(batch.global / together, 1);
 }
 
 }  // namespace lockstep

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "common/api/problems.h"
+#include "common/api/step_numbers.h"
 #include "common/base/json.h"
 #include "common/layout/model_config.h"
 
 namespace lockstep {
 
-inline constexpr char kApiGroup[] = "lockstep.dev";
 inline constexpr char kApiVersion[] = "lockstep.dev/v1alpha1";
 inline constexpr char kKind[] = "TrainingJob";
 
@@ -249,24 +249,13 @@ struct RendezvousStatus {
   bool operator==(const RendezvousStatus&) const = default;
 };
 
-struct ProgressStatus {
-  int64_t step = 0;
-  int64_t steps = 0;
-  std::optional<double> loss;  // left out if not finite
-  std::optional<double> validationLoss;
-  std::optional<double> tokensPerSecond;   // absent if no rank counts tokens
-  std::optional<double> samplesPerSecond;  // for a command that counts samples
-  std::optional<double> mfu;  // PaLM's formula, relative to the datasheet's bf16 FLOP/s
-  std::string precision;      // "fp32" or "bf16"; empty while unknown
-  int64_t tokens = 0;
-  int64_t samples = 0;
+// Has the numbers whose row in step_number_table.h has a field of the status.
+struct ProgressStatus : StepNumbers {
+  std::string precision;  // "fp32" or "bf16"; empty while unknown
   std::string updatedAt;
 
   bool operator==(const ProgressStatus&) const = default;
 };
-
-// Adds the counts of other ranks: samples, tokens and their rates.
-void add_counts(const ProgressStatus& others, ProgressStatus& progress);
 
 // How long each part of a recovery took; absent until that part is over.
 struct RecoveryStatus {
@@ -348,15 +337,11 @@ struct TrainingJob {
   bool operator==(const TrainingJob&) const = default;
 };
 
-// Reads a document strictly: unknown fields (reported with the nearest known name), wrong types and
-// fields that this version does not support are problems. Defaults are filled in. Cross-field rules
-// are checked by validate(). Never throws; parse_json or the YAML codec has already bounded the
-// document.
-Result<TrainingJob> training_job_from_json(const Json& document);
-
 // Reads an object stored on a server, as the controller does. Unknown fields are ignored (the
-// server pruned them, or a newer version wrote them); otherwise as above. Status is read leniently:
-// what cannot be read counts as absent.
+// server pruned them, or a newer version wrote them). Wrong types, and fields that this version
+// does not support, are problems. Defaults are filled in. Status is read leniently: what cannot be
+// read counts as absent. Never throws; parse_json or the YAML codec has already bounded the
+// document.
 Result<TrainingJob> stored_training_job_from_json(const Json& document);
 
 // Writes all fields, including defaults; from_json(to_json(job)) == job.
@@ -364,18 +349,20 @@ Json to_json(const TrainingJob& job);
 Json spec_to_json(const TrainingJobSpec& spec);
 Json status_to_json(const TrainingJobStatus& status);
 Json train_to_json(const TrainSpec& train);
-Result<TrainSpec> train_from_json(const Json& document, const std::string& path);
 
 // Checks ranges and cross-field rules; empty if the job is valid.
 Problems validate(const TrainingJob& job);
 
-// Reads a user's document strictly, runs validate() and returns all problems together. Rules about
-// fields that could not be read are left out.
+// Reads a user's document strictly: unknown fields are problems too, reported with the nearest
+// known name. Runs validate() and returns all problems together. Rules about fields that could not
+// be read are left out.
 Result<TrainingJob> valid_training_job_from_json(const Json& document);
 
 // Returns the dimensions to build: the preset's, overridden by the given ones, with the tokenizer's
 // vocabulary if none is given. Dimensions that are given nowhere stay 0, which validate() refuses.
 ModelConfig model_config(const TrainSpec& train);
+// Tokens of the global batch; 0 if the model's dimensions are not known.
+double tokens_per_step(const TrainSpec& train);
 // Processes on each node, with defaults applied.
 int64_t processes_per_node(const TrainingJobSpec& spec);
 // Returns the limit of the first rule about hangs, or kHangSeconds.
@@ -393,8 +380,7 @@ int64_t port_count(const TrainingJobSpec& spec);
 int64_t round_port(const TrainingJobSpec& spec, int64_t round);
 // Size of the data axis: world / (pipeline x tensor).
 int64_t data_parallel_size(const TrainingJobSpec& spec);
-// Sequences per forward pass on one rank, and forward passes per step, with defaults applied.
+// Sequences per forward pass on one rank, with the default applied.
 int64_t micro_batch(const TrainingJobSpec& spec);
-int64_t accumulation_steps(const TrainingJobSpec& spec);
 
 }  // namespace lockstep

@@ -10,6 +10,9 @@ namespace lockstep {
 // CRD and docs/trainingjob.md are all derived from it (schema.h). The fields of spec.train are in
 // train_fields.h.
 
+// `<job>-worker-<index>-<incarnation>` is a pod's name and host name, limited to 63 bytes. The
+// suffix needs up to "-worker-" + 4 digits + "-" + 10 digits.
+inline constexpr int64_t kJobNameBytesMax = 40;
 inline constexpr double kNodesMax = 4096;
 inline constexpr double kProcessesMax = 64;  // per node
 inline constexpr int64_t kWorldSizeMax = 65536;

@@ -37,12 +37,14 @@ struct WorkerConfig {
 Json to_json(const WorkerConfig& config);
 Result<WorkerConfig> worker_config_from_json(const Json& document);
 
-// Exit codes of lockstep-worker other than 0. A peer's failure has its own codes, so that the
-// controller does not blame the rank that reports it.
+// Exit codes of lockstep-worker other than 0, by the blame of the error that ends it
+// (agent/train/exit_code.h). A peer's failure has its own codes, so that the controller does not
+// blame the rank that reports it. controller/plan/damage.h says what follows from them.
+inline constexpr int kExitOwnError = 1;
 inline constexpr int kExitBadConfig = 2;
 inline constexpr int kExitDataError = 3;
 inline constexpr int kExitPeerLost = 4;      // another rank left or refused
-inline constexpr int kExitStorageError = 5;  // a checkpoint could not be written
+inline constexpr int kExitStorageError = 5;  // a checkpoint or the metrics, reading or writing
 inline constexpr int kExitNotFinite = 6;     // the loss is NaN or infinite
 inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
 inline constexpr int kExitPeerHung = 8;      // another rank did not reach a collective in time

@@ -256,13 +256,6 @@ int64_t group_rank(const WorldGroup& group, int64_t rank) {
   return it == group.ranks.end() ? -1 : it - group.ranks.begin();
 }
 
-const WorldGroup* find_group(const WorldAssignment& world, std::string_view name) {
-  for (const WorldGroup& group : world.groups) {
-    if (group.name == name) return &group;
-  }
-  return nullptr;
-}
-
 Json to_json(const WorldAssignment& world) {
   // The mesh determines the groups of the axes, so only the user's are written.
   Json groups = Json::array();

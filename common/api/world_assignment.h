@@ -71,7 +71,6 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
 // Returns the rank's position in the group, or -1 if it is not a member.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
-const WorldGroup* find_group(const WorldAssignment& world, std::string_view name);
 
 // Returns the groups of the axes, as make_world() names them: tensor, data, pipeline.
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh);

@@ -228,12 +228,6 @@ Result<int64_t> int_member(const Json& object, std::string_view key) {
   return member->get<int64_t>();
 }
 
-Result<double> number_member(const Json& object, std::string_view key) {
-  const Json* member = find_member(object, key);
-  if (member == nullptr || !member->is_number()) return missing(key, "a number", member);
-  return member->get<double>();
-}
-
 std::string string_or(const Json& object, std::string_view key, std::string_view fallback) {
   const Json* member = find_member(object, key);
   return member != nullptr && member->is_string() ? member->get<std::string>()

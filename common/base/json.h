@@ -48,7 +48,6 @@ std::string dump_json(const Json& value);
 const Json* find_member(const Json& object, std::string_view key);
 Result<std::string> string_member(const Json& object, std::string_view key);
 Result<int64_t> int_member(const Json& object, std::string_view key);
-Result<double> number_member(const Json& object, std::string_view key);
 std::string string_or(const Json& object, std::string_view key, std::string_view fallback);
 int64_t int_or(const Json& object, std::string_view key, int64_t fallback);
 double number_or(const Json& object, std::string_view key, double fallback);

@@ -23,10 +23,7 @@ class Random {
   // Standard normal (Box-Muller on two draws). Keeps no state between calls.
   float normal();
 
-  uint64_t seed() const { return seed_; }
-  uint64_t stream() const { return stream_; }
-  // Number of 32-bit draws made so far. Seek to a stored position to continue from a checkpoint.
-  uint64_t position() const { return position_; }
+  // Continues after this many 32-bit draws of the whole sequence.
   void seek(uint64_t position) { position_ = position; }
 
  private:

@@ -20,42 +20,63 @@ namespace lockstep {
 // - kInternal: report a bug in our code.
 enum class Code { kInvalid, kNotFound, kConflict, kUnavailable, kTimeout, kCorrupt, kInternal };
 
-std::string_view code_name(Code code);
-
+// Blame says whose fault a failure is, and so who must change before another try can succeed.
+// - Set by the code that creates the error, if it knows. Code that serves several purposes (such as
+//   reading a file) leaves it to the component that knows the purpose.
+// - Kept while the error passes up: code that adds context uses Error::with_message().
+// - Read where a program ends. lockstep-worker derives its exit code from it
+//   (agent/train/exit_code.h), by which the controller decides whom to restart.
+enum class Blame {
+  kUnknown,     // this process itself, as far as anybody knows
+  kConfig,      // what the user asked for, or hardware that cannot do it
+  kData,        // the training data, or the weights to start from
+  kStorage,     // where checkpoints and metrics are stored
+  kPeer,        // another rank left, refused, or computes something else
+  kPeerHung,    // another rank is there, but did not reach a collective in time
+  kDevice,      // the GPU that this rank was assigned
+  kPort,        // the port to listen on is in use
+  kDivergence,  // the loss or a gradient is not finite
+};
 // `message` has the form `[where] what was expected, what was found`. A user's mistake starts with
 // its path in the document instead: `spec.train.batch.micro: 48 does not divide
 // spec.train.batch.global: 512`.
 struct Error {
   Code code = Code::kInternal;
   std::string message;
+  Blame blame = Blame::kUnknown;
+
+  // Returns this error with another message.
+  Error with_message(std::string other) const { return {code, std::move(other), blame}; }
+  // Returns this error with another blame.
+  Error blaming(Blame other) const { return {code, message, other}; }
 
   bool operator==(const Error&) const = default;
 };
 
-inline Error invalid(std::string message) {
-  return {Code::kInvalid, std::move(message)};
+inline Error invalid(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kInvalid, std::move(message), blame};
 }
-inline Error not_found(std::string message) {
-  return {Code::kNotFound, std::move(message)};
+inline Error not_found(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kNotFound, std::move(message), blame};
 }
-inline Error conflict(std::string message) {
-  return {Code::kConflict, std::move(message)};
+inline Error conflict(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kConflict, std::move(message), blame};
 }
-inline Error unavailable(std::string message) {
-  return {Code::kUnavailable, std::move(message)};
+inline Error unavailable(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kUnavailable, std::move(message), blame};
 }
-inline Error timed_out(std::string message) {
-  return {Code::kTimeout, std::move(message)};
+inline Error timed_out(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kTimeout, std::move(message), blame};
 }
-inline Error corrupt(std::string message) {
-  return {Code::kCorrupt, std::move(message)};
+inline Error corrupt(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kCorrupt, std::move(message), blame};
 }
-inline Error internal(std::string message) {
-  return {Code::kInternal, std::move(message)};
+inline Error internal(std::string message, Blame blame = Blame::kUnknown) {
+  return {Code::kInternal, std::move(message), blame};
 }
 
 // Returns `[where] what: <strerror(error_number)>` with code kUnavailable (kNotFound for ENOENT).
-Error errno_error(std::string_view what, int error_number);
+Error errno_error(std::string_view what, int error_number, Blame blame = Blame::kUnknown);
 
 // Either a value or an Error. Accessing the one it does not hold is a bug and trips CHECK.
 template <class T>

@@ -1,6 +1,7 @@
 #include "common/http/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -10,7 +11,9 @@
 #include <tuple>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/http/session.h"
+#include "common/http/transport.h"
 
 namespace lockstep::http {
 namespace {
@@ -21,18 +24,19 @@ using ErrorCode = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause(100);  // after a failed accept
 
-class BeastServer final : public Server {
+class AsioServer final : public Server {
  public:
-  BeastServer(Handler& handler, const Limits& limits)
+  AsioServer(Handler& handler, const ServerOptions& options)
       : acceptor_(io_),
         pause_(io_),
         drain_(io_),
-        shared_{handler, limits, std::make_shared<ResponseQueue>(&io_),
+        shared_{handler, options, std::make_shared<CallQueue>(&io_),
                 [this](const auto& session) { forget(session); }} {}
-  ~BeastServer() override { stop(Duration::zero()); }
+  ~AsioServer() override { stop(Duration::zero()); }
 
   Status listen(const std::string& address, int port);
   int port() const override { return port_; }
+  void wake_streams() override;
   void stop(Duration drain_limit) override;
 
  private:
@@ -47,12 +51,14 @@ class BeastServer final : public Server {
   asio::steady_timer drain_;
   Session::Shared shared_;
   std::set<std::shared_ptr<Session>> sessions_;
+  std::atomic<bool> wake_is_pending_ = false;
+  bool accept_fails_ = false;
   bool stopping_ = false;
   int port_ = 0;
   std::jthread thread_;
 };
 
-Status BeastServer::listen(const std::string& address, int port) {
+Status AsioServer::listen(const std::string& address, int port) {
   const std::string where = "[http] " + address + ":" + std::to_string(port);
   ErrorCode error;
   const asio::ip::address ip = asio::ip::make_address(address, error);
@@ -70,13 +76,16 @@ Status BeastServer::listen(const std::string& address, int port) {
   return {};
 }
 
-void BeastServer::accept() {
+void AsioServer::accept() {
   acceptor_.async_accept([this](ErrorCode error, tcp::socket socket) {
     if (!acceptor_.is_open()) return;
+    const bool failed_before = std::exchange(accept_fails_, bool(error));
     if (!error) {
       admit(std::move(socket));
       return accept();
     }
+    // Most likely out of file descriptors, until some connections end.
+    if (!failed_before) log_warning("can't accept a connection", {{"error", error.message()}});
     pause_.expires_after(kAcceptPause);
     pause_.async_wait([this](ErrorCode) {
       if (acceptor_.is_open()) accept();
@@ -84,18 +93,27 @@ void BeastServer::accept() {
   });
 }
 
-void BeastServer::admit(tcp::socket socket) {
-  if (sessions_.size() >= shared_.limits.connections_max) evict_oldest();
+void AsioServer::admit(tcp::socket socket) {
+  const ServerOptions& options = shared_.options;
+  if (sessions_.size() >= options.connections_max) {
+    if (options.when_full == WhenFull::kCloseNew) return;  // closed by its destructor
+    evict_oldest();
+  }
   ErrorCode ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  const auto session = std::make_shared<Session>(std::move(socket), shared_);
+  if (options.send_buffer_bytes > 0)
+    socket.set_option(asio::socket_base::send_buffer_size(options.send_buffer_bytes), ignored);
+  auto transport = options.tls == nullptr ? make_plain_transport(std::move(socket))
+                                          : options.tls->wrap(std::move(socket));
+  if (transport == nullptr) return;
+  const auto session = std::make_shared<Session>(io_.get_executor(), std::move(transport), shared_);
   sessions_.insert(session);
   session->start();
 }
 
 // Evicts the oldest unauthenticated connection, else the oldest idle authenticated one, else the
 // oldest of all.
-void BeastServer::evict_oldest() {
+void AsioServer::evict_oldest() {
   const auto rank = [](const std::shared_ptr<Session>& session) {
     return std::tuple(session->authenticated(), session->authenticated() && session->busy(),
                       session->since());
@@ -109,12 +127,21 @@ void BeastServer::evict_oldest() {
   session->close();
 }
 
-void BeastServer::forget(const std::shared_ptr<Session>& session) {
+void AsioServer::forget(const std::shared_ptr<Session>& session) {
   sessions_.erase(session);
   if (stopping_ && sessions_.empty()) io_.stop();
 }
 
-void BeastServer::stop(Duration drain_limit) {
+// Many calls become one round over the sessions.
+void AsioServer::wake_streams() {
+  if (wake_is_pending_.exchange(true)) return;
+  shared_.calls->post([this] {
+    wake_is_pending_ = false;
+    for (const auto& session : sessions_) session->wake();
+  });
+}
+
+void AsioServer::stop(Duration drain_limit) {
   if (!thread_.joinable()) return;
   asio::post(io_, [this, drain_limit] {
     ErrorCode ignored;
@@ -128,14 +155,16 @@ void BeastServer::stop(Duration drain_limit) {
     for (const auto& session : sessions) session->close_when_idle();
   });
   thread_.join();
-  shared_.responses->close();
+  shared_.calls->close();
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->close();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const std::string& address, int port,
-                                              Handler& handler, const Limits& limits) {
-  auto server = std::make_unique<BeastServer>(handler, limits);
+                                              Handler& handler, const ServerOptions& options) {
+  auto server = std::make_unique<AsioServer>(handler, options);
   TRY(server->listen(address, port));
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -8,75 +8,79 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/http/message.h"
+#include "common/http/stream.h"
 
 namespace lockstep::http {
 
-// The part of a request that is known before its body is read.
-struct Head {
-  std::string method;
-  std::string target;         // path and query, as received
-  std::string authorization;  // value of the Authorization header, empty if absent
-};
-
-struct Request {
-  Head head;
-  std::string body;
-};
-
-struct Response {
-  unsigned status = 200;
-  std::string body;
-  std::string content_type = "application/json";
-  std::string allow;  // for 405
-};
+class TlsContext;
 
 // The handler's decision about a request, from its head alone.
 struct Admission {
   std::optional<Response> refusal;  // send this immediately, without reading the body
   size_t body_bytes_max = 0;        // if not refused: the longest body accepted
-  bool authenticated = false;  // the request carried the secret, so its connection is evicted last
+  bool authenticated = false;       // the request carried the secret
 };
 
+// An exception of a handler or of its stream ends the connection that it serves, no other.
 class Handler {
  public:
-  // Call exactly once, from any thread. Allowed after the client has disconnected.
+  // Call exactly once, from any thread. Allowed after the client has disconnected and after the
+  // server has ended.
   using Respond = std::function<void(Response)>;
 
   virtual ~Handler() = default;
-  // Both run on the server's thread; they must not block or throw.
+  // Both run on the server's thread and must not block.
   virtual Admission authorize(const Head& head) const = 0;
   virtual void handle(Request request, Respond respond) = 0;
-  // Builds the response for an error that the server itself detects: 400, 413, 431, 503.
+  // Builds the response for an error that the server itself detects: 400, 413, 431.
   virtual Response error(unsigned status, const std::string& message) const = 0;
 };
 
-struct Limits {
-  size_t header_bytes_max = 8 * 1024;
-  size_t body_bytes_max = 4u << 20;
-  size_t connections_max = 64;
-  Duration header_limit = std::chrono::seconds(5);  // from its first byte, or from the accept
-  Duration body_limit = std::chrono::seconds(15);
-  Duration idle_limit =
-      std::chrono::seconds(75);  // for a authenticated connection between requests
-  Duration write_limit = std::chrono::seconds(10);
+// Chooses who gives way when a client connects and connections_max are open.
+enum class WhenFull {
+  // Evicts the oldest unauthenticated connection, else the oldest idle one, else the oldest of all,
+  // so that strangers who hold connections open cannot lock out a client that has the secret.
+  kEvictOldest,
+  kCloseNew,
 };
 
-// An HTTP/1.1 server with keep-alive and one thread. Everything that a client can use up is
-// bounded: header and body bytes, the time of each part of a request, the number of connections.
-// When all connections are in use, the oldest unauthenticated one is evicted, so that strangers who
-// hold connections open cannot lock out a client that has the secret.
+struct ServerOptions {
+  size_t header_bytes_max = 8 * 1024;
+  size_t body_bytes_max = 4u << 20;  // even if the handler admits more
+  size_t connections_max = 64;
+  WhenFull when_full = WhenFull::kEvictOldest;
+  // Size of a connection's kernel send buffer, 0 for the system's choice. A client that does not
+  // read is noticed once it is full.
+  int send_buffer_bytes = 0;
+
+  Duration header_limit = std::chrono::seconds(5);    // TLS handshake; head from its first byte
+  Duration request_limit = std::chrono::seconds(20);  // head and body, from the first byte
+  Duration stranger_idle_limit = std::chrono::seconds(5);  // before and between requests
+  Duration idle_limit = std::chrono::seconds(75);          // the same after authentication
+  Duration write_limit = std::chrono::seconds(10);         // for one response or one chunk
+
+  std::shared_ptr<TlsContext> tls = nullptr;  // null: plain HTTP
+};
+
+// An HTTP/1.1 server with keep-alive, plain or over TLS, with one thread. Bounds everything that a
+// client can use up: header and body bytes, time, connections, and what is buffered for a client
+// that does not read. Only the handler's own time between request and response has no limit.
 class Server {
  public:
   // Port 0: the system chooses. kConflict if the port is in use: `[http] 10.0.0.1:29400 is already
   // in use`. kInvalid if the address is not one of this machine's. `handler` must outlive the
   // server.
   static Result<std::unique_ptr<Server>> start(const std::string& address, int port,
-                                               Handler& handler, const Limits& limits = {});
+                                               Handler& handler, const ServerOptions& options = {});
   virtual ~Server() = default;
 
   virtual int port() const = 0;
-  // Stops listening, closes idle connections, and gives pending responses up to drain_limit to
-  // finish. Call once. The destructor stops without waiting.
+  // Asks every waiting stream for its next chunk. Callable from any thread, cheap, and never lost:
+  // a stream that is being written is asked afterwards anyway.
+  virtual void wake_streams() = 0;
+  // Stops listening, closes idle connections and streams, and gives pending responses up to
+  // drain_limit to finish. The destructor stops without waiting. Not callable from a handler.
   virtual void stop(Duration drain_limit) = 0;
 };
 

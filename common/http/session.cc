@@ -1,13 +1,13 @@
 #include "common/http/session.h"
 
 #include <boost/asio/post.hpp>
+#include <exception>
 #include <utility>
+
+#include "common/base/log.h"
 
 namespace lockstep::http {
 namespace {
-
-namespace beast_http = boost::beast::http;
-using Socket = boost::asio::ip::tcp::socket;
 
 constexpr size_t kLingerBytesMax = 256 * 1024;
 constexpr std::chrono::seconds kLingerLimit(2);
@@ -16,179 +16,265 @@ TimePoint steady_now() {
   return std::chrono::steady_clock::now();
 }
 
-std::string text(boost::beast::string_view view) {
-  return std::string(view.data(), view.size());
-}
-
 }  // namespace
 
-void ResponseQueue::post(std::function<void()> call) {
+void CallQueue::post(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   if (io_ != nullptr) boost::asio::post(*io_, std::move(call));
 }
 
-void ResponseQueue::close() {
+void CallQueue::close() {
   const std::lock_guard lock(mutex_);
   io_ = nullptr;
 }
 
-Session::Session(Socket socket, const Shared& server)
-    : stream_(std::move(socket)),
-      server_(server),
-      buffer_(server.limits.header_bytes_max + 64 * 1024),
+Session::Session(const boost::asio::any_io_executor& executor, std::unique_ptr<Transport> transport,
+                 const Shared& server)
+    : server_(server),
+      transport_(std::move(transport)),
+      reader_({.header_bytes_max = server.options.header_bytes_max,
+               .body_bytes_max = server.options.body_bytes_max}),
+      alarm_(executor),
       since_(steady_now()) {}
 
 void Session::start() {
-  stream_.expires_after(server_.limits.header_limit);
-  wait_for_request();
+  set_limit(server_.options.header_limit);
+  transport_->handshake(then(&Session::on_handshake));
 }
 
 void Session::close() {
-  Error ignored;
-  stream_.socket().shutdown(Socket::shutdown_both, ignored);
-  stream_.close();
+  if (closed_) return;
+  closed_ = true;
+  alarm_.cancel();
+  stream_.reset();
+  transport_->close();
   server_.on_closed(shared_from_this());
 }
 
 void Session::close_when_idle() {
   last_ = true;
-  if (!busy_) close();
+  if (!busy_ || stream_ != nullptr) close();
 }
 
-// A authenticated connection may stay idle between requests. The head has its own, shorter limit.
+void Session::wake() {
+  if (stream_is_waiting_) set_alarm(steady_now());
+}
+
+// Returns a callback that continues with this step unless the session was closed meanwhile.
+Transport::Done Session::then(Step step) {
+  return [self = shared_from_this(), step](Error error, size_t bytes) {
+    if (!self->closed_) (*self.*step)(error, bytes);
+  };
+}
+
+void Session::read(Step step) {
+  transport_->read_some(reader_.prepare(), then(step));
+}
+
+void Session::write(std::string bytes, Step step) {
+  output_ = std::move(bytes);
+  set_limit(server_.options.write_limit);
+  transport_->write(output_, then(step));
+}
+
+// The session has one alarm: the limit of what is pending, or the time to ask a stream again.
+void Session::set_alarm(TimePoint at) {
+  alarm_.expires_at(at);
+  if (at == TimePoint::max()) return;
+  alarm_.async_wait([weak = weak_from_this()](Error error) {
+    const auto self = weak.lock();
+    if (error || self == nullptr || self->closed_) return;
+    // It may have been set again after it expired and before this ran.
+    if (self->alarm_.expiry() <= steady_now()) self->on_alarm();
+  });
+}
+
+void Session::set_limit(Duration limit) {
+  set_alarm(steady_now() + limit);
+}
+
+void Session::on_alarm() {
+  if (stream_is_waiting_) return next_chunk();
+  close();
+}
+
+// Runs a call of the handler. An exception, such as bad_alloc, ends the session.
+template <class Call>
+bool Session::survives(const Call& call) {
+  try {
+    call();
+    return true;
+  } catch (const std::exception& error) {
+    log_error("a handler failed", {{"error", error.what()}, {"target", head_.target}});
+    close();
+    return false;
+  }
+}
+
+void Session::on_handshake(Error error, size_t) {
+  if (error) return close();
+  wait_for_request();
+}
+
+// An authenticated connection may stay idle between requests. The head has its own, shorter limit.
 void Session::wait_for_request() {
   busy_ = false;
   if (last_) return close();
-  if (buffer_.size() > 0) return read_head();  // pipelined
-  stream_.async_read_some(buffer_.prepare(4096),
-                          [self = shared_from_this()](Error error, size_t bytes) {
-                            if (error) return self->close();
-                            self->buffer_.commit(bytes);
-                            self->read_head();
-                          });
+  head_ = {};
+  reader_.begin();
+  if (reader_.has_bytes()) return on_first_bytes({}, 0);  // pipelined
+  set_limit(authenticated_ ? server_.options.idle_limit : server_.options.stranger_idle_limit);
+  read(&Session::on_first_bytes);
+}
+
+void Session::on_first_bytes(Error error, size_t bytes) {
+  if (error == boost::asio::error::eof) return finish();
+  if (error) return close();
+  reader_.commit(bytes);
+  busy_ = true;
+  request_end_ = steady_now() + server_.options.request_limit;
+  set_limit(server_.options.header_limit);
+  read_head();
 }
 
 void Session::read_head() {
-  busy_ = true;
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(server_.limits.header_bytes_max));
-  parser_->body_limit(server_.limits.body_bytes_max);
-  stream_.expires_after(server_.limits.header_limit);
-  beast_http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](Error error, size_t) { self->on_head(error); });
+  const Progress progress = reader_.read_head();
+  if (progress == Progress::kNeedsMore) return read(&Session::on_head_bytes);
+  if (progress == Progress::kFailed) return refuse();
+  on_head();
 }
 
-void Session::on_head(Error error) {
-  if (error) return on_read_error(error);
-  const auto& request = parser_->get();
-  head_ = {text(request.method_string()), text(request.target()),
-           text(request[beast_http::field::authorization])};
-  const Admission admission = server_.handler.authorize(head_);
+void Session::on_head_bytes(Error error, size_t bytes) {
+  if (error) return close();
+  reader_.commit(bytes);
+  read_head();
+}
+
+void Session::on_head() {
+  head_ = reader_.head();
+  Admission admission;
+  if (!survives([&] { admission = server_.handler.authorize(head_); })) return;
   if (admission.authenticated) {
     authenticated_ = true;
     since_ = steady_now();
   }
   if (admission.refusal) {
-    last_ = last_ || !parser_->is_done();  // do not read the rest of the request
-    return answer(*admission.refusal);
+    last_ = last_ || !reader_.is_complete();  // do not read the rest of the request
+    return answer(*std::move(admission.refusal));
   }
-  const auto length = parser_->content_length();
-  if (length && *length > admission.body_bytes_max)
-    return on_read_error(beast_http::error::body_limit);
-  parser_->body_limit(admission.body_bytes_max);
-  stream_.expires_after(server_.limits.body_limit);
-  if (boost::beast::iequals(request[beast_http::field::expect], "100-continue"))
-    return send_continue();
+  reader_.limit_body(admission.body_bytes_max);
+  set_alarm(request_end_);
+  if (!reader_.expects_continue()) return read_body();
+  output_ = kContinue;
+  transport_->write(output_, then(&Session::on_continue_written));
+}
+
+void Session::on_continue_written(Error error, size_t) {
+  if (error) return close();
   read_body();
 }
 
-// Sends 100 Continue, which curl waits for before a larger body. Source: RFC 9110, section 10.1.1.
-void Session::send_continue() {
-  continue_ = {beast_http::status::continue_, 11};
-  beast_http::async_write(stream_, continue_, [self = shared_from_this()](Error error, size_t) {
-    if (error) return self->close();
-    self->read_body();
-  });
-}
-
 void Session::read_body() {
-  if (parser_->is_done()) return on_body({});
-  beast_http::async_read(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](Error error, size_t) { self->on_body(error); });
+  const Progress progress = reader_.read_body();
+  if (progress == Progress::kNeedsMore) return read(&Session::on_body_bytes);
+  if (progress == Progress::kFailed) return refuse();
+  on_request();
 }
 
-void Session::on_body(Error error) {
-  if (error) return on_read_error(error);
-  last_ = last_ || !parser_->keep_alive();
-  stream_.expires_never();  // no limit while the handler works; it limits its own time
-  Request request = {std::move(head_), std::move(parser_->get().body())};
-  const auto respond = [weak = weak_from_this(), responses = server_.responses](Response response) {
-    responses->post([weak, response = std::move(response)]() mutable {
-      if (const auto session = weak.lock()) session->answer(std::move(response));
+void Session::on_body_bytes(Error error, size_t bytes) {
+  if (error) return close();
+  reader_.commit(bytes);
+  read_body();
+}
+
+void Session::on_request() {
+  last_ = last_ || !reader_.keeps_open();
+  set_alarm(TimePoint::max());  // no limit while the handler works; it limits its own time
+  Request request = {head_, reader_.take_body()};
+  auto respond = [weak = weak_from_this(), calls = server_.calls](Response response) {
+    calls->post([weak, response = std::move(response)]() mutable {
+      const auto self = weak.lock();
+      if (self != nullptr && !self->closed_) self->answer(std::move(response));
     });
   };
-  server_.handler.handle(std::move(request), respond);
+  survives([&] { server_.handler.handle(std::move(request), std::move(respond)); });
 }
 
-void Session::on_read_error(Error error) {
+// Answers what can't be read as a request. Nothing more can be read from the connection.
+void Session::refuse() {
   last_ = true;
-  if (error == beast_http::error::body_limit) {
-    return answer(server_.handler.error(413, "the request body is larger than its limit"));
-  }
-  if (error == beast_http::error::header_limit || error == beast_http::error::buffer_overflow) {
-    return answer(server_.handler.error(431, "the request header is larger than " +
-                                                 std::to_string(server_.limits.header_bytes_max) +
-                                                 " bytes"));
-  }
-  const bool ours =
-      error.category() == beast_http::make_error_code(beast_http::error::bad_method).category();
-  const bool gone =
-      error == beast_http::error::end_of_stream || error == beast_http::error::partial_message;
-  if (!ours || gone) return close();  // the client disconnected or was too slow
-  answer(server_.handler.error(400, "expected an HTTP/1.1 request: " + error.message()));
+  const RequestReader::Failure& failure = reader_.failure();
+  Response response;
+  if (survives([&] { response = server_.handler.error(failure.status, failure.message); }))
+    answer(std::move(response));
 }
 
 void Session::answer(Response response) {
-  response_ = {static_cast<beast_http::status>(response.status), 11};
-  response_.set(beast_http::field::content_type, response.content_type);
-  response_.set(beast_http::field::cache_control, "no-store");
-  if (response.status == 401) response_.set(beast_http::field::www_authenticate, "Bearer");
-  if (!response.allow.empty()) response_.set(beast_http::field::allow, response.allow);
-  response_.body() = std::move(response.body);
-  response_.keep_alive(!last_);
-  response_.prepare_payload();
-  if (head_.method == "HEAD") response_.body().clear();
-  stream_.expires_after(server_.limits.write_limit);
-  beast_http::async_write(stream_, response_, [self = shared_from_this()](Error error, size_t) {
-    self->on_written(error);
-  });
+  last_ = last_ || !response.keeps_open || response.stream != nullptr;
+  if (response.stream != nullptr) return begin_stream(response);
+  std::string text = format_head(response, last_);
+  if (head_.method != "HEAD") text = std::move(response.body.insert(0, text));
+  write(std::move(text), &Session::on_answer_written);
 }
 
-void Session::on_written(Error error) {
+void Session::on_answer_written(Error error, size_t) {
   if (error) return close();
-  if (last_) return linger();
-  stream_.expires_after(authenticated_ ? server_.limits.idle_limit : server_.limits.header_limit);
+  if (last_) return finish();
   wait_for_request();
+}
+
+void Session::begin_stream(const Response& response) {
+  stream_ = response.stream;
+  stream_has_ended_ = head_.method == "HEAD";
+  transport_->wait_for_input(then(&Session::on_stream_input));
+  write(format_head(response, last_), &Session::on_chunk_written);
+}
+
+void Session::on_stream_input(Error, size_t) {
+  if (stream_ != nullptr) close();  // the client has left
+}
+
+void Session::on_chunk_written(Error error, size_t) {
+  if (error) return close();
+  if (stream_has_ended_) return finish();
+  next_chunk();
+}
+
+void Session::next_chunk() {
+  Stream::Chunk chunk;
+  if (!survives([&] { chunk = stream_->next(); })) return;
+  stream_is_waiting_ = chunk.bytes.empty() && !chunk.is_last;
+  if (stream_is_waiting_) return set_alarm(chunk.again);
+  stream_has_ended_ = chunk.is_last;
+  std::string text;
+  if (!chunk.bytes.empty()) text = format_chunk(chunk.bytes);
+  if (chunk.is_last) text += kLastChunk;
+  write(std::move(text), &Session::on_chunk_written);
+}
+
+// Ends the connection so that the client receives everything that was written.
+void Session::finish() {
+  stream_.reset();
+  set_limit(kLingerLimit);
+  transport_->say_goodbye(then(&Session::on_goodbye));
+}
+
+void Session::on_goodbye(Error, size_t) {
+  transport_->end_writing();
+  discarded_.resize(16 * 1024);
+  linger();
 }
 
 // Reads and discards what the client still sends, for a short time. Closing with unread bytes would
 // reset the connection, and the client might lose the response.
 void Session::linger() {
-  Error ignored;
-  stream_.socket().shutdown(Socket::shutdown_send, ignored);
-  if (discarded_.empty()) {
-    discarded_.resize(16 * 1024);
-    stream_.expires_after(kLingerLimit);
-  }
-  stream_.async_read_some(boost::asio::buffer(discarded_),
-                          [self = shared_from_this()](Error error, size_t bytes) {
-                            self->discarded_bytes_ += bytes;
-                            const bool enough = self->discarded_bytes_ > kLingerBytesMax;
-                            if (error || enough) return self->close();
-                            self->linger();
-                          });
+  transport_->read_raw(discarded_, then(&Session::on_lingered));
+}
+
+void Session::on_lingered(Error error, size_t bytes) {
+  discarded_bytes_ += bytes;
+  if (error || discarded_bytes_ > kLingerBytesMax) return close();
+  linger();
 }
 
 }  // namespace lockstep::http

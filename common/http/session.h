@@ -1,23 +1,23 @@
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
+#include "common/http/request_reader.h"
 #include "common/http/server.h"
+#include "common/http/transport.h"
 
 namespace lockstep::http {
 
-// Passes responses from any thread to the server's thread. After close() they are dropped.
-class ResponseQueue {
+// Passes calls from any thread to the server's thread. After close() they are dropped.
+class CallQueue {
  public:
-  explicit ResponseQueue(boost::asio::io_context* io) : io_(io) {}
+  explicit CallQueue(boost::asio::io_context* io) : io_(io) {}
   void post(std::function<void()> call);
   void close();
 
@@ -27,57 +27,96 @@ class ResponseQueue {
 };
 
 // One connection. Reads a request's head, asks the handler, reads the body, waits for the response,
-// writes it, and starts over. Runs on the server's thread only; the server owns it until on_closed.
+// writes it, and starts over. A streamed response is the connection's last. Runs on the server's
+// thread only. The server owns it until on_closed, pending operations until they complete.
+//
+// One operation is pending at a time, and each names the step that follows it:
+//
+//   handshake -> wait_for_request -> read_head -> [continue] -> read_body -> handler -> answer
+//                     ^                                                                   |
+//                     +-------------------------------------------------------------------+
+//   answer -> next_chunk -> write -> next_chunk ... -> finish -> linger -> close
 class Session : public std::enable_shared_from_this<Session> {
  public:
   struct Shared {  // what a session needs from the server
     Handler& handler;
-    Limits limits;
-    std::shared_ptr<ResponseQueue> responses;
-    std::function<void(const std::shared_ptr<Session>&)> on_closed;  // may be called more than once
+    ServerOptions options;
+    std::shared_ptr<CallQueue> calls;
+    std::function<void(const std::shared_ptr<Session>&)> on_closed;
   };
 
-  Session(boost::asio::ip::tcp::socket socket, const Shared& server);
+  Session(const boost::asio::any_io_executor& executor, std::unique_ptr<Transport> transport,
+          const Shared& server);
 
   void start();
+  // Ends the connection immediately.
   void close();
-  // Closes after the pending response, or immediately if there is none.
+  // Closes after the pending response, or immediately if there is none or if it is a stream.
   void close_when_idle();
+  // Asks a stream that waits for its next chunk, soon.
+  void wake();
 
   bool authenticated() const { return authenticated_; }
   bool busy() const { return busy_; }
-  // When an unauthenticated connection was accepted, or when a authenticated one sent its last
+  // When an unauthenticated connection was accepted, or when an authenticated one sent its last
   // request.
   TimePoint since() const { return since_; }
 
  private:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
-  using Error = boost::beast::error_code;
+  using Error = Transport::Error;
+  using Step = void (Session::*)(Error, size_t);
+  using Progress = RequestReader::Progress;
 
+  Transport::Done then(Step step);
+  void read(Step step);
+  void write(std::string bytes, Step step);
+  void set_alarm(TimePoint at);
+  void set_limit(Duration limit);
+  void on_alarm();
+  template <class Call>
+  bool survives(const Call& call);
+
+  void on_handshake(Error error, size_t bytes);
   void wait_for_request();
+  void on_first_bytes(Error error, size_t bytes);
   void read_head();
-  void on_head(Error error);
-  void send_continue();
+  void on_head_bytes(Error error, size_t bytes);
+  void on_head();
+  void on_continue_written(Error error, size_t bytes);
   void read_body();
-  void on_body(Error error);
-  void on_read_error(Error error);
+  void on_body_bytes(Error error, size_t bytes);
+  void on_request();
+  void refuse();
   void answer(Response response);
-  void on_written(Error error);
-  void linger();
+  void on_answer_written(Error error, size_t bytes);
 
-  boost::beast::tcp_stream stream_;
+  void begin_stream(const Response& response);
+  void on_stream_input(Error error, size_t bytes);
+  void on_chunk_written(Error error, size_t bytes);
+  void next_chunk();
+
+  void finish();
+  void on_goodbye(Error error, size_t bytes);
+  void linger();
+  void on_lingered(Error error, size_t bytes);
+
   const Shared& server_;
-  boost::beast::flat_buffer buffer_;
-  std::optional<Parser> parser_;
+  std::unique_ptr<Transport> transport_;
+  RequestReader reader_;
+  boost::asio::steady_timer alarm_;
+  TimePoint request_end_;  // when the request must be complete
   Head head_;
-  boost::beast::http::response<boost::beast::http::string_body> response_;
-  boost::beast::http::response<boost::beast::http::empty_body> continue_;
+  std::string output_;              // what is being written
+  std::shared_ptr<Stream> stream_;  // the body, while it is streamed
+  bool stream_has_ended_ = false;   // its last chunk is being written
+  bool stream_is_waiting_ = false;  // it had no chunk
   std::string discarded_;
   size_t discarded_bytes_ = 0;
   TimePoint since_;
   bool authenticated_ = false;
   bool busy_ = false;  // a request has begun and has not been answered yet
   bool last_ = false;  // close after this response
+  bool closed_ = false;
 };
 
 }  // namespace lockstep::http

@@ -130,7 +130,8 @@ Result<Recompute> parse_recompute(std::string_view name) {
   if (name == "none") return Recompute::kNone;
   if (name == "ops") return Recompute::kOps;
   if (name == "blocks") return Recompute::kBlocks;
-  return invalid("[recompute] expected none, ops or blocks, got \"" + std::string(name) + "\"");
+  return invalid("[recompute] expected none, ops or blocks, got \"" + std::string(name) + "\"",
+                 Blame::kConfig);
 }
 
 int64_t head_rows(const ModelConfig& config, const TensorShard& shard, int64_t rows,

@@ -67,7 +67,6 @@ enum class CollectiveKind : uint8_t {
   kReduce,
   kAllToAll
 };
-constexpr int kCollectiveKinds = 6;
 // Returns "all_reduce" and the like.
 std::string_view name_of(CollectiveKind kind);
 

@@ -32,20 +32,4 @@ double flops_per_token(const ModelConfig& config, int64_t sequence, FlopsFormula
   return 0;
 }
 
-MemoryPlan memory_plan(const ModelConfig& config, const MemoryRequest& request) {
-  const int64_t parameters = parameter_arena(config, request.stage, request.shard).count;
-  MemoryPlan plan;
-  plan.weights = 4 * parameters;
-  if (request.bf16_copy) plan.weight_copies = 2 * parameters;
-  plan.activations =
-      activation_arena(config, request.stage, request.shard, request.shape, request.options).bytes *
-      request.micro_batches_in_flight;
-  plan.scratch = backward_scratch(config, request.shard, request.shape, request.options).bytes;
-  if (request.shape.mode == PassMode::kTrain) {
-    plan.gradients = 4 * parameters;
-    plan.optimizer = 8 * parameters;
-  }
-  return plan;
-}
-
 }  // namespace lockstep

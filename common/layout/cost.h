@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "common/layout/activations.h"
 #include "common/layout/model_config.h"
 
 namespace lockstep {
@@ -18,31 +17,5 @@ enum class FlopsFormula : uint8_t {
 };
 
 double flops_per_token(const ModelConfig& config, int64_t sequence, FlopsFormula formula);
-
-// One rank's share of the model under a layout.
-struct MemoryRequest {
-  Stage stage;
-  TensorShard shard;
-  ActivationShape shape;
-  ActivationOptions options = {};
-  int64_t micro_batches_in_flight = 1;
-  bool bf16_copy = false;  // keep a bf16 copy of the weights for the matrix products
-};
-
-// Exact bytes of the arenas that the worker allocates. The workspaces of the ops come on top.
-struct MemoryPlan {
-  int64_t weights = 0;
-  int64_t weight_copies = 0;
-  int64_t gradients = 0;
-  int64_t optimizer = 0;  // the two moments of Adam
-  int64_t activations = 0;
-  int64_t scratch = 0;
-
-  int64_t total() const {
-    return weights + weight_copies + gradients + optimizer + activations + scratch;
-  }
-};
-
-MemoryPlan memory_plan(const ModelConfig& config, const MemoryRequest& request);
 
 }  // namespace lockstep

@@ -42,4 +42,11 @@ double datasheet_bytes_per_second(std::string_view device_name) {
   return datasheet_of(device_name).giga_bytes_per_second * 1e9;
 }
 
+std::optional<double> flops_ratio(double flops_per_second, double peak_flops_per_second) {
+  if (flops_per_second > 0 && peak_flops_per_second > 0) {
+    return flops_per_second / peak_flops_per_second;
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace lockstep {
@@ -10,5 +11,9 @@ namespace lockstep {
 double datasheet_flops_per_second(std::string_view device_name);
 // Returns the datasheet's memory bandwidth in bytes/s, reads and writes together; 0 if unknown.
 double datasheet_bytes_per_second(std::string_view device_name);
+
+// Returns the share of the peak that a job reaches; nothing if either number is unknown (not above
+// 0).
+std::optional<double> flops_ratio(double flops_per_second, double peak_flops_per_second);
 
 }  // namespace lockstep

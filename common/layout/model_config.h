@@ -23,7 +23,7 @@ enum class NormKind : uint8_t { kLayer, kRms };
 enum class PositionKind : uint8_t { kLearned, kRotary };
 enum class MlpKind : uint8_t { kGelu, kSwiglu };
 
-// What distinguishes the blocks of the families. Models, layouts and memory ask for these
+// The properties in which the families differ. Models, layouts and memory ask for these
 // properties, never for the family, so that a new family of transformers is a new row.
 struct BlockDesign {
   NormKind norm = NormKind::kLayer;
@@ -102,7 +102,6 @@ struct Stage {
   int64_t begin = 0;  // first block
   int64_t end = 0;    // past the last one
 
-  int64_t blocks() const { return end - begin; }
   bool operator==(const Stage&) const = default;
 };
 
@@ -111,9 +110,6 @@ inline int64_t block_count(const ModelConfig& config) {
 }
 inline int64_t head_block(const ModelConfig& config) {
   return config.layers + 1;
-}
-inline bool has_embedding(const Stage& stage) {
-  return stage.begin == 0;
 }
 inline bool has_head(const Stage& stage, const ModelConfig& config) {
   return stage.end == block_count(config);

@@ -147,7 +147,7 @@ Status validate(const ModelConfig& config, int64_t tensor, std::string_view path
     if (!text.empty()) text += "\n";
     text += problem;
   }
-  if (!text.empty()) return invalid(text);
+  if (!text.empty()) return invalid(text, Blame::kConfig);
   return {};
 }
 

@@ -133,7 +133,6 @@ std::vector<Parameter> parameter_table(const ModelConfig& config) {
   const FamilyTable& family = table_of(config.family);
   TableBuilder builder(0);
   builder.table(family.tokens, config);
-  if (config.tied) builder.last().contributions = 2;
   if (family.positions != nullptr) {
     builder.matrix(family.positions, config.context, config.width, -1);
   }

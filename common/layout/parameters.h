@@ -47,8 +47,6 @@ struct Parameter {
   bool of_vocabulary = false;             // one row per token: ranks hold padded_vocabulary() rows
   bool weight_decay = false;  // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
-  // How often backward adds to the gradient in one micro-batch: 2 for a tied embedding, else 1.
-  int contributions = 1;
 
   int64_t count() const { return dims[0] * dims[1]; }
   // Returns {n} for a vector, {out, in} for a matrix.

@@ -99,7 +99,7 @@ std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage) {
   return interleaved(shape, stage);
 }
 
-// What a stage sends after a pass, or receives before it; null peer: nothing.
+// A message that a stage sends after a pass; peer -1: none.
 struct Transport {
   ActionKind kind;
   int64_t peer = -1;

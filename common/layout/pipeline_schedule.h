@@ -59,7 +59,7 @@ struct Action {
   int64_t micro_batch = -1;
   int64_t chunk = 0;
   int64_t peer = -1;  // a stage: with sends and receives
-  // Of a backward: the last one that adds to the gradients of its chunk, which can be reduced over
+  // This backward is the last one that adds to the gradients of its chunk. They can be reduced over
   // the data-parallel ranks while it runs.
   bool completes_gradients = false;
 

@@ -179,7 +179,7 @@ class StageCheck {
   bool updated_ = false;
 };
 
-// What a send carries, as the receiver names it.
+// A message, as the receiver names it.
 struct Parcel {
   bool is_activation = true;
   int64_t micro_batch = 0;

@@ -229,10 +229,11 @@ Status add_user(const std::string& name, const KubeconfigUser& user,
 
 Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& overrides) {
   KubeAccess access;
-  access.context = overrides.context.empty() ? config.current_context : overrides.context;
+  const std::string& context_name =
+      overrides.context.empty() ? config.current_context : overrides.context;
   KubeconfigContext context;
-  if (!access.context.empty()) {
-    TRY_ASSIGN(context, entry(config.contexts, "context", access.context));
+  if (!context_name.empty()) {
+    TRY_ASSIGN(context, entry(config.contexts, "context", context_name));
   } else if (overrides.cluster.empty()) {
     return not_found("no current-context is set in the kubeconfig (" + names_of(config.contexts) +
                      "); choose one with --context");

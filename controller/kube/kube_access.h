@@ -18,7 +18,6 @@ struct KubeOverrides {
 
 // Everything needed to talk to one API server.
 struct KubeAccess {
-  std::string context;
   std::string namespace_ = "default";
   HttpServer server;
   CredentialOptions credentials;

@@ -82,9 +82,4 @@ Result<Kubeconfig> load_kubeconfig(const KubeconfigSources& sources);
 // Parses one file's text; `folder` is the base of its relative paths.
 Result<Kubeconfig> parse_kubeconfig(const std::string& text, const std::string& folder);
 
-// Returns the context (empty: the current one) with only its cluster and user, as `kubectl config
-// view --minify --raw -o json` prints it, except for absolute paths and fields that are not read
-// here. kNotFound if the context, or what it names, does not exist.
-Result<Json> minified_kubeconfig(const Kubeconfig& config, const std::string& context);
-
 }  // namespace lockstep::kube

@@ -16,6 +16,7 @@ namespace beast_http = boost::beast::http;
 
 constexpr size_t kHeadBytesMax = 32u << 10;
 constexpr size_t kBufferBytesMax = 64u << 10;
+constexpr size_t kChunkedEndBytes = 5;  // 0\r\n\r\n
 // An agent's answer mostly fits in the first read, and thousands of waiting connections hold no
 // more than that.
 constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
@@ -179,7 +180,10 @@ void PlainConnection::on_read(ErrorCode error, size_t bytes) {
 
 void PlainConnection::parse() {
   while (!parser_->is_done()) {
-    if (buffer_.size() == 0) return read();
+    // Beast 1.74 asserts that the end of a chunked body arrives in at least kChunkedEndBytes. As
+    // long as there are fewer, more have to follow.
+    const bool in_chunks = parser_->is_header_done() && parser_->chunked();
+    if (buffer_.size() < (in_chunks ? kChunkedEndBytes : 1)) return read();
     const bool had_head = parser_->is_header_done();
     ErrorCode error;
     buffer_.consume(parser_->put(buffer_.data(), error));

@@ -38,7 +38,6 @@ class LeaderElection {
   LeaderElection& operator=(const LeaderElection&) = delete;
 
   void start();
-  bool is_leader() const { return is_leader_; }
   // Returns whether this process leads and can't have been succeeded yet. Its last successful
   // request for the lease was sent a shorter time ago than others wait, however long the answer
   // took.

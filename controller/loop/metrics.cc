@@ -31,7 +31,8 @@ std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime no
     lost += seconds_from(status.lastFailure->time, now);
   }
   if (trained <= 0) return std::nullopt;
-  const double steps = status.progress ? static_cast<double>(status.progress->step) : 0;
+  const int64_t step = status.progress ? status.progress->step.value_or(0) : 0;
+  const auto steps = static_cast<double>(step);
   const double again = static_cast<double>(status.lost.steps);
   const double counted = steps + again > 0 ? steps / (steps + again) : 1;
   return trained / (trained + lost) * counted;

@@ -27,7 +27,7 @@ http::Admission Probes::authorize(const http::Head& head) const {
   }
   if (head.method == "GET" || head.method == "HEAD") return {};
   http::Response refusal = text(405, "expected GET or HEAD");
-  refusal.allow = "GET, HEAD";
+  refusal.fields = {{"Allow", "GET, HEAD"}};
   return {.refusal = std::move(refusal)};
 }
 

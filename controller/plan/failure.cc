@@ -27,10 +27,11 @@ std::string tail(const std::string& text, size_t bytes) {
 // ranks train. A round that ended before its first step lost nothing beyond the previous failure.
 int64_t step_reached(const Pass& pass) {
   const bool is_known = pass.status.progress && is_true(pass.status, kRunning);
-  int64_t step = is_known ? pass.status.progress->step : 0;
+  int64_t step = is_known ? pass.status.progress->step.value_or(0) : 0;
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.current_report(pod);
-    if (state != nullptr && state->progress) step = std::max(step, state->progress->step);
+    if (state == nullptr || !state->progress) continue;
+    step = std::max(step, state->progress->step.value_or(0));
   }
   const auto& previous = pass.status.lastFailure;
   return previous && previous->resumedStep < 0 ? std::max(step, previous->step) : step;

@@ -4,17 +4,13 @@
 #include <map>
 #include <string_view>
 
+#include "common/api/rules.h"
 #include "common/base/sha256.h"
 #include "controller/plan/names.h"
 
 namespace lockstep::plan {
 namespace {
 
-constexpr std::string_view kFixed[] = {"gpusPerNode",   "processesPerNode", "threadsPerProcess",
-                                       "image",         "command",          "parallelism",
-                                       "processGroups", "rendezvous",       "checkpoint",
-                                       "podTemplate",   "successPolicy",    "managedBy",
-                                       "train"};
 constexpr size_t kHexDigits = 8;
 
 using Fingerprints = std::map<std::string, std::string>;  // by path below spec
@@ -43,10 +39,10 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
   if (spec.managedBy == kControllerName) document.erase("managedBy");
   const Json defaults = spec_to_json(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
-  for (const std::string_view name : kFixed) {
-    const Json* value = find_member(document, name);
+  for (const FixedField& field : fixed_rules()) {
+    const Json* value = find_member(document, field.name);
     if (value == nullptr) continue;
-    const std::string path(name);
+    const std::string path(field.name);
     if (path == "train") {
       prints[path] = "is";  // present, even with only defaults
       for (const auto& [key, member] : value->items()) {
@@ -56,7 +52,7 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
       }
       continue;
     }
-    const Json* fallback = find_member(defaults, name);
+    const Json* fallback = find_member(defaults, field.name);
     add(path, fallback == nullptr ? *value : without_defaults(*value, *fallback), prints);
   }
   return prints;
@@ -90,9 +86,7 @@ Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
   Fingerprints before = read(fixed);
   Problems problems;
   const auto add_problem = [&problems](const std::string& path) {
-    problems.push_back("spec." + path +
-                       ": can't change while the job has pods; restore the old value, or set "
-                       "spec.suspend: true first");
+    problems.push_back("spec." + path + ": " + std::string(kFixedText));
   };
   for (const auto& [path, print] : fingerprints(spec)) {
     const auto known = before.find(path);

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/api/step_number_table.h"
 #include "controller/plan/agent_trouble.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/fixed_fields.h"
@@ -141,12 +142,12 @@ void round_to(int digits, std::optional<double>& value) {
 }
 
 void round_for_display(ProgressStatus& progress) {
-  constexpr int kLossDigits = 7, kRateDigits = 5, kRatioDigits = 4;
-  round_to(kLossDigits, progress.loss);
-  round_to(kLossDigits, progress.validationLoss);
-  round_to(kRateDigits, progress.tokensPerSecond);
-  round_to(kRateDigits, progress.samplesPerSecond);
-  round_to(kRatioDigits, progress.mfu);
+  for (const StepNumber& number : step_number_table()) {
+    const auto* value = std::get_if<StepNumber::Value>(&number.member);
+    if (value != nullptr && number.status_digits > 0) {
+      round_to(number.status_digits, progress.*(*value));
+    }
+  }
 }
 
 // For the built-in loop, node 0 reports for all. For a command, step and loss are those of the
@@ -175,7 +176,9 @@ void derive_progress(Pass& pass) {
   std::optional<ProgressStatus> reported = reported_progress(pass);
   if (!reported) return;
   ProgressStatus& progress = *reported;
-  if (!is_finished(pass.status) && all_train(pass)) note_resumed(pass.status, progress.step);
+  if (!is_finished(pass.status) && all_train(pass)) {
+    note_resumed(pass.status, progress.step.value_or(0));
+  }
   round_for_display(progress);
   progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";
   if (pass.status.progress == progress) return;

@@ -1,7 +1,5 @@
 #include "kernels/device/arena.h"
 
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include "kernels/device/device_errors.h"
@@ -11,15 +9,6 @@ namespace {
 
 uint64_t aligned(uint64_t offset) {
   return (offset + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
-}
-
-std::string line(const std::string& name, uint64_t bytes) {
-  std::array<char, 64> number{};
-  std::snprintf(number.data(), number.size(), "%16llu bytes",
-                static_cast<unsigned long long>(bytes));
-  std::string text = name;
-  text.append(text.size() < 32 ? 32 - text.size() : 1, ' ');
-  return text + number.data();
 }
 
 // Returns for example "parameters 1.00 GiB, gradients 1.00 GiB".
@@ -72,24 +61,6 @@ Result<ArenaPlan> plan_arena(const std::vector<ArenaRequest>& requests) {
   return plan;
 }
 
-std::string arena_text(const ArenaPlan& plan) {
-  std::string text;
-  uint64_t given = 0;
-  for (int i = 0; i < kArenaUses; ++i) {
-    const auto use = static_cast<ArenaUse>(i);
-    bool is_first = true;
-    for (const ArenaPart& part : plan.parts) {
-      if (part.use != use) continue;
-      if (std::exchange(is_first, false)) text += line(name_of(use), bytes_of(plan, use)) + "\n";
-      text += line("  " + part.name, part.bytes) + " at " + std::to_string(part.offset) + "\n";
-      given += part.bytes;
-    }
-  }
-  text += line("alignment", plan.bytes - given) + "\n";
-  text += line("total", plan.bytes) + " (" + bytes_text(plan.bytes) + ")\n";
-  return plan.reserve == 0 ? text : text + line("reserved", plan.reserve) + "\n";
-}
-
 // Fails before the arena takes memory that libraries need later: their own out-of-memory errors
 // would not name the cause.
 Status check_free_memory(Device device, const ArenaPlan& plan) {
@@ -107,13 +78,20 @@ Status check_free_memory(Device device, const ArenaPlan& plan) {
 Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
   TRY(check_free_memory(device, plan));
   TRY_ASSIGN(Buffer buffer, Buffer::allocate(device, plan.bytes, request_text(plan)));
-  return Arena(std::move(plan), std::move(buffer));
+  return Arena(std::move(plan), std::move(buffer), {});
+}
+
+Result<Arena> Arena::allocate_pinned(Device device, ArenaPlan plan) {
+  TRY_ASSIGN(PinnedBuffer pinned,
+             PinnedBuffer::allocate(device, plan.bytes, "a page-locked arena"));
+  return Arena(std::move(plan), {}, std::move(pinned));
 }
 
 void* Arena::at(size_t part) const {
   const ArenaPart& of = plan_.parts[part];
   if (of.bytes == 0) return nullptr;
-  return static_cast<std::byte*>(buffer_.data()) + of.offset;
+  void* begin = buffer_.data() != nullptr ? buffer_.data() : pinned_.data();
+  return static_cast<std::byte*>(begin) + of.offset;
 }
 
 }  // namespace lockstep::kernels

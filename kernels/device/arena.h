@@ -46,26 +46,19 @@ Result<ArenaPlan> plan_arena(const std::vector<ArenaRequest>& requests);
 // Returns the sum of all parts with that use, without alignment padding.
 uint64_t bytes_of(const ArenaPlan& plan, ArenaUse use);
 
-// Returns a report for people: exact bytes for each use and part, then the alignment padding and
-// the total.
-// parameters                   1000 bytes
-// wte                          600 bytes at 0
-// wpe                          400 bytes at 768
-// alignment                      168 bytes
-// total                         1168 bytes (1.14 KiB)
-// reserved                      4096 bytes (only if there is a reserve)
-std::string arena_text(const ArenaPlan& plan);
-
 // Checks that the device now has enough free memory for the plan and its reserve. kUnavailable,
 // with the text of out_of_memory(), if it does not. Always succeeds for a plan without a reserve.
 Status check_free_memory(Device device, const ArenaPlan& plan);
 
-// The memory of a plan: one zeroed allocation. Move-only, owner.
+// The memory of a plan: one allocation. Move-only, owner. Synchronize the streams that use an arena
+// before freeing it.
 class Arena {
  public:
-  // kUnavailable if the plan and its reserve do not fit. The error names the requested size, the
-  // uses with their bytes, and what would fit.
+  // Zeroed memory of the device. kUnavailable if the plan and its reserve do not fit. The error
+  // names the requested size, the uses with their bytes, and what would fit.
   static Result<Arena> allocate(Device device, ArenaPlan plan);
+  // Page-locked memory of the host, uninitialized (PinnedBuffer). Same errors.
+  static Result<Arena> allocate_pinned(Device device, ArenaPlan plan);
 
   const ArenaPlan& plan() const { return plan_; }
   // Returns the memory of plan().parts[part]; null if the part has 0 bytes.
@@ -73,10 +66,12 @@ class Arena {
   Workspace workspace(size_t part) const { return {at(part), plan_.parts[part].bytes}; }
 
  private:
-  Arena(ArenaPlan plan, Buffer buffer) : plan_(std::move(plan)), buffer_(std::move(buffer)) {}
+  Arena(ArenaPlan plan, Buffer buffer, PinnedBuffer pinned)
+      : plan_(std::move(plan)), buffer_(std::move(buffer)), pinned_(std::move(pinned)) {}
 
   ArenaPlan plan_;
-  Buffer buffer_;
+  Buffer buffer_;  // this or `pinned_`
+  PinnedBuffer pinned_;
 };
 
 }  // namespace lockstep::kernels

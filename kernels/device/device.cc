@@ -1,7 +1,6 @@
 #include "kernels/device/device.h"
 
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -72,11 +71,14 @@ int device_count(DeviceType type) {
 }
 
 Result<DeviceInfo> describe(Device device) {
-  if (device.type == DeviceType::kCuda) return cuda_api::describe(device.index);
-  if (device.index != 0) return not_found("[describe] CPU 0, got " + std::to_string(device.index));
-  return DeviceInfo{.name = cpu_name(),
-                    .memory_bytes = machine_memory().total_bytes,
-                    .units = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  if (device.type == DeviceType::kCuda) {
+    Result<DeviceInfo> info = cuda_api::describe(device.index);
+    return info.ok() ? info : info.error().blaming(Blame::kDevice);
+  }
+  if (device.index != 0) {
+    return not_found("[describe] CPU 0, got " + std::to_string(device.index), Blame::kDevice);
+  }
+  return DeviceInfo{.name = cpu_name(), .memory_bytes = machine_memory().total_bytes};
 }
 
 Result<DeviceMemory> memory_of(Device device) {

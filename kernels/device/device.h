@@ -25,7 +25,6 @@ struct Device {
 struct DeviceInfo {
   std::string name;                // "AMD EPYC ...", "NVIDIA H200"
   uint64_t memory_bytes = 0;       // of the device; for the CPU, of the machine
-  int units = 0;                   // multiprocessors; for the CPU, hardware threads
   std::string bus;                 // "0000:41:00.0"; empty for the CPU
   std::array<uint8_t, 16> uuid{};  // of the GPU or of its MIG instance
 };
@@ -33,7 +32,7 @@ struct DeviceInfo {
 // Returns the number of devices of that type this process can use; 0 CUDA devices in a build
 // without CUDA.
 int device_count(DeviceType type);
-// kUnavailable without CUDA, kNotFound for an index that does not exist.
+// kUnavailable without CUDA, kNotFound for an index that does not exist. Errors blame the device.
 Result<DeviceInfo> describe(Device device);
 
 struct DeviceMemory {
@@ -130,7 +129,6 @@ class Buffer {
   // size, its purpose (`by`) and what would fit. 0 bytes give an empty buffer.
   static Result<Buffer> allocate(Device device, size_t bytes, std::string_view by = "a buffer");
 
-  Device device() const { return handle_.get_deleter().device; }
   size_t bytes() const { return handle_ == nullptr ? 0 : bytes_; }
   void* data() const { return handle_.get(); }
   float* f32() const { return static_cast<float*>(data()); }
@@ -151,7 +149,6 @@ class PinnedBuffer {
   static Result<PinnedBuffer> allocate(Device device, size_t bytes,
                                        std::string_view by = "a pinned buffer");
 
-  Device device() const { return handle_.get_deleter().device; }
   size_t bytes() const { return handle_ == nullptr ? 0 : bytes_; }
   void* data() const { return handle_.get(); }
 

@@ -16,7 +16,6 @@
 namespace lockstep::kernels::cuda {
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
 
 template <int kD>
 struct Tiles {

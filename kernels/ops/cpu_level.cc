@@ -1,12 +1,7 @@
 #include "kernels/ops/cpu_level.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string>
-
-#include "kernels/ops/isa_table.h"
-#include "kernels/ops/matmul.h"
 
 namespace lockstep::kernels {
 
@@ -30,19 +25,6 @@ Result<CpuLevel> read_cap() {
 
 }  // namespace
 
-std::span<const CpuLevel> all_cpu_levels() {
-  static constexpr auto kAll = [] {
-    std::array<CpuLevel, std::size(kNames)> levels{};
-    for (size_t i = 0; i < levels.size(); ++i) levels[i] = kNames[i].level;
-    return levels;
-  }();
-  return kAll;
-}
-
-std::string_view cpu_level_name(CpuLevel level) {
-  return kNames[static_cast<size_t>(level)].name;
-}
-
 Result<CpuLevel> cpu_level_from_name(std::string_view name) {
   std::string expected;
   for (const NamedLevel& one : kNames) {
@@ -56,12 +38,6 @@ Result<CpuLevel> cpu_level_from_name(std::string_view name) {
 const Result<CpuLevel>& cpu_level_cap() {
   static const Result<CpuLevel> cap = read_cap();
   return cap;
-}
-
-CpuLevel cpu_level() {
-  const CpuLevel ops = supported_isas().front()->level;
-  if (ops < CpuLevel::kAvx512) return ops;
-  return std::max(ops, cpu_matmul_support().level);
 }
 
 }  // namespace lockstep::kernels

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -13,10 +12,7 @@ namespace lockstep::kernels {
 // "avx512", "avx512_bf16", "amx".
 enum class CpuLevel : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// All of them, in ascending order.
-std::span<const CpuLevel> all_cpu_levels();
-std::string_view cpu_level_name(CpuLevel level);
-// kInvalid if the name is not one of cpu_level_name().
+// kInvalid if no level has this name.
 Result<CpuLevel> cpu_level_from_name(std::string_view name);
 
 // Environment variable that caps the level of a process: its own operations and oneDNN's products.
@@ -27,9 +23,5 @@ inline constexpr char kMaxCpuIsaVariable[] = "LOCKSTEP_MAX_CPU_ISA";
 // no level. Reads the environment at the first call and keeps the answer, so that every part of the
 // process agrees. Programs call this in main(): later callers rely on a valid cap (CHECK).
 const Result<CpuLevel>& cpu_level_cap();
-
-// The level in effect: what the operations (op_table.h) and products (matmul.h) of this process
-// use.
-CpuLevel cpu_level();
 
 }  // namespace lockstep::kernels

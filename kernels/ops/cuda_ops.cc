@@ -2,6 +2,9 @@
 
 #include "kernels/ops/blas/blas.h"
 
+// An operation that is left out would be null.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+
 namespace lockstep::kernels {
 
 Result<const OpTable*> cuda_ops() {

@@ -3,6 +3,9 @@
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
 
+// An operation that is left out would be null.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 const IsaTable kIsaTable = {

@@ -67,9 +67,6 @@ inline WideVec word_product(WideVec a, WideVec b) {
 inline Vec max_vec(Vec a, Vec b) {
   return a > b ? a : b;
 }
-inline Vec min_vec(Vec a, Vec b) {
-  return a < b ? a : b;
-}
 // 0, 1, 2, ...
 inline IntVec iota() {
   IntVec v = {};
@@ -152,20 +149,7 @@ inline ExpParts exp_parts(Vec x) {
   return {p, (IntVec)shifted - 0x4B400000};
 }
 
-// Within 2 ulp where the result is a normal number; 0 below -87.33, infinity above 88.72, NaN for
-// NaN.
-inline Vec exp_vec(Vec x) {
-  const Vec low = all(-87.33654f), high = all(88.72283f);
-  const ExpParts e = exp_parts(x < low ? low : (x > high ? high : x));
-  // 2^n in two factors: n reaches 128, which one float cannot hold.
-  const IntVec half = e.n >> 1;
-  Vec p = e.fraction * (Vec)((half + 127) << 23) * (Vec)((e.n - half + 127) << 23);
-  p = x < low ? Vec{} : p;
-  return x > high ? all(__builtin_inff()) : p;
-}
-
-// Like exp_vec(), but without its last steps: x must be <= 88, and the result is 0 below -87. NaN
-// for NaN.
+// Within 2 ulp; x must be <= 88, the result is 0 below -87, and NaN for NaN.
 inline Vec exp_bounded(Vec x) {
   const Vec low = all(-87.0f);
   const ExpParts e = exp_parts(x < low ? low : x);

@@ -1,16 +1,11 @@
 #pragma once
 
-#include <string>
-
 #include "common/base/result.h"
+#include "common/http/tls.h"
 
 namespace lockstep::local {
 
-// A certificate and its key in PEM format.
-struct CertificatePem {
-  std::string certificate;
-  std::string key;
-};
+using http::CertificatePem;
 
 // Makes a self-signed server certificate for this machine: `localhost`, 127.0.0.1 and ::1, ECDSA on
 // P-256, valid from one hour ago for one year. It is its own CA: clients trust exactly this

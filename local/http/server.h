@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/http/tls.h"
 #include "local/http/certificate.h"
 #include "local/store/api.h"
 #include "local/store/pod_logs.h"
@@ -18,7 +20,7 @@ struct ApiServerOptions {
   uint16_t port = 0;  // 0: the system chooses
   std::string token;  // every request but /healthz, /livez and /readyz needs it
   // Serves HTTPS if set, else plain HTTP. kubectl sends its token to HTTPS servers only.
-  std::optional<CertificatePem> certificate = std::nullopt;
+  std::optional<http::CertificatePem> certificate = std::nullopt;
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
   size_t connections_max = 512;  // more are closed immediately, without a response
@@ -34,15 +36,14 @@ struct ApiServerOptions {
   Duration compact_interval = std::chrono::seconds(5);  // how often Api::compact runs
 };
 
-// An HTTP/1.1 server, with or without TLS, in front of an Api. Runs in its own thread. Limits
-// headers, bodies, connections and time. Watches are chunked; a client that does not accept its
-// events in time is disconnected.
+// An Api behind an HTTP server (common/http), and the regular compaction of its history. The server
+// and the compaction have one thread each.
 class ApiServer {
  public:
   // Listens when it returns. `api` must outlive the server. kUnavailable: the address can't be
   // bound; kInvalid: the certificate can't be used.
   static Result<std::unique_ptr<ApiServer>> start(Api& api, const ApiServerOptions& options);
-  // Closes every connection and joins the thread.
+  // Closes every connection and joins the threads.
   ~ApiServer();
 
   uint16_t port() const;
@@ -50,9 +51,12 @@ class ApiServer {
   std::string url() const;
 
  private:
-  struct Impl;
-  explicit ApiServer(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  struct Served;
+  ApiServer(Api& api, const ApiServerOptions& options, std::shared_ptr<Served> served);
+
+  const ApiServerOptions options_;
+  const std::shared_ptr<Served> served_;
+  std::jthread compaction_;
 };
 
 }  // namespace lockstep::local

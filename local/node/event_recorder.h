@@ -48,8 +48,6 @@ class EventRecorder {
   }
   // Drops the state of an object that is gone.
   void forget(const std::string& uid);
-  // Number of events whose repetitions would be counted.
-  size_t remembered() const { return series_.size(); }
 
  private:
   using Order = std::list<std::string>;  // keys, oldest first

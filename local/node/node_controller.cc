@@ -190,7 +190,7 @@ void NodeController::schedule_eviction(const std::string& uid, Pod& pod) {
   Duration least = Duration::max();
   for (const Json& json : nodes_[pod.node].taints) {
     Taint taint{string_or(json, "key", ""), string_or(json, "value", ""),
-                string_or(json, "effect", ""), ""};
+                string_or(json, "effect", "")};
     if (taint.effect == "NoExecute") least = std::min(least, toleration_time(pod, taint));
   }
   TimePoint at = least == Duration::max() ? TimePoint::max() : clock_.now() + least;

@@ -86,7 +86,7 @@ NodeView node_view(const Json& node) {
   view.unschedulable = bool_or(spec, "unschedulable", false);
   for (const Json& taint : array_of(spec, "taints"))
     view.taints.push_back({string_or(taint, "key", ""), string_or(taint, "value", ""),
-                           string_or(taint, "effect", ""), string_or(taint, "timeAdded", "")});
+                           string_or(taint, "effect", "")});
   view.allocatable = resources_from_json(object_of(object_of(node, "status"), "allocatable"));
   return view;
 }
@@ -108,8 +108,7 @@ bool any_tolerates(const Json& tolerations, const Taint& taint) {
 
 std::string node_mismatch(const Json& pod_spec, const NodeView& node) {
   const Json& tolerations = array_of(pod_spec, "tolerations");
-  if (node.unschedulable &&
-      !any_tolerates(tolerations, {kUnschedulableTaint, "", "NoSchedule", ""}))
+  if (node.unschedulable && !any_tolerates(tolerations, {kUnschedulableTaint, "", "NoSchedule"}))
     return "node(s) were unschedulable";
   for (const Taint& taint : node.taints) {
     bool keeps_away = taint.effect == "NoSchedule" || taint.effect == "NoExecute";

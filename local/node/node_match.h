@@ -13,7 +13,6 @@ struct Taint {
   std::string key;
   std::string value;
   std::string effect;  // NoSchedule, PreferNoSchedule, NoExecute
-  std::string time_added;
 
   bool operator==(const Taint&) const = default;
 };

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "common/base/log.h"
 
@@ -63,14 +64,6 @@ void visit_containers(Visit visit) {
 }
 
 }  // namespace
-
-std::vector<pid_t> processes_of_container(const std::string& container) {
-  std::vector<pid_t> found;
-  visit_containers([&](pid_t pid, std::string_view of) {
-    if (of == container) found.push_back(pid);
-  });
-  return found;
-}
 
 ProcessSweeper::ProcessSweeper() : thread_([this] { loop(); }) {}
 

@@ -6,16 +6,12 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace lockstep::local {
 
 // Environment variable that marks a container's descendants, whatever groups, sessions and parents
 // they have. Its value is unique for each start of a container.
 inline constexpr char kContainerVariable[] = "LOCKSTEP_CONTAINER";
-
-// Returns the processes whose environment marks them as part of this start of a container.
-std::vector<pid_t> processes_of_container(const std::string& container);
 
 // Cleans up after containers: sends SIGKILL to every process that belongs to one until none are
 // left. A dedicated thread scans /proc once for all waiting containers. Thread-safe.

@@ -15,8 +15,6 @@ struct FieldChanges {
   Json added = Json::object();
   Json modified = Json::object();
   Json removed = Json::object();
-
-  bool empty() const { return added.empty() && modified.empty() && removed.empty(); }
 };
 // Returns the changes from `before` to `after`. A value that is added or removed as a whole is in
 // its set with all its parts.

@@ -221,13 +221,6 @@ TypeFields fields_of(const TypeRow& row) {
   return result;
 }
 
-std::string_view group_of_package(std::string_view package) {
-  for (const Package& known : kPackages) {
-    if (known.name == package) return known.group;
-  }
-  return "";
-}
-
 std::string_view package_of(std::string_view api_version) {
   for (const Package& known : kPackages) {
     const std::string version = std::string(known.group) + (known.group.empty() ? "v1" : "/v1");

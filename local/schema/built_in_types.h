@@ -51,8 +51,6 @@ TypeFields fields_of(const TypeRow& row);
 // Returns the description of a type (field "") or of one of its fields; "" if there is none.
 std::string_view type_description(std::string_view type, std::string_view field);
 
-// Returns the API group of a package's types; "" for core. All types have version v1.
-std::string_view group_of_package(std::string_view package);
 // Returns the package of an apiVersion; "" if there is none.
 std::string_view package_of(std::string_view api_version);
 

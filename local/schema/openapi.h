@@ -26,18 +26,16 @@ struct OpenApiResource {
   std::shared_ptr<const SchemaNode> schema;  // from a CRD; null: built_in_schema knows the kind
 };
 
-// The media type in Accept, and the one in the response's Content-Type: Go can't parse the @ of the
-// former.
-inline constexpr char kOpenApiV2Accept[] =
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+// The media type in the response's Content-Type. kubectl asks for it with an @ before the version,
+// which Go can't parse.
 inline constexpr char kOpenApiV2ContentType[] =
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 // Complete response bodies. Immutable, so that requests can share them.
 struct OpenApiDocuments {
   std::string v2_json;      // GET /openapi/v2, application/json
-  std::string v2_protobuf;  // GET /openapi/v2, if the Accept header holds kOpenApiV2Accept: the
-                            // same as gnostic's openapi.v2.Document
+  std::string v2_protobuf;  // GET /openapi/v2, if the Accept header asks for it: the same as
+                            // gnostic's openapi.v2.Document
   std::string v3_index;     // GET /openapi/v3
   // GET /openapi/v3/<key>, always application/json; the query's hash is ignored. Keys are "api/v1",
   // "apis/lockstep.dev/v1alpha1".

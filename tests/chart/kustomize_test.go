@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,9 @@ func TestKustomizeBuildsTheOverlaysOfTheReadme(t *testing.T) {
 	if len(overlays) != 2 {
 		t.Fatalf("deploy/README.md: found %d overlays", len(overlays))
 	}
+	if !strings.Contains(read(t, "docs/cluster.md"), overlays[0][1]) {
+		t.Errorf("docs/cluster.md does not have the first overlay of deploy/README.md:\n%s", overlays[0][1])
+	}
 	for i, overlay := range overlays {
 		folder := t.TempDir()
 		if out, err := exec.Command("cp", "-r", filepath.Join(root, "deploy"), folder).CombinedOutput(); err != nil {
@@ -73,8 +77,8 @@ func TestKustomizeBuildsTheOverlaysOfTheReadme(t *testing.T) {
 			t.Fatalf("%v: %s of\n%s", err, out, overlay[1])
 		}
 		made := string(out)
-		isDone := strings.Contains(made, "--job-image=registry.example.com/lockstep:0.1.0") &&
-			strings.Contains(made, "image: registry.example.com/lockstep:0.1.0")
+		image := fmt.Sprintf("registry.example.com/lockstep:%v", theChart(t).Metadata["appVersion"])
+		isDone := strings.Contains(made, "--job-image="+image) && strings.Contains(made, "image: "+image)
 		if i == 1 {
 			isDone = !strings.Contains(made, "runAsUser") && !strings.Contains(made, "fsGroup") &&
 				strings.Contains(made, "runAsNonRoot: true")

@@ -340,6 +340,22 @@ TEST_F(BadInput, WrongCommandLinesAreBadInput) {
   EXPECT_TRUE(version.text.starts_with("lockstep ")) << version.text;
 }
 
+TEST_F(BadInput, AnUnknownCommandIsNamed) {
+  EXPECT_EQ(run_program("fly").text, "fly: unknown command; lockstep --help lists all commands\n");
+  const Outcome nothing = run_program("");
+  EXPECT_NE(nothing.text.find("Subcommands:"), std::string::npos) << nothing.text;
+}
+
+TEST_F(BadInput, NoCommandShowsTheExampleOfAnother) {
+  const std::string example = "lockstep run examples/kjv-gpt.yaml";
+  EXPECT_NE(run_program("--help").text.find(example), std::string::npos);
+  for (const char* command : {"list", "status", "scale", "validate", "version"}) {
+    const Outcome help = run_program(std::string(command) + " --help");
+    EXPECT_EQ(help.exit_code, 0) << command;
+    EXPECT_EQ(help.text.find(example), std::string::npos) << help.text;
+  }
+}
+
 TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
   Outcome wrong = run_program("bench all-redoo");
   EXPECT_EQ(wrong.exit_code, 2);
@@ -352,6 +368,57 @@ TEST_F(BadInput, BenchSaysWhatItCanMeasure) {
   Outcome right = run_program("bench all-reduce --ranks 2 --sizes 8:8K:32 --iterations 2");
   EXPECT_EQ(right.exit_code, 0) << right.text;
   EXPECT_NE(right.text.find("busbw"), std::string::npos) << right.text;
+}
+
+TEST_F(BadInput, PlanTellsTheMemoryOfAJobWhoseDataIsNotThere) {
+  std::string text = job();
+  text.replace(text.find("text.txt"), 8, "not-here");
+  const std::string file = write(text);
+  const Outcome plan = run_program("plan " + file + " 1 2");
+  EXPECT_EQ(plan.exit_code, 0) << plan.text;
+  for (const char* words :
+       {"gradients: fp32", "optimizer: second moments", "\n1 GB: fits, ", "\n2 GB: fits, "})
+    EXPECT_NE(plan.text.find(words), std::string::npos) << words << ": " << plan.text;
+  const Outcome here = run_program("plan " + file);
+  EXPECT_EQ(here.exit_code, 0) << here.text;
+  EXPECT_NE(here.text.find("\nthis machine ("), std::string::npos) << here.text;
+}
+
+TEST_F(BadInput, PlanRefusesWhatIsNoJobItCanPlan) {
+  const Outcome bad = run_program("plan " + write(job("  nodez: 3\n")));
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.text.find("spec.nodez"), std::string::npos) << bad.text;
+  const Outcome command =
+      run_program("plan " + write("apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\n"
+                                  "metadata: {name: any}\nspec: {command: [\"true\"]}\n"));
+  EXPECT_EQ(command.exit_code, 2);
+  EXPECT_NE(command.text.find("spec.train: missing"), std::string::npos) << command.text;
+  const Outcome size = run_program("plan " + write(job()) + " none");
+  EXPECT_EQ(size.exit_code, 2);
+  EXPECT_NE(size.text.find("none is no size in GB"), std::string::npos) << size.text;
+}
+
+TEST_F(BadInput, PlanSaysWhereItLooksForTheWorker) {
+  std::filesystem::copy(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ + "/lockstep");
+  const Outcome outcome = run_command(folder_ + "/lockstep plan " + write(job()));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.text.find("can't start " + folder_ + "/lockstep-worker: No such file"),
+            std::string::npos)
+      << outcome.text;
+}
+
+TEST_F(BadInput, AJobThatNeedsMoreMemoryThanThereIsIsWarnedOf) {
+  std::string text = job();
+  const Outcome small = run_program("validate " + write(text));
+  EXPECT_EQ(small.exit_code, 0) << small.text;
+  EXPECT_NE(small.text.find(": memory: the process takes "), std::string::npos) << small.text;
+  EXPECT_EQ(small.text.find("does not fit"), std::string::npos) << small.text;
+  const std::string dims = "layers: 2, width: 32";
+  text.replace(text.find(dims), dims.size(), "layers: 500, width: 16384");  // 24 TiB
+  const Outcome huge = run_program("validate " + write(text));
+  EXPECT_EQ(huge.exit_code, 0) << huge.text;
+  EXPECT_NE(huge.text.find(": warning: this machine ("), std::string::npos) << huge.text;
+  EXPECT_NE(huge.text.find("does not fit, "), std::string::npos) << huge.text;
 }
 
 TEST_F(BadInput, PlanTakesSizesOfGpus) {

@@ -57,6 +57,15 @@ TEST(Result, TryPassesTheErrorOnAndTheValueThrough) {
   EXPECT_EQ(quarter(6).error().message, "[half] an even number, 3");
 }
 
+TEST(Error, KeepsItsBlameWhenItsMessageChanges) {
+  const Error error = corrupt("[file] expected an end", Blame::kStorage);
+  EXPECT_EQ(error.with_message("/ckpt: " + error.message),
+            (Error{Code::kCorrupt, "/ckpt: [file] expected an end", Blame::kStorage}));
+  EXPECT_EQ(error.blaming(Blame::kData),
+            (Error{Code::kCorrupt, "[file] expected an end", Blame::kData}));
+  EXPECT_EQ(corrupt("[file] expected an end").blame, Blame::kUnknown);
+}
+
 TEST(Sha256, AgreesWithTheStandardsExamples) {  // FIPS 180-4 examples; RFC 4231 case 2
   EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -94,7 +94,7 @@ bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
       if (view.config.rank != target.rank) continue;
       ProgressNumbers numbers;
       if (!view.page->read(numbers)) continue;
-      if (numbers.phase == target.phase && numbers.step >= target.step) {
+      if (numbers.phase == target.phase && numbers.step.value_or(0) >= target.step) {
         ::kill(pid, signal);
         if (signal == SIGSTOP) return true;
         return eventually([pid] { return !alive(pid); });

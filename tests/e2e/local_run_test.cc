@@ -55,6 +55,11 @@ class TinyRun {
     write_file(folder_.path() / "text.txt", generated_text(20'000, 5));
     write_file(folder_.path() / "job.yaml", document(job));
     if (!job.weights.empty()) fs::copy_file(job.weights, folder_.path() / "model.safetensors");
+    start();
+  }
+
+  // The same command again, with the same output folder and a new log.
+  void start() {
     run_ = std::make_unique<JobRun>(JobRun::Options{
         .job = folder_.path() / "job.yaml", .output = output(), .log = folder_.path() / "log"});
   }
@@ -345,6 +350,30 @@ TEST(LocalRunTest, CtrlCEndsEverythingWithACheckpoint) {
   for (const auto& entry : fs::directory_iterator(tiny.output() / "checkpoints"))
     saved = saved || fs::exists(entry.path() / "manifest.json");
   EXPECT_TRUE(saved);
+}
+
+TEST(LocalRunTest, ASecondRunInTheSameFolderResumesAndSaysSo) {
+  TinyRun tiny({.steps = 100'000, .every = 20});
+  ASSERT_TRUE(tiny.wait_for_step(30)) << tiny.log();
+  tiny.run().signal(SIGINT);
+  ASSERT_EQ(tiny.run().wait(), 130) << tiny.log();
+  EXPECT_NE(tiny.log().find("to resume:  run it again with --output " + tiny.output().string()),
+            std::string::npos)
+      << tiny.log();
+  EXPECT_EQ(tiny.log().find("resuming"), std::string::npos) << tiny.log();
+  const int64_t saved = tiny.run().result()["step"];
+
+  tiny.start();
+  ASSERT_TRUE(tiny.wait_for_step(saved + 30)) << tiny.log();
+  tiny.run().signal(SIGINT);
+  EXPECT_EQ(tiny.run().wait(), 130) << tiny.log();
+  const std::string step = std::to_string(saved);
+  EXPECT_EQ(count(tiny.log(), "resuming from the checkpoint of step " + step + "\n"), 1u)
+      << tiny.log();
+  EXPECT_EQ(tiny.log().find("\ncheckpoint of step " + step + "\n"), std::string::npos)
+      << tiny.log();
+  EXPECT_EQ(tiny.log().find("step 20: validation loss"), std::string::npos) << tiny.log();
+  expect_nothing_left(tiny);
 }
 
 TEST(LocalRunTest, ASecondCtrlCDoesNotWaitForTheGracePeriod) {

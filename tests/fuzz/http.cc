@@ -4,61 +4,68 @@
 #include "local/http/messages.h"
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
-#include <sstream>
+#include <boost/beast/http.hpp>
+#include <cstring>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/http/bearer_token.h"
+#include "common/http/request_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lockstep;
 using namespace lockstep::local;
-namespace http = boost::beast::http;
+using Progress = http::RequestReader::Progress;
 
 namespace {
 
-constexpr uint32_t kHeaderBytesMax = 512;
-constexpr uint32_t kNoHeaderLimit = 1u << 20;  // beyond any input
-constexpr uint64_t kBodyBytesMax = 256;
+constexpr size_t kHeaderBytesMax = 512;
+constexpr size_t kNoHeaderLimit = 1u << 20;  // beyond any input
+constexpr size_t kBodyBytesMax = 256;
 constexpr size_t kRequestsMax = 20;
 
 struct Session {
   std::vector<local::ApiRequest> requests;
   std::vector<bool> authorized;
+  unsigned failure = 0;
 };
 
-void take(const local::HttpParser& parser, Session& session) {
-  session.requests.push_back(local::to_api_request(parser));
-  session.authorized.push_back(local::is_authorized(parser, "secret"));
-  CHECK(local::target_of(parser) == session.requests.back().target);
-  CHECK(session.requests.back().body.size() <= kBodyBytesMax);
+void take(http::RequestReader& reader, Session& session) {
+  http::Request request{reader.head(), reader.take_body()};
+  CHECK(request.body.size() <= kBodyBytesMax);
+  session.authorized.push_back(http::has_bearer_token(request.head, "secret"));
+  session.requests.push_back(local::to_api_request(std::move(request)));
 }
 
 // Reads requests, `piece` bytes at a time, until one can't be read.
-Session read(std::string_view text, size_t piece, uint32_t header_bytes_max) {
+Session read(std::string_view text, size_t piece, size_t header_bytes_max) {
   Session session;
-  std::string pending;
-  auto parser = std::make_unique<local::HttpParser>();
+  http::RequestReader reader(
+      {.header_bytes_max = header_bytes_max, .body_bytes_max = kBodyBytesMax});
+  reader.begin();
   while (session.requests.size() < kRequestsMax) {
-    parser->header_limit(header_bytes_max);
-    parser->body_limit(kBodyBytesMax);
-    parser->eager(true);
-    boost::system::error_code error = http::error::need_more;
-    if (!pending.empty())
-      pending.erase(0,
-                    parser->put(boost::asio::const_buffer(pending.data(), pending.size()), error));
-    if (error && error != http::error::need_more) break;
-    if (parser->is_done()) {
-      take(*parser, session);
-      if (!parser->keep_alive()) break;
-      parser = std::make_unique<local::HttpParser>();
-    } else if (text.empty()) {
-      if (parser->got_some()) parser->put_eof(error);
-      break;
-    } else {
-      pending += text.substr(0, piece);
-      text.remove_prefix(std::min(piece, text.size()));
+    Progress progress = reader.read_head();
+    if (progress == Progress::kComplete) {
+      (void)reader.expects_continue();
+      progress = reader.read_body();
     }
+    if (progress == Progress::kFailed) {
+      session.failure = reader.failure().status;
+      CHECK(session.failure == 400 || session.failure == 413 || session.failure == 431);
+      break;
+    }
+    if (progress == Progress::kComplete) {
+      take(reader, session);
+      if (!reader.keeps_open()) break;
+      reader.begin();
+      continue;
+    }
+    if (text.empty()) break;
+    const std::span<char> room = reader.prepare();
+    const size_t now = std::min({piece, text.size(), room.size()});
+    std::memcpy(room.data(), text.data(), now);
+    reader.commit(now);
+    text.remove_prefix(now);
   }
   return session;
 }
@@ -75,18 +82,16 @@ void check_same(const Session& a, const Session& b) {
 void check_answer(const local::ApiRequest& request) {
   local::ApiResponse answer = local::bad_request(request.target + request.body);
   answer.warnings = {request.user_agent, request.body};
-  const std::string body = dump_json(answer.body);
   const auto warnings = static_cast<long>(answer.warnings.size());
-  std::ostringstream wire;
-  wire << local::make_response(std::move(answer), true);
-  const std::string text = wire.str();
-  http::response_parser<http::string_body> parser;
+  const http::Response response = local::to_http_response(std::move(answer));
+  const std::string text = http::format_head(response, false) + response.body;
+  boost::beast::http::response_parser<boost::beast::http::string_body> parser;
   parser.eager(true);
   boost::system::error_code error;
   const size_t read = parser.put(boost::asio::const_buffer(text.data(), text.size()), error);
   CHECK(!error && parser.is_done() && read == text.size());
-  CHECK(parser.get().body() == body);
-  const auto [first, last] = parser.get().equal_range(http::field::warning);
+  CHECK(parser.get().body() == response.body);
+  const auto [first, last] = parser.get().equal_range(boost::beast::http::field::warning);
   CHECK(std::distance(first, last) == warnings);
 }
 

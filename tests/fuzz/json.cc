@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<TrainingJob> stored = stored_training_job_from_json(*document);
   if (stored.ok()) {
     (void)validate(*stored);
-    (void)accumulation_steps(stored->spec);
+    (void)micro_batch(stored->spec);
   }
   if (!job.ok()) return 0;
   const Result<TrainingJob> read =

@@ -10,7 +10,7 @@ using namespace lockstep;
 namespace {
 
 void check_bounds(const node::ProgressLines& lines, size_t input_bytes) {
-  const node::ProgramProgress& last = lines.last();
+  const StepNumbers& last = lines.last();
   for (const auto& count : {last.step, last.steps, last.samples, last.tokens}) {
     CHECK(!count || (*count >= 0 && *count <= int64_t{1} << 53));
   }

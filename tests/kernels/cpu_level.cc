@@ -1,8 +1,8 @@
 // cpu_level: prints the level of instructions in effect ("avx2"), as LOCKSTEP_MAX_CPU_ISA caps it.
-#include "kernels/ops/cpu_level.h"
-
 #include <cstdio>
 #include <string>
+
+#include "tests/kernels/cpu_levels.h"
 
 int main() {
   const lockstep::Result<lockstep::kernels::CpuLevel>& cap = lockstep::kernels::cpu_level_cap();

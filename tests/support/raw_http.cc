@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -41,6 +42,19 @@ bool RawConnection::read_some() {
   return true;
 }
 
+bool RawConnection::read_until(const std::string& wanted) {
+  size_t at;
+  while ((at = buffer_.find(wanted)) == std::string::npos) {
+    if (!read_some()) return false;
+  }
+  buffer_.erase(0, at + wanted.size());
+  return true;
+}
+
+void RawConnection::end_writing() {
+  shutdown(fd_, SHUT_WR);
+}
+
 HttpReply RawConnection::read_reply() {
   HttpReply reply;
   size_t end;
@@ -62,8 +76,13 @@ HttpReply RawConnection::read_reply() {
 }
 
 void RawConnection::wait_for_close() {
+  while (read_some()) buffer_.clear();
+}
+
+std::string RawConnection::read_all() {
   while (read_some()) {
   }
+  return std::move(buffer_);
 }
 
 HttpReply RawConnection::call(const HttpCall& call) {

@@ -29,6 +29,12 @@ class RawConnection {
   bool send(const std::string& bytes);
   // Reads one complete response; status 0 if the server closes the connection first.
   HttpReply read_reply();
+  // Discards data up to and including `wanted`. Returns false if the server closes first.
+  bool read_until(const std::string& wanted);
+  // Returns everything until the server closes the connection.
+  std::string read_all();
+  // Sends the end of the TCP stream, but goes on reading.
+  void end_writing();
   // Waits until the server closes the connection; discards data before that.
   void wait_for_close();
   HttpReply call(const HttpCall& call);

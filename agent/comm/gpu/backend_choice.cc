@@ -34,7 +34,8 @@ Result<BackendChoice> choose_backend(std::span<const RankDevice> ranks, DeviceBa
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].has_gpu == 0) {
       return invalid("[comm] every rank needs a GPU, but " + rank_name(static_cast<int64_t>(rank)) +
-                     " has none");
+                         " has none",
+                     Blame::kConfig);
     }
   }
   if (wanted == DeviceBackendKind::kHostMemory) {

@@ -151,7 +151,7 @@ class LoadedNccl final : public NcclApi {
     std::string words =
         std::string("[nccl] ") + call + ": success expected, got " + nccl_.error_string(result);
     if (last != nullptr && last[0] != '\0') words += std::string(" (") + last + ")";
-    return unavailable(std::move(words));
+    return unavailable(std::move(words), Blame::kPeer);
   }
 
   Library nccl_;

@@ -23,7 +23,8 @@ struct NcclCall {
 };
 
 // The part of NCCL that Lockstep uses, with communicators that never block (ncclConfig_t.blocking =
-// 0). Errors are kUnavailable with NCCL's text. One thread at a time uses a communicator.
+// 0). Errors are kUnavailable with NCCL's text, and blame a peer: NCCL does not say whose fault
+// they are. One thread at a time uses a communicator.
 class NcclApi {
  public:
   using Comm = void*;  // ncclComm_t

@@ -156,7 +156,7 @@ Status NcclBackend::check_headers(const PendingList& pending) {
         const std::vector<CallHeader> headers,
         group_->all_gather_value(header_of(one.call.call, one.call.operation->header.sequence)));
     const Status status = compare_headers(headers);
-    if (!status.ok()) return conflict("[comm] " + status.error().message);
+    if (!status.ok()) return conflict("[comm] " + status.error().message, Blame::kPeer);
   }
   return {};
 }
@@ -195,8 +195,9 @@ Status NcclBackend::wait_connected() {
     }
     if (now() - begin >= limit_now) {
       return timed_out("[comm] NCCL has not connected the ranks after " + seconds_text(limit_now) +
-                       ": pass sends and receives between two ranks to one call; all ranks must "
-                       "first use groups of the same ranks in the same order");
+                           ": pass sends and receives between two ranks to one call; all ranks "
+                           "must first use groups of the same ranks in the same order",
+                       Blame::kPeerHung);
     }
     std::this_thread::sleep_for(interval);
   }
@@ -292,7 +293,8 @@ void NcclBackend::form_on_first_operation() {
   }
   const Status formed = form();
   if (!formed.ok()) {
-    break_all({formed.error().code, formed.error().message + " (" + kWhileForming + ")"});
+    const Error& error = formed.error();
+    break_all(error.with_message(error.message + " (" + kWhileForming + ")"));
   }
   {
     const std::lock_guard lock(mutex_);
@@ -345,7 +347,8 @@ Status NcclBackend::form() {
     std::unique_lock lock(mutex_);
     if (broken_.has_value()) return *broken_;
     if (now() - begin >= limit()) {
-      return timed_out("[comm] not all ranks initialised NCCL within " + seconds_text(limit()));
+      return timed_out("[comm] not all ranks initialised NCCL within " + seconds_text(limit()),
+                       Blame::kPeerHung);
     }
     changed_.wait_for(lock, interval);
   }
@@ -414,8 +417,9 @@ Status NcclBackend::poll_pending(Pending& pending, TimePoint when) {
                              ? " (pass sends and receives between two ranks to one call)"
                              : "";
   return timed_out("[comm] " + operation_name(pending.call.operation->header) +
-                   ": not finished on the GPU after " + seconds_text(pending.limit) +
-                   ": a rank has not called it, or is stuck in it" + together);
+                       ": not finished on the GPU after " + seconds_text(pending.limit) +
+                       ": a rank has not called it, or is stuck in it" + together,
+                   Blame::kPeerHung);
 }
 
 // Keeps memory that the aborted operations might still touch until the end.

@@ -17,6 +17,10 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";  // of names that count as nothing
 
+Error failure(const std::string& what, const std::error_code& error) {
+  return errno_error("[checkpoint] " + what, error.value(), Blame::kStorage);
+}
+
 // The step of a folder's name, -1 for other names.
 int64_t step_of(std::string_view name) {
   if (name.substr(0, kPrefix.size()) != kPrefix) return -1;
@@ -32,14 +36,14 @@ Status each_entry(const std::string& path, const std::function<void(const std::s
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     visit(it->path().filename().string());
   }
-  if (error) return errno_error("[checkpoint] " + path, error.value());
+  if (error) return failure(path, error);
   return {};
 }
 
 Status rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) return errno_error("[checkpoint] rename of " + from + " to " + to, error.value());
+  if (error) return failure("rename of " + from + " to " + to, error);
   return {};
 }
 
@@ -53,7 +57,8 @@ Result<VerifiedCheckpoint> verify_checkpoint(const std::string& path) {
     TRY_ASSIGN(const FileDigest digest, digest_file(path + "/" + file.name));
     if (!(digest == file.digest)) {
       return corrupt("[checkpoint] " + path + "/" + file.name +
-                     " does not match the size and checksum in the manifest");
+                         " does not match the size and checksum in the manifest",
+                     Blame::kStorage);
     }
   }
   return VerifiedCheckpoint{path, std::move(manifest)};
@@ -65,14 +70,14 @@ CheckpointFolder::CheckpointFolder(std::string path, int64_t keep)
 Status CheckpointFolder::prepare() {
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) return errno_error("[checkpoint] " + path_, error.value());
+  if (error) return failure(path_, error);
   std::vector<std::string> left;
   TRY(each_entry(path_, [&](const std::string& name) {
     if (name.rfind(kUnfinished, 0) == 0) left.push_back(name);
   }));
   for (const std::string& name : left) {
     fs::remove_all(path_ + "/" + name, error);
-    if (error) return errno_error("[checkpoint] removal of " + name, error.value());
+    if (error) return failure("removal of " + name, error);
   }
   return {};
 }
@@ -107,7 +112,7 @@ Status CheckpointFolder::write_files(const std::string& folder, Manifest manifes
                                      parallel::HostTransfer& transfer) const {
   std::error_code error;
   fs::create_directory(folder, error);
-  if (error) return errno_error("[checkpoint] " + folder, error.value());
+  if (error) return failure(folder, error);
   manifest.files.clear();
   for (const StoredFile& file : files) {
     TRY_ASSIGN(const FileDigest digest,

@@ -26,12 +26,12 @@ struct StoredFile {
 
 // Checkpoints as folders `step-00000500` in one folder: tensors in safetensors files, then a
 // manifest; all of it synced in a folder under a temporary name, which is then renamed. A crash at
-// any moment leaves the one before. One writer (rank 0); one thread.
+// any moment leaves the one before. Errors of files and folders blame storage. One writer (rank 0);
+// one thread.
 class CheckpointFolder {
  public:
   CheckpointFolder(std::string path, int64_t keep);
 
-  const std::string& path() const { return path_; }
   // Makes the folder where it isn't there, and removes what a crash left half done.
   Status prepare();
 

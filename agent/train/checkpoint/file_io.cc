@@ -10,10 +10,17 @@
 #include <vector>
 
 namespace lockstep::train {
+namespace {
+
+Error failure(const std::string& what, int error_number) {
+  return errno_error("[storage] " + what, error_number, Blame::kStorage);
+}
+
+}  // namespace
 
 Result<File> File::open(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) return errno_error("[storage] open of " + path, errno);
+  if (fd < 0) return failure("open of " + path, errno);
   return File(fd, path);
 }
 
@@ -32,7 +39,7 @@ File::~File() {
 
 Result<uint64_t> File::size() const {
   struct stat status {};
-  if (fstat(fd_, &status) != 0) return errno_error("[storage] stat of " + path_, errno);
+  if (fstat(fd_, &status) != 0) return failure("stat of " + path_, errno);
   return static_cast<uint64_t>(status.st_size);
 }
 
@@ -41,8 +48,8 @@ Status File::read_at(uint64_t offset, void* to, size_t bytes) const {
   while (bytes > 0) {
     const ssize_t got = pread(fd_, at, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error("[storage] read of " + path_, errno);
-    if (got == 0) return corrupt("[storage] " + path_ + " ends early");
+    if (got < 0) return failure("read of " + path_, errno);
+    if (got == 0) return corrupt("[storage] " + path_ + " ends early", Blame::kStorage);
     at += got;
     offset += static_cast<uint64_t>(got);
     bytes -= static_cast<size_t>(got);
@@ -55,7 +62,7 @@ Status File::write(const void* from, size_t bytes) {
   while (bytes > 0) {
     const ssize_t done = ::write(fd_, at, bytes);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return errno_error("[storage] write of " + path_, errno);
+    if (done < 0) return failure("write of " + path_, errno);
     at += done;
     bytes -= static_cast<size_t>(done);
   }
@@ -64,13 +71,13 @@ Status File::write(const void* from, size_t bytes) {
 
 Status File::truncate(uint64_t bytes) {
   if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) {
-    return errno_error("[storage] truncation of " + path_, errno);
+    return failure("truncation of " + path_, errno);
   }
   return {};
 }
 
 Status File::sync() {
-  if (fsync(fd_) != 0) return errno_error("[storage] fsync of " + path_, errno);
+  if (fsync(fd_) != 0) return failure("fsync of " + path_, errno);
   return {};
 }
 
@@ -103,7 +110,8 @@ Result<std::string> read_small_file(const std::string& path, size_t bytes_max) {
   TRY_ASSIGN(const uint64_t bytes, file.size());
   if (bytes > bytes_max) {
     return corrupt("[storage] " + path + " has " + std::to_string(bytes) + " bytes, at most " +
-                   std::to_string(bytes_max) + " are read");
+                       std::to_string(bytes_max) + " are read",
+                   Blame::kStorage);
   }
   std::string text(bytes, '\0');
   TRY(file.read_at(0, text.data(), text.size()));

@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-// A file descriptor and its owner. Move-only.
+// A file descriptor and its owner. Move-only. Errors, here and below, blame storage.
 class File {
  public:
   // open(2) with O_CLOEXEC; a new file gets mode 0644. Errors name the path.

@@ -9,7 +9,7 @@ constexpr char kFormat[] = "lockstep-checkpoint/1";
 constexpr size_t kFilesMax = 1000;
 
 Error bad(const std::string& what) {
-  return corrupt("[manifest] " + what);
+  return corrupt("[manifest] " + what, Blame::kStorage);
 }
 
 int hex_value(char digit) {

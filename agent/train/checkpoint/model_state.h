@@ -25,8 +25,8 @@ struct ModelState {
 // written. For the rank that holds all of the model (one tensor shard, one stage).
 std::vector<StoredFile> model_state_files(const ModelState& state);
 
-// Fills the arenas from a checkpoint's folder; padding stays as it is. kInvalid where it belongs to
-// another model.
+// Fills the arenas from a checkpoint's folder; padding stays as it is. kInvalid, blaming the
+// configuration, where it belongs to another model. Other errors of its files blame storage.
 Status load_model_state(const std::string& path, const ModelState& state,
                         parallel::HostTransfer& transfer);
 

@@ -66,8 +66,9 @@ Status check_settings(const RunSettings& job, const RunSettings& stored,
   }
   if (problems.empty()) return {};
   return invalid(problems + "; " + checkpoint +
-                 " cannot be resumed with other settings; restore them, or set another "
-                 "spec.checkpoint.path");
+                     " cannot be resumed with other settings; restore them, or set another "
+                     "spec.checkpoint.path",
+                 Blame::kConfig);
 }
 
 }  // namespace lockstep::train

@@ -24,8 +24,9 @@ using RunSettings = std::map<std::string, std::string>;
 // `tokens`: of all of the data.
 RunSettings run_settings(const TrainSpec& train, int64_t tokens);
 
-// kInvalid if a setting differs from the checkpoint's, with the path and both values of each.
-// Settings that either side lacks (because versions differ) are not compared.
+// kInvalid, blaming the configuration, if a setting differs from the checkpoint's, with the path
+// and both values of each. Settings that either side lacks (because versions differ) are not
+// compared.
 Status check_settings(const RunSettings& job, const RunSettings& stored,
                       const std::string& checkpoint);
 

@@ -8,7 +8,7 @@ namespace lockstep::train {
 namespace {
 
 Error in_file(const std::string& path, const Error& error) {
-  return {error.code, path + ": " + error.message};
+  return {error.code, path + ": " + error.message, Blame::kStorage};
 }
 
 SafetensorsHeader header_of(std::span<const TensorFileWriter::Shape> tensors) {
@@ -103,7 +103,8 @@ Status TensorFile::read(const std::string& name, const std::vector<int64_t>& sha
                                  ? "it is missing"
                                  : "it is " + tensor->dtype + " " + shape_text(tensor->shape);
     return invalid("[checkpoint] " + file_.path() + ": expected " + name + " as F32 " +
-                   shape_text(shape) + ", " + came + "; it belongs to another model");
+                       shape_text(shape) + ", " + came + "; it belongs to another model",
+                   Blame::kConfig);
   }
   for (const TensorPiece& piece : pieces) {
     const auto offset = static_cast<uint64_t>(piece.begin) * sizeof(float);

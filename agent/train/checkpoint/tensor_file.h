@@ -57,7 +57,8 @@ class TensorFileWriter {
 Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
                                      parallel::HostTransfer& transfer);
 
-// A safetensors file that is being read. Errors name it, and are kCorrupt where it is at fault.
+// A safetensors file that is being read. Errors name it and blame storage; they are kCorrupt where
+// the file is at fault.
 class TensorFile {
  public:
   static Result<TensorFile> open(const std::string& path);
@@ -66,8 +67,8 @@ class TensorFile {
   const SafetensorsHeader& header() const { return header_; }
   const TensorInfo* find(const std::string& name) const;
   // Fills the pieces, in host memory, from the tensor, which is fp32 and has that shape: kInvalid,
-  // naming tensor and both shapes, where it is absent or another one (the file belongs to another
-  // model).
+  // naming tensor and both shapes and blaming the configuration, where it is absent or another one
+  // (the file belongs to another model).
   Status read(const std::string& name, const std::vector<int64_t>& shape,
               std::span<const TensorPiece> pieces) const;
   // Bytes of one of the header's tensors, from that one on; they are within it.

@@ -28,6 +28,10 @@ Status fill_row(const TokenSource& source, int64_t context, const Row& row, Toke
 
 }  // namespace
 
+uint64_t token_batch_bytes(int64_t rows, int64_t context) {
+  return 2 * static_cast<uint64_t>(rows * context) * sizeof(int32_t);
+}
+
 BatchLoader::BatchLoader(const TokenSource& source, const DataSplit& split,
                          const BatchLoaderOptions& options)
     : source_(source),

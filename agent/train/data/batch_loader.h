@@ -19,6 +19,8 @@ struct TokenBatch {
   int64_t rows = 0;
   int64_t counted = 0;  // targets that are counted
 };
+// Returns the memory of a batch of that shape.
+uint64_t token_batch_bytes(int64_t rows, int64_t context);
 
 struct BatchLoaderOptions {
   BatchShape shape;
@@ -34,13 +36,13 @@ class BatchLoader {
   BatchLoader(const TokenSource& source, const DataSplit& split, const BatchLoaderOptions& options);
   ~BatchLoader();
 
+  static constexpr uint64_t kSlots = 4;  // batches that it keeps
+
   // The next micro-batch, valid until the next call; waits for the reader. The reader's error, if
   // it met one, in its turn.
   Result<const TokenBatch*> next();
 
  private:
-  static constexpr uint64_t kSlots = 4;
-
   void read_ahead(std::stop_token stop);
   Status fill(uint64_t index, TokenBatch& batch) const;
 

@@ -3,60 +3,54 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "agent/parallel/batch_feed.h"
+#include "agent/parallel/memory_plan.h"
 #include "agent/train/data/batch_loader.h"
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
 namespace lockstep::train {
 
-// A micro-batch in memory of the device, as MicroBatchInput takes it: each [rows, context].
-struct DeviceTokens {
-  const int32_t* tokens = nullptr;
-  const int32_t* targets = nullptr;
-  int64_t rows = 0;
-};
-
 // A place for one micro-batch on a device, with page-locked memory of the host to copy it from. On
 // the CPU there is no place and no copy: the batch is read where it is. Move-only.
 class TokenSlot {
  public:
-  // kUnavailable where memory is short. `memory`: of the device, outlives the slot; its size says
-  // how many tokens the largest batch has (token_slot_bytes()).
-  static Result<TokenSlot> create(kernels::Device device, kernels::Workspace memory);
+  // The memory outlives the slot, and its size limits the batches. Errors are the device's.
+  static Result<TokenSlot> create(kernels::Device device, const parallel::TokenMemory& memory);
 
   // Copies the batch on the stream. Waits for the device only if this slot's previous copy is not
   // over. Work that reads the slot must be ordered after the copy: on the same stream, or by
   // make_stream_wait().
-  Result<DeviceTokens> put(const TokenBatch& batch, kernels::Stream& stream);
+  Result<parallel::DeviceBatch> put(const TokenBatch& batch, kernels::Stream& stream);
   // Orders later work on the stream after the last copy.
   Status make_stream_wait(kernels::Stream& stream) const {
     return copied_.make_stream_wait(stream.handle());
   }
 
  private:
-  kernels::Workspace device_;
-  kernels::PinnedBuffer host_;
+  parallel::TokenMemory memory_;
   kernels::Event copied_;
 };
 
 // A loader's micro-batches on the device of a stream: while that computes on one, the next one is
 // copied on a stream of this object's. One thread.
-class TokenFeed {
+class TokenFeed final : public parallel::BatchFeed {
  public:
   // Loader, stream and the slots' memory outlive it.
-  static Result<std::unique_ptr<TokenFeed>> create(BatchLoader& loader, kernels::Stream& compute,
-                                                   const std::array<kernels::Workspace, 2>& memory);
-  ~TokenFeed();
+  static Result<std::unique_ptr<TokenFeed>> create(
+      BatchLoader& loader, kernels::Stream& compute,
+      const std::array<parallel::TokenMemory, 2>& memory);
+  ~TokenFeed() override;
 
-  // The next micro-batch: what reads it is issued on the stream before the next call. The loader's
-  // error in its turn; others as the device has them.
-  Result<DeviceTokens> next();
+  // Never ends. Returns the loader's error in its turn; others are the device's.
+  Result<std::optional<parallel::DeviceBatch>> next() override;
 
  private:
   struct Slot {
     TokenSlot slot;
-    DeviceTokens tokens;
+    parallel::DeviceBatch tokens;
     kernels::Event read;  // what reads it is issued until here
     Status loaded;
   };

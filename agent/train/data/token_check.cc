@@ -40,9 +40,9 @@ Status check_tokens(const TokenSource& source, const TokenCheckLimits& limits) {
     const int64_t begin = last * i / (limits.blocks - 1);
     const Status status = check_range(source, begin, begin + block);
     if (status.ok()) continue;
-    return Error{status.error().code, status.error().message + " (in a sample of " +
-                                          mebibytes(limits.blocks * block * width) + " of the " +
-                                          mebibytes(source.count() * width) + ")"};
+    return status.error().with_message(status.error().message + " (in a sample of " +
+                                       mebibytes(limits.blocks * block * width) + " of the " +
+                                       mebibytes(source.count() * width) + ")");
   }
   return {};
 }

@@ -31,7 +31,8 @@ Result<TokenWidth> token_width(const std::string& tokenizer) {
   if (tokenizer == "bytes") return TokenWidth::kByte;
   if (tokenizer == "u16") return TokenWidth::kU16;
   if (tokenizer == "u32") return TokenWidth::kU32;
-  return invalid("[data] tokenizer \"" + tokenizer + "\": expected bytes, u16 or u32");
+  return invalid("[data] tokenizer \"" + tokenizer + "\": expected bytes, u16 or u32",
+                 Blame::kConfig);
 }
 
 namespace {
@@ -41,20 +42,22 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    return not_found("[data] " + path + ": no such file or folder");
+    return not_found("[data] " + path + ": no such file or folder", Blame::kData);
   }
-  if (error) return errno_error("[data] " + path, error.value());
+  if (error) return errno_error("[data] " + path, error.value(), Blame::kData);
   if (status.type() == fs::file_type::regular) return std::vector<std::string>{path};
   if (status.type() != fs::file_type::directory) {
-    return invalid("[data] " + path + ": expected a regular file or a folder");
+    return invalid("[data] " + path + ": expected a regular file or a folder", Blame::kData);
   }
   std::vector<std::string> files;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
     if (it->is_regular_file(ignored)) files.push_back(it->path().string());
   }
-  if (error) return errno_error("[data] " + path, error.value());
-  if (files.empty()) return invalid("[data] " + path + ": no regular file in this folder");
+  if (error) return errno_error("[data] " + path, error.value(), Blame::kData);
+  if (files.empty()) {
+    return invalid("[data] " + path + ": no regular file in this folder", Blame::kData);
+  }
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -74,19 +77,21 @@ int64_t widen(const std::byte* from, std::span<int32_t> out, uint32_t vocabulary
 
 Status TokenSource::add_file(const std::string& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno_error("[data] " + file, errno);
+  if (fd < 0) return errno_error("[data] " + file, errno, Blame::kData);
   struct stat status {};
   if (fstat(fd, &status) != 0) {
     const int error = errno;
     close(fd);
-    return errno_error("[data] " + file, error);
+    return errno_error("[data] " + file, error, Blame::kData);
   }
   const auto bytes = static_cast<size_t>(status.st_size);
   const auto width = static_cast<size_t>(options_.width);
   if (bytes % width != 0) {
     close(fd);
     return invalid("[data] " + file + ": " + std::to_string(bytes) +
-                   " bytes is not a whole number of tokens of " + std::to_string(width) + " bytes");
+                       " bytes is not a whole number of tokens of " + std::to_string(width) +
+                       " bytes",
+                   Blame::kData);
   }
   if (bytes == 0) {
     close(fd);
@@ -95,7 +100,7 @@ Status TokenSource::add_file(const std::string& file) {
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   const int error = errno;
   close(fd);
-  if (data == MAP_FAILED) return errno_error("[data] mmap of " + file, error);
+  if (data == MAP_FAILED) return errno_error("[data] mmap of " + file, error, Blame::kData);
   const auto tokens = static_cast<int64_t>(bytes / width);
   files_.push_back(std::make_shared<const Mapping>(file, data, bytes, count_, tokens));
   count_ += tokens;
@@ -127,8 +132,9 @@ Status TokenSource::read_part(const Mapping& file, int64_t from, std::span<int32
   }
   if (bad < 0) return {};
   return invalid("[data] " + file.file + ": the token at byte " +
-                 std::to_string((from + bad) * width) + " is not below the model's vocabulary of " +
-                 std::to_string(vocabulary));
+                     std::to_string((from + bad) * width) +
+                     " is not below the model's vocabulary of " + std::to_string(vocabulary),
+                 Blame::kData);
 }
 
 Status TokenSource::read(int64_t begin, std::span<int32_t> out) const {

@@ -13,7 +13,7 @@ namespace lockstep::train {
 // How a file's bytes encode tokens: text, one token per byte, or little-endian token ids.
 enum class TokenWidth : uint8_t { kByte = 1, kU16 = 2, kU32 = 4 };
 
-// "bytes", "u16", "u32"; kInvalid for any other name.
+// "bytes", "u16", "u32"; kInvalid, blaming the configuration, for any other name.
 Result<TokenWidth> token_width(const std::string& tokenizer);
 
 struct TokenSourceOptions {
@@ -23,8 +23,8 @@ struct TokenSourceOptions {
 };
 
 // The tokens of one file or of a folder's files, one after the other, mapped into memory: nothing
-// is read before it is asked for. Reading is thread-safe. A file that shrinks while it is mapped
-// ends the process with SIGBUS, as mmap(2) has it.
+// is read before it is asked for. Reading is thread-safe. Errors blame the data. A file that
+// shrinks while it is mapped ends the process with SIGBUS, as mmap(2) has it.
 class TokenSource {
  public:
   // kNotFound for a path that isn't there, kInvalid for a folder without files or a size that is no
@@ -32,7 +32,6 @@ class TokenSource {
   static Result<TokenSource> open(const TokenSourceOptions& options);
 
   int64_t count() const { return count_; }
-  const std::string& path() const { return options_.path; }
   const TokenSourceOptions& options() const { return options_; }
 
   // Tokens [begin, begin + out.size()), within [0, count()). kInvalid with file and offset for a

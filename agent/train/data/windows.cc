@@ -16,13 +16,16 @@ Result<DataSplit> split_data(const DataSplitInput& input, const std::string& pat
     char fraction[32];
     std::snprintf(fraction, sizeof fraction, "%g", input.validation_fraction);
     return invalid("[data] " + path + ": " + std::to_string(input.tokens) +
-                   " tokens are too few to hold back " + fraction + " of them for validation");
+                       " tokens are too few to hold back " + fraction + " of them for validation",
+                   Blame::kData);
   }
   DataSplit split{input.tokens, input.tokens - validation, input.context};
   if (split.train_tokens <= input.context) {
     return invalid("[data] " + path + ": " + std::to_string(split.train_tokens) +
-                   " training tokens are too few: a context of " + std::to_string(input.context) +
-                   " needs at least " + std::to_string(input.context + 1));
+                       " training tokens are too few: a context of " +
+                       std::to_string(input.context) + " needs at least " +
+                       std::to_string(input.context + 1),
+                   Blame::kData);
   }
   return split;
 }

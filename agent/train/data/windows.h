@@ -32,8 +32,8 @@ struct DataSplitInput {
   double validation_fraction = 0;  // of the tokens, rounded to the nearest
 };
 
-// kInvalid, naming `path`, where the training part is shorter than one window of context + 1, or
-// where a fraction above 0 is less than half a token.
+// kInvalid, naming `path` and blaming the data, where the training part is shorter than one window
+// of context + 1, or where a fraction above 0 is less than half a token.
 Result<DataSplit> split_data(const DataSplitInput& input, const std::string& path);
 
 // Where the window of the index-th sample (counted over the whole training, all ranks and epochs)

@@ -28,7 +28,7 @@ Result<VerifiedCheckpoint> find_checkpoint(const std::string& from) {
 // The parameters that the file has, every one with its shape in a checkpoint.
 Result<std::vector<Parameter>> parameters_in(const TensorFile& file) {
   const auto named = [&](const Error& error) {
-    return Error{error.code, "[export] " + file.path() + ": " + error.message};
+    return error.with_message("[export] " + file.path() + ": " + error.message);
   };
   Result<ModelConfig> config = dimensions_of(file.header());
   if (!config.ok()) return named(config.error());

@@ -89,7 +89,7 @@ Status check_head(const WeightFiles& files, const HuggingFaceWeights& weights, i
 Result<HuggingFaceWeights> match(const WeightFiles& files, const ModelConfig& config) {
   Result<HuggingFaceWeights> weights = match_hugging_face(files.header(), config);
   if (weights.ok()) return weights;
-  return Error{weights.error().code, files.path() + ": " + weights.error().message};
+  return weights.error().with_message(files.path() + ": " + weights.error().message);
 }
 
 void tell_of_unused_positions(const HuggingFaceWeights& weights, const ModelConfig& config) {
@@ -100,17 +100,8 @@ void tell_of_unused_positions(const HuggingFaceWeights& weights, const ModelConf
            {{"positions", positions}, {"context", config.context}});
 }
 
-}  // namespace
-
-Status check_weights(const std::string& path, const ModelConfig& config) {
-  TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
-  TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
-  return check_head(files, weights, kElementsAtOnce);
-}
-
-Status import_weights(const std::string& path, const ModelConfig& config,
-                      const ParameterArena& arena, float* parameters,
-                      parallel::HostTransfer& transfer) {
+Status import_files(const std::string& path, const ModelConfig& config, const ParameterArena& arena,
+                    float* parameters, parallel::HostTransfer& transfer) {
   TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
   TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
   std::vector<parallel::ValueRun> runs;
@@ -133,6 +124,33 @@ Status import_weights(const std::string& path, const ModelConfig& config,
   return transfer.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
     return reader.read(sources[run], first, to);
   });
+}
+
+}  // namespace
+
+uint64_t import_bytes_max(const ModelConfig& config) {
+  int64_t largest = kElementsAtOnce;  // check_head() holds two runs of values
+  for (const Parameter& parameter : parameter_table(config)) {
+    for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
+      if (stored.is_transposed) largest = std::max(largest, parameter.count());
+    }
+  }
+  return (2 * static_cast<uint64_t>(largest) + kElementsAtOnce) * sizeof(float);
+}
+
+Status check_weights(const std::string& path, const ModelConfig& config) {
+  TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
+  TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
+  return check_head(files, weights, kElementsAtOnce);
+}
+
+Status import_weights(const std::string& path, const ModelConfig& config,
+                      const ParameterArena& arena, float* parameters,
+                      parallel::HostTransfer& transfer) {
+  const Status imported = import_files(path, config, arena, parameters, transfer);
+  if (imported.ok()) return {};
+  const bool is_other_model = imported.error().code == Code::kInvalid;
+  return imported.error().blaming(is_other_model ? Blame::kConfig : Blame::kData);
 }
 
 }  // namespace lockstep::train

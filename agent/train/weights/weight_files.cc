@@ -28,7 +28,9 @@ Result<WeightFiles> WeightFiles::open(const std::string& path) {
   for (const auto& file : *index) {
     TRY(weights.add(folder + file.first));
     const Status agrees = files.add(file, weights.files_.back().header());
-    if (!agrees.ok()) return Error{agrees.error().code, path + ": " + agrees.error().message};
+    if (!agrees.ok()) {
+      return agrees.error().with_message(path + ": " + agrees.error().message);
+    }
   }
   return weights;
 }

@@ -213,8 +213,8 @@ void PlayedCluster::begin_round(const Assignment& assignment) {
 void PlayedCluster::report(const std::string& ip) {
   Agent& agent = agents_.at(ip);
   if (!agent.state.workers.empty() && agent.state.workers[0].phase == WorkerPhase::kTraining) {
-    agent.state.progress->step += 10;
-    agent.state.workers[0].step = agent.state.progress->step;
+    agent.state.workers[0].step += 10;
+    agent.state.progress->step = agent.state.workers[0].step;
     changed(agent);
   }
   world_.after(options_.report_every, [this, ip] { report(ip); });

@@ -51,10 +51,7 @@ Result<DeviceInfo> describe(int index) {
   TRY_CUDA(index, cudaGetDeviceProperties(&properties, index));
   char bus[32] = "";
   TRY_CUDA(index, cudaDeviceGetPCIBusId(bus, sizeof bus, index));
-  DeviceInfo info{.name = properties.name,
-                  .memory_bytes = properties.totalGlobalMem,
-                  .units = properties.multiProcessorCount,
-                  .bus = bus};
+  DeviceInfo info{.name = properties.name, .memory_bytes = properties.totalGlobalMem, .bus = bus};
   static_assert(sizeof info.uuid == sizeof properties.uuid);
   std::memcpy(info.uuid.data(), &properties.uuid, info.uuid.size());
   return info;

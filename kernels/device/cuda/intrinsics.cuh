@@ -22,15 +22,11 @@ __device__ __forceinline__ void sync_block() {
 __device__ __forceinline__ void sync_warp() {
   __syncwarp();
 }
-// Return another lane's value: of lane ^ mask, of `lane`, or of the lane `distance` positions lower
-// (the lane's own value if that lane does not exist).
+// Return another lane's value: of lane ^ mask, or of the lane `distance` positions lower (the
+// lane's own value if that lane does not exist).
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(kAllLanes, value, mask);
-}
-template <class T>
-__device__ __forceinline__ T shuffle(T value, int lane) {
-  return __shfl_sync(kAllLanes, value, lane);
 }
 template <class T>
 __device__ __forceinline__ T shuffle_up(T value, int distance) {
@@ -126,13 +122,6 @@ __device__ __forceinline__ float fast_exp2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
-}
-// Within 2 ulp, for denominators below 2^126.
-__device__ __forceinline__ float fast_divide(float a, float b) {
-  return __fdividef(a, b);
-}
-__device__ __forceinline__ float reciprocal_root(float x) {
-  return rsqrtf(x);
 }
 
 // --- bf16 matrices, one whole warp together ---

@@ -48,7 +48,7 @@ struct Values {
     return {.data = device.data(),
             .count = static_cast<int64_t>(elements),
             .type = type,
-            .device = device.device(),
+            .device = stream.device(),
             .stream = stream.handle()};
   }
   Result<std::vector<std::byte>> read() {

@@ -47,6 +47,7 @@ TEST_P(OnEveryTransport, AbortWakesEveryWaitingRankWithItsReason) {
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kUnavailable);
+    EXPECT_EQ(status.error().blame, Blame::kPeer);
     messages[static_cast<size_t>(comm.rank())] = status.error().message;
     EXPECT_EQ(comm.suspect(), 2);
   });
@@ -161,6 +162,8 @@ TEST_P(OnEveryTransport, ARankThatNeverEntersIsNamedAfterTheTimeLimit) {
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kTimeout) << status.error().message;
+    EXPECT_EQ(status.error().blame, Blame::kPeerHung);
+    EXPECT_EQ(comm.health().error().blame, Blame::kPeerHung);
     EXPECT_NE(status.error().message.find("[comm] all_reduce #2: rank 3 silent for "),
               std::string::npos)
         << status.error().message;
@@ -247,6 +250,7 @@ TEST_P(OnEveryTransport, AMismatchBetweenRanksIsNamed) {
       if (status.ok()) status = comm.barrier();
       ASSERT_FALSE(status.ok()) << mismatch.what;
       EXPECT_EQ(status.error().code, Code::kConflict) << status.error().message;
+      EXPECT_EQ(status.error().blame, Blame::kPeer);
       EXPECT_NE(status.error().message.find(mismatch.named), std::string::npos)
           << mismatch.what << ": " << status.error().message;
     });

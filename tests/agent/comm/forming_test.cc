@@ -58,6 +58,7 @@ TEST(Forming, ARankThatNeverComesIsNamed) {
   ::close(silent);
   ASSERT_FALSE(formed[0].ok());
   EXPECT_EQ(formed[0].error().code, Code::kTimeout);
+  EXPECT_EQ(formed[0].error().blame, Blame::kPeer);
   EXPECT_TRUE(mentions(formed[0].error(), "[comm] forming: rank 1 has not connected"))
       << formed[0].error().message;
   ASSERT_FALSE(formed[2].ok());
@@ -124,11 +125,13 @@ TEST(Forming, AnOlderRoundIsToldThatItIsObsolete) {
     const auto& obsolete = formed[static_cast<size_t>(stale)];
     ASSERT_FALSE(obsolete.ok());
     EXPECT_EQ(obsolete.error().code, Code::kConflict) << obsolete.error().message;
+    EXPECT_EQ(obsolete.error().blame, Blame::kPeer);
     EXPECT_TRUE(
         mentions(obsolete.error(), "is in round 7, but this rank is in round 6, which is obsolete"))
         << obsolete.error().message;
     EXPECT_FALSE(formed[1].ok());
     EXPECT_NE(formed[1].error().code, Code::kConflict) << formed[1].error().message;
+    EXPECT_EQ(formed[1].error().blame, Blame::kPeer) << formed[1].error().message;
   }
 }
 
@@ -139,6 +142,7 @@ TEST(Forming, AnotherHashOfTheSameRoundIsRefusedAtOnce) {
   for (const auto& result : form(meeting)) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, Code::kConflict);
+    EXPECT_EQ(result.error().blame, Blame::kPeer);
     EXPECT_TRUE(mentions(result.error(), "has a different world for round 7"))
         << result.error().message;
   }
@@ -170,6 +174,7 @@ TEST(Forming, ATakenPortIsNamed) {
   const auto second = listen_on("127.0.0.1", port);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Code::kConflict);
+  EXPECT_EQ(second.error().blame, Blame::kPort);
   EXPECT_EQ(second.error().message,
             "[comm] port " + std::to_string(port) + " of 127.0.0.1 is taken");
 }
@@ -370,6 +375,7 @@ TEST(Forming, WithoutDescriptorsLeftTheLimitIsNamed) {
     const TimePoint begin = SystemClock().now();
     const auto made = make_communicator(meeting.options(0));
     named = named && !made.ok() && made.error().code == Code::kUnavailable &&
+            made.error().blame == Blame::kUnknown &&
             mentions(made.error(), "Too many open files") &&
             mentions(made.error(), "the limit is " + std::to_string(next)) &&
             SystemClock().now() - begin < seconds(10);

@@ -41,6 +41,7 @@ void expect_all_wake(DeviceWorld& world, const std::function<void()>& happens,
     const Status status = comm.all_reduce(f32(values), ReduceOp::kSum);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, code);
+    EXPECT_EQ(status.error().blame, code == Code::kTimeout ? Blame::kPeerHung : Blame::kPeer);
     EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
     // It stays broken, with its first error.
     const Status later = comm.barrier();

@@ -51,6 +51,7 @@ void expect_refusals(Communicator& comm, const std::vector<int>& nodes) {
                                std::to_string(comm.size()) + " ranks";
       ASSERT_FALSE(status.ok()) << what;
       EXPECT_EQ(status.error().code, Code::kInvalid) << what << ": " << status.error().message;
+      EXPECT_EQ(status.error().blame, Blame::kUnknown) << what;
       EXPECT_NE(status.error().message.find("has no algorithm '" + std::string(name_of(algorithm))),
                 std::string::npos)
           << status.error().message;

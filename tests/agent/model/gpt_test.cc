@@ -6,7 +6,6 @@
 #include <cmath>
 #include <string>
 
-#include "common/layout/cost.h"
 #include "kernels/device/parallel.h"
 #include "tests/agent/model/tiny_gpt.h"
 
@@ -244,10 +243,9 @@ TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
 TEST_P(EachModel, UsesTheMemoryThatThePlanSays) {
   const ModelConfig config = GetParam();
   TinyGpt gpt(config, {4, 8});
-  const MemoryPlan plan = memory_plan(
-      config, {.stage = whole_model(config), .shard = {}, .shape = {.batch = 4, .sequence = 8}});
-  EXPECT_EQ(plan.activations, gpt.batch.arena().bytes);
-  EXPECT_EQ(plan.weights, gpt.model.parameters().count * 4);
+  const GptMemory plan =
+      gpt_memory(gpt.model.options(), {}, {.batch = 4, .sequence = 8}, kernels::DeviceType::kCpu);
+  EXPECT_EQ(plan.activations, static_cast<size_t>(gpt.batch.arena().bytes));
 }
 
 GptOptions tiny_options(const ModelConfig& config, Recompute recompute,

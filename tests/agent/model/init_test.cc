@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/device/parallel.h"
+#include "tests/agent/model/initialise_arena.h"
 
 namespace lockstep::model {
 namespace {

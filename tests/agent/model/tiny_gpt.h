@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "agent/model/gpt.h"
-#include "agent/model/init.h"
 #include "agent/model/passes.h"
 #include "common/base/random.h"
+#include "tests/agent/model/initialise_arena.h"
 
 namespace lockstep::test {
 

@@ -30,6 +30,7 @@ int run(const WorkerConfig& config, ProgressPage& page) {
   ProgressNumbers numbers;
   numbers.round = static_cast<uint64_t>(config.world.round);
   numbers.phase = WorkerPhase::kTraining;
+  numbers.step = 0;
   page.write(numbers);
   std::optional<train::GpuMonitor> monitor;
   monitor.emplace(

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "common/api/step_number_table.h"
 #include "tests/agent/node/metrics_text.h"
+#include "tests/common/api/every_number.h"
 
 namespace lockstep::node {
 namespace {
@@ -15,7 +15,6 @@ ProgressNumbers some_numbers() {
   numbers.phase = WorkerPhase::kTraining;
   numbers.step = 12;
   numbers.loss = 2.5;
-  numbers.validation_loss = std::nan("");
   numbers.gradient_norm = 0.75;
   numbers.learning_rate = 6e-4;
   numbers.tokens_per_second = 3000;
@@ -35,8 +34,7 @@ MetricsInput some_input() {
   input.round = 3;
   input.workers_running = 2;
   input.worker_restarts = 4;
-  input.tokens = 4096;
-  input.samples = 64;
+  input.counts = {{"lockstep_train_tokens_total", 4096}, {"lockstep_train_samples_total", 64}};
   input.share = 0.5;
   input.ranks = {{2, some_numbers()}, {3, some_numbers()}};
   return input;
@@ -80,6 +78,43 @@ TEST(Metrics, ShowEveryNumberOfTheWorkersWithItsLabels) {
   EXPECT_GT(text.value("process_cpu_seconds_total" + labels + "}"), 0);
 }
 
+// Returns the name and labels of a row's series, with the rank's label if it has one.
+std::string series_of(const StepNumber& number, const std::string& rank) {
+  std::string text =
+      std::string(number.metric.name) + "{job=\"gpt\",namespace=\"team\",node_index=\"1\"" + rank;
+  for (const MetricLabel& label : number.metric.labels) {
+    if (label.name != nullptr) text += std::string(",") + label.name + "=\"" + label.value + "\"";
+  }
+  return text + "}";
+}
+
+TEST(Metrics, HaveASeriesForEveryRowOfTheTableThatNamesOne) {
+  MetricsInput input = some_input();
+  input.ranks = {{2, ProgressNumbers{every_number()}}};
+  for (const StepNumber& number : step_number_table()) {
+    if (number.metric.scope == MetricScope::kCount) input.counts[number.metric.name] = 7;
+  }
+  const MetricsText built_in(render_metrics(input));
+  input.ranks.clear();
+  input.programs = {{.rank = 3, .numbers = every_number()}};
+  const MetricsText command(render_metrics(input));
+  for (const StepNumber& number : step_number_table()) {
+    const StepMetric& metric = number.metric;
+    const double value = *value_of(number, every_number());
+    if (metric.help != nullptr) {
+      const bool is_ranks = metric.scope == MetricScope::kRank;
+      const double expected = metric.scope == MetricScope::kCount  ? 7
+                              : metric.scope == MetricScope::kNode ? value * input.share
+                                                                   : value;
+      EXPECT_DOUBLE_EQ(built_in.value(series_of(number, is_ranks ? ",rank=\"2\"" : "")), expected)
+          << metric.name;
+    }
+    if (metric.command_help != nullptr) {
+      EXPECT_DOUBLE_EQ(command.value(series_of(number, ",rank=\"3\"")), value) << metric.name;
+    }
+  }
+}
+
 TEST(Metrics, ShowFlopsByFormulaAndUtilisationByPeakWhereOneIsKnown) {
   MetricsInput input = some_input();
   EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_m"));
@@ -92,12 +127,10 @@ TEST(Metrics, ShowFlopsByFormulaAndUtilisationByPeakWhereOneIsKnown) {
   EXPECT_DOUBLE_EQ(MetricsText(render_metrics(input)).value(flops + "palm\"}"), 4e14);
   EXPECT_DOUBLE_EQ(MetricsText(render_metrics(input)).value(flops + "causal\"}"), 3.5e14);
   EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_mfu_ratio"));
-  numbers.datasheet_flops_per_second = 2e15;
-  numbers.measured_flops_per_second = 1.6e15;
+  numbers.palm_mfu = 0.4;
+  numbers.causal_mfu_of_measured = 0.4375;
   const MetricsText text(render_metrics(input));
-  EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"datasheet\"}"), 0.4);
-  EXPECT_DOUBLE_EQ(text.value(mfu + "causal\",peak=\"datasheet\"}"), 0.35);
-  EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"measured\"}"), 0.5);
+  EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"datasheet\"}"), 0.4) << "of the whole job";
   EXPECT_DOUBLE_EQ(text.value(mfu + "causal\",peak=\"measured\"}"), 0.4375);
 }
 
@@ -123,6 +156,7 @@ TEST(Metrics, HaveNoSeriesForWhatIsNotKnown) {
   EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_validation_loss"));
   input.ranks[0].numbers.validation_loss = 1.75;
   EXPECT_TRUE(MetricsText(render_metrics(input)).has("lockstep_train_validation_loss"));
+  input.ranks[0].numbers = {};
   input.ranks[0].numbers.step = 0;  // nothing is trained yet
   EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_train_loss"));
   EXPECT_TRUE(MetricsText(render_metrics(input)).has("lockstep_train_step"));
@@ -148,25 +182,32 @@ ProgressNumbers at(uint64_t round, WorkerPhase phase, int64_t tokens) {
   return numbers;
 }
 
+double tokens(const TrainCounters& counters) {
+  return counters.counts().at("lockstep_train_tokens_total");
+}
+double samples(const TrainCounters& counters) {
+  return counters.counts().at("lockstep_train_samples_total");
+}
+
 TEST(TrainCounters, CountThisNodesShareOfWhatWasTrained) {
   TrainCounters counters;
   counters.observe(at(1, WorkerPhase::kForming, 0), 0.5);
   counters.observe(at(1, WorkerPhase::kTraining, 1000), 0.5);
   counters.observe(at(1, WorkerPhase::kSaving, 3000), 0.5);
-  EXPECT_DOUBLE_EQ(counters.tokens(), 1500);
-  EXPECT_DOUBLE_EQ(counters.samples(), 150);
+  EXPECT_DOUBLE_EQ(tokens(counters), 1500);
+  EXPECT_DOUBLE_EQ(samples(counters), 150);
 }
 
 TEST(TrainCounters, NeverFallAndDoNotCountACheckpointsTokensAsTrained) {
   TrainCounters counters;
   counters.observe(at(1, WorkerPhase::kLoading, 50'000), 1);  // from an earlier pod
   counters.observe(at(1, WorkerPhase::kTraining, 53'000), 1);
-  EXPECT_DOUBLE_EQ(counters.tokens(), 3000);
+  EXPECT_DOUBLE_EQ(tokens(counters), 3000);
   counters.observe(at(2, WorkerPhase::kForming, 0), 1);
   counters.observe(at(2, WorkerPhase::kLoading, 52'000), 1);
-  EXPECT_DOUBLE_EQ(counters.tokens(), 3000);
+  EXPECT_DOUBLE_EQ(tokens(counters), 3000);
   counters.observe(at(2, WorkerPhase::kTraining, 53'000), 1);
-  EXPECT_DOUBLE_EQ(counters.tokens(), 4000) << "done again counts again";
+  EXPECT_DOUBLE_EQ(tokens(counters), 4000) << "done again counts again";
 }
 
 }  // namespace

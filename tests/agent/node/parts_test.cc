@@ -63,7 +63,7 @@ struct WatchedPage {
   void train(int steps, int seconds_each) {
     numbers.phase = WorkerPhase::kTraining;
     for (int i = 0; i < steps; ++i) {
-      ++numbers.step;
+      numbers.step = numbers.step.value_or(0) + 1;
       EXPECT_FALSE(look_for(seconds_each));
     }
   }

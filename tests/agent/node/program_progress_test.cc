@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/api/step_number_table.h"
+
 namespace lockstep::node {
 namespace {
 
@@ -22,12 +24,8 @@ TEST(ProgressLines, BringEachMemberThatTheyHaveUpToDate) {
       "{\"step\": 1, \"steps\": 100, \"loss\": 3.5, \"samples\": 64, \"epoch\": 0}\n"
       "\n"
       "{\"step\": 2.0, \"tokens\": 1e3}\r\n");
-  EXPECT_EQ(lines.last(), (ProgramProgress{.step = 2,
-                                           .steps = 100,
-                                           .samples = 64,
-                                           .tokens = 1000,
-                                           .loss = 3.5,
-                                           .validation_loss = {}}));
+  EXPECT_EQ(lines.last(),
+            (StepNumbers{.step = 2, .steps = 100, .tokens = 1000, .samples = 64, .loss = 3.5}));
   EXPECT_EQ(lines.accepted(), 2u);
   EXPECT_EQ(lines.rejected(), 0u);
 }
@@ -174,25 +172,21 @@ TEST(GrowthRate, IsThatOfTheLastSecondsAndBeginsAnewWhenTheCountFalls) {
 }
 
 TEST(NodeProgress, TakesStepAndLossOfTheLowestRankAndAddsCountsUp) {
-  const std::vector<RankProgress> ranks = {
-      {.reported = {.samples = 5}, .samples_per_second = {}, .tokens_per_second = {}},
-      {.reported = {.step = 7, .steps = 9, .samples = 10, .loss = 2.5},
-       .samples_per_second = 3,
-       .tokens_per_second = {}},
-      {.reported = {.step = 8, .samples = 10, .tokens = 40, .loss = 1.5},
-       .samples_per_second = 4,
-       .tokens_per_second = {}}};
+  const std::vector<StepNumbers> ranks = {
+      {.samples = 5},
+      {.step = 7, .steps = 9, .samples = 10, .loss = 2.5, .samples_per_second = 3},
+      {.step = 8, .tokens = 40, .samples = 10, .loss = 1.5, .samples_per_second = 4}};
   const ProgressStatus status = progress_of_node(ranks, WallTime{});
   EXPECT_EQ(status.step, 7);
   EXPECT_EQ(status.steps, 9);
   EXPECT_EQ(status.loss, 2.5);
   EXPECT_EQ(status.samples, 25);
   EXPECT_EQ(status.tokens, 40);
-  EXPECT_EQ(status.samplesPerSecond, 7);
-  EXPECT_FALSE(status.tokensPerSecond);
-  ProgressStatus most;
+  EXPECT_EQ(status.samples_per_second, 7);
+  EXPECT_FALSE(status.tokens_per_second);
+  StepNumbers most;
   most.samples = most.tokens = int64_t{1} << 53;
-  const ProgressStatus same = most;
+  const StepNumbers same = most;
   add_counts(same, most);
   EXPECT_EQ(most.samples, int64_t{1} << 53) << "no more than the API's integers hold";
 }

@@ -376,7 +376,7 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   bench.step();
   const AgentState state = bench.state();
   EXPECT_FALSE(state.progress->loss);
-  EXPECT_FALSE(state.progress->validationLoss);
+  EXPECT_FALSE(state.progress->validation_loss);
   EXPECT_EQ(state.progress->step, 40) << "of the lowest rank";
   EXPECT_EQ(state.workers.at(1).step, 41);
   EXPECT_EQ(state.workers.at(1).suspect_rank, 1);

@@ -2,17 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "agent/comm/make_communicator.h"
-#include "agent/model/init.h"
-#include "common/layout/cost.h"
+#include "tests/agent/model/initialise_arena.h"
+#include "tests/kernels/arena_text.h"
 
 namespace lockstep::parallel {
 namespace {
 
 const ModelConfig kConfig{1, 16, 1, 8, 32};
+const SystemClock kClock;
 
 ComposeOptions options_for(const Mesh& mesh,
                            kernels::Precision precision = kernels::Precision::kF32) {
@@ -25,17 +29,23 @@ ComposeOptions options_for(const Mesh& mesh,
           .precision = precision};
 }
 
+const ArenaEntry& parameter_of(const ParameterArena& arena, const std::string& name) {
+  const std::vector<Parameter> table = parameter_table(kConfig);
+  const auto found = std::ranges::find(table, name, &Parameter::name);
+  return *arena.find(found->id);
+}
+
 TEST(Composition, RefusesMeshesThatItDoesNotCarryOut) {
   auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
-  const auto wrong_size = Composition::create(options_for({.data = 2}), *world->front());
+  const auto wrong_size = Composition::create(options_for({.data = 2}), *world->front(), kClock);
   ASSERT_FALSE(wrong_size.ok());
   EXPECT_EQ(wrong_size.error().code, Code::kInvalid);
 
   auto two = comm::make_thread_world(2);
   ASSERT_TRUE(two.ok());
   for (const Mesh& mesh : {Mesh{.pipeline = 2}, Mesh{.tensor = 2}}) {
-    const auto composition = Composition::create(options_for(mesh), *two->front());
+    const auto composition = Composition::create(options_for(mesh), *two->front(), kClock);
     ASSERT_FALSE(composition.ok());
     EXPECT_NE(composition.error().message.find("not in this version"), std::string::npos);
   }
@@ -47,13 +57,13 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
   std::vector<std::jthread> ranks;
   for (auto& communicator : *world) {
     ranks.emplace_back([&communicator] {
-      auto composition =
-          Composition::create(options_for({.data = 2}, kernels::Precision::kBf16), *communicator);
+      auto composition = Composition::create(options_for({.data = 2}, kernels::Precision::kBf16),
+                                             *communicator, kClock);
       ASSERT_TRUE(composition.ok());
       Composition& model = **composition;
       EXPECT_EQ(model.place().data, communicator->rank());
-      const ParameterArena& arena = model.store().arena();
       const DeviceState state = model.state();
+      const ParameterArena& arena = *state.arena;
       if (communicator->rank() == 0) {
         ASSERT_TRUE(model.initialise(7).ok());
         state.first_moments[3] = 0.25f;
@@ -62,100 +72,257 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
       ASSERT_TRUE(model.broadcast_state(1).ok());
       std::vector<float> expected(static_cast<size_t>(arena.count));
       model::initialise_arena(kConfig, arena, {}, 7, expected.data());
-      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), model.store().parameters()));
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), state.parameters));
       EXPECT_EQ(state.first_moments[3], 0.25f);
       EXPECT_EQ(state.second_moments[arena.entries.back().offset], 0.5f);
       // The copies for products match the parameters that were received.
-      const auto views = model.store().get(1, model::kLatestVersion);
-      ASSERT_TRUE(views.ok());
-      const model::ParamView& norm = views->front();  // ln_1.weight: ones
-      EXPECT_EQ(norm.product.bf16()[0].bits, 0x3f80);
-      model.store().release(1, model::kLatestVersion);
+      const int64_t ones = parameter_of(arena, "transformer.h.0.ln_1.weight").offset;
+      EXPECT_EQ(model.copies()[ones].bits, 0x3f80);
     });
   }
+}
+
+// Micro-batches of tokens that repeat; ends after `count` of them.
+class RepeatedTokens final : public BatchFeed {
+ public:
+  explicit RepeatedTokens(int64_t count = 1'000'000) : left_(count) {
+    for (size_t i = 0; i < kTokens; ++i) {
+      tokens_[i] = static_cast<int32_t>(i % 7);
+      targets_[i] = static_cast<int32_t>((i + 1) % 7);
+    }
+  }
+  Result<std::optional<DeviceBatch>> next() override {
+    if (left_-- == 0) return std::optional<DeviceBatch>();
+    return std::optional<DeviceBatch>({tokens_.data(), targets_.data(), kRows, kTokens});
+  }
+
+ private:
+  static constexpr int64_t kRows = 2;
+  static constexpr size_t kTokens = 16;
+  int64_t left_;
+  std::array<int32_t, kTokens> tokens_{};
+  std::array<int32_t, kTokens> targets_{};
+};
+
+bool nobody_stops() {
+  return false;
 }
 
 // A composition in a world of one rank.
 struct Alone {
   std::vector<std::unique_ptr<comm::Communicator>> world = comm::make_thread_world(1).value();
   std::unique_ptr<Composition> model;
+  RepeatedTokens feed;
 
   explicit Alone(const ComposeOptions& options)
-      : model(Composition::create(options, *world.front()).value()) {
-    model::initialise_arena(kConfig, model->store().arena(), {}, 7, model->store().parameters());
-    model->begin_step();
+      : model(Composition::create(options, *world.front(), kClock).value()) {
+    EXPECT_TRUE(model->initialise(7).ok());
   }
-  std::vector<float> parameters() {
-    const float* values = model->store().parameters();
-    return {values, values + model->store().arena().count};
+  StepReport step(const StepRequest& request) { return model->run_step(feed, request).value(); }
+  std::vector<float> parameters() const {
+    const DeviceState state = model->state();
+    return {state.parameters, state.parameters + state.arena->count};
   }
 };
 
-TEST(Composition, TakesTheNormOfAllGradientsAndUpdatesThemClipped) {
-  Alone alone(options_for({}));
-  alone.model->sink().buffer(0)[0] = 3;
-  alone.model->sink().buffer(1)[0] = 4;
-  const std::vector<float> before = alone.parameters();
-  alone.model->update({.learning_rate = 0.1, .clip_norm = 1.0, .step = 1});
-  const StepValues values = alone.model->scalars().value();
-  EXPECT_DOUBLE_EQ(values.norm(), 5);
-  EXPECT_NEAR(values.scale, 0.2f, 1e-6f);
-  EXPECT_EQ(values.loss_sum, 0);
-  EXPECT_NE(alone.parameters(), before);
-  alone.model->begin_step();
-  EXPECT_EQ(alone.model->scalars().value().norm(), 0);
-  EXPECT_EQ(alone.model->sink().buffer(0)[0], 0.0f);
+// With a large epsilon AdamW's first update is in proportion to the gradient, so that its scale
+// shows. The parameters have no weight decay.
+ComposeOptions proportional() {
+  ComposeOptions options = options_for({});
+  options.optimizer.epsilon = 1e3;
+  options.optimizer.weight_decay = 0;
+  return options;
+}
+
+TEST(Composition, ScalesGradientsDownToTheLimitOfTheirNorm) {
+  Alone free(proportional());
+  Alone clipped(proportional());
+  const std::vector<float> before = free.parameters();
+  const double norm = *free.step({.learning_rate = 1e3}).numbers.gradient_norm;
+  ASSERT_GT(norm, 0);
+  const StepReport report = clipped.step({.learning_rate = 1e3, .clip_norm = norm / 4});
+  EXPECT_EQ(*report.numbers.gradient_norm, norm) << "before clipping";
+  const std::vector<float> whole = free.parameters();
+  const std::vector<float> quarter = clipped.parameters();
+  float largest = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    largest = std::max(largest, std::abs(whole[i] - before[i]));
+    const float expected = (whole[i] - before[i]) / 4;
+    EXPECT_NEAR(quarter[i] - before[i], expected, 1e-3 * std::abs(expected) + 1e-6) << i;
+  }
+  EXPECT_GT(largest, 1e-3f);
+}
+
+TEST(Composition, DoesNotScaleGradientsWithinTheLimit) {
+  Alone free(options_for({}));
+  Alone limited(options_for({}));
+  const double norm = *free.step({.learning_rate = 0.1}).numbers.gradient_norm;
+  (void)limited.step({.learning_rate = 0.1, .clip_norm = 2 * norm});
+  EXPECT_EQ(free.parameters(), limited.parameters());
 }
 
 TEST(Composition, UpdatesNothingWhereTheNormIsNotFinite) {
-  for (const float gradient : {NAN, INFINITY}) {
+  for (const float value : {NAN, INFINITY}) {
     for (const double clip_norm : {0.0, 1.0}) {
       Alone alone(options_for({}));
-      alone.model->sink().buffer(1)[0] = gradient;
-      const std::vector<float> before = alone.parameters();
-      alone.model->update({.learning_rate = 0.1, .clip_norm = clip_norm, .step = 1});
-      const StepValues values = alone.model->scalars().value();
-      EXPECT_FALSE(std::isfinite(values.norm()));
-      EXPECT_TRUE(std::isnan(values.scale));
-      EXPECT_EQ(alone.parameters(), before);
+      const DeviceState state = alone.model->state();
+      state.parameters[state.arena->entries.back().offset] = value;
+      const auto bits = [&] {
+        std::vector<uint32_t> words(static_cast<size_t>(state.arena->count));
+        std::memcpy(words.data(), state.parameters, words.size() * sizeof(uint32_t));
+        return words;
+      };
+      const std::vector<uint32_t> before = bits();
+      const StepReport report = alone.step({.learning_rate = 0.1, .clip_norm = clip_norm});
+      EXPECT_FALSE(std::isfinite(*report.numbers.gradient_norm));
+      EXPECT_EQ(bits(), before);
     }
   }
 }
 
-TEST(Composition, AddsTheLossesOfMicroBatches) {
-  Alone alone(options_for({}));
-  model::MicroBatch micro = alone.model->make_micro_batch(PassMode::kTrain).value();
-  const std::vector<int32_t> tokens(16, 3);
-  ASSERT_TRUE(
-      alone.model->model().begin(micro, {.tokens = tokens.data(), .batch = 2, .sequence = 8}).ok());
-  std::fill_n(micro.losses(), 16, 0.25f);
-  alone.model->add_losses(micro);
-  alone.model->add_losses(micro);
-  EXPECT_EQ(alone.model->scalars().value().loss_sum, 8.0);
-  alone.model->begin_losses();
-  EXPECT_EQ(alone.model->scalars().value().loss_sum, 0.0);
+// Gradients and losses of a step begin at zero, and all of its micro-batches count.
+TEST(Composition, TakesTheMeanOverTheMicroBatchesOfAStep) {
+  ComposeOptions options = options_for({});
+  options.micro_batches = 3;
+  Alone once(options_for({}));
+  Alone thrice(options);
+  RepeatedTokens some(5);
+  const double loss = once.model->evaluate(some, nobody_stops).value().value();
+  for (const int64_t step : {1, 2}) {  // without an update both are the same
+    const StepReport one = once.step({.step = step});
+    const StepReport three = thrice.step({.step = step});
+    EXPECT_NEAR(*one.numbers.loss, loss, 1e-6 * loss);
+    EXPECT_NEAR(*three.numbers.loss, *one.numbers.loss, 1e-6 * loss);
+    EXPECT_NEAR(*three.numbers.gradient_norm, *one.numbers.gradient_norm,
+                1e-5 * *one.numbers.gradient_norm);
+  }
 }
 
-// The plan is what common/layout counts, plus what operations need.
-TEST(Composition, PlansItsMemoryToTheByte) {
+TEST(Composition, FailsWhereTheDataOfAStepEnds) {
+  ComposeOptions options = options_for({});
+  options.micro_batches = 3;
+  Alone alone(options);
+  RepeatedTokens two(2);
+  const Result<StepReport> report = alone.model->run_step(two, {});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code, Code::kInternal);
+}
+
+TEST(Composition, StopsAnEvaluationThatWasAskedToStop) {
+  Alone alone(options_for({}));
+  RepeatedTokens endless;
+  int asked = 0;
+  const auto third = [&] { return ++asked == 3; };
+  EXPECT_EQ(alone.model->evaluate(endless, third).value(), std::nullopt);
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(Composition, TellsEveryRankThatOneWasAskedToStop) {
+  auto world = comm::make_thread_world(2).value();
+  std::vector<std::jthread> ranks;
+  for (auto& communicator : world) {
+    ranks.emplace_back([&communicator] {
+      auto model = Composition::create(options_for({.data = 2}), *communicator, kClock).value();
+      ASSERT_TRUE(model->initialise(7).ok());
+      RepeatedTokens feed;
+      EXPECT_FALSE(model->run_step(feed, {.step = 1}).value().stop);
+      EXPECT_TRUE(
+          model->run_step(feed, {.step = 2, .stop = communicator->rank() == 1}).value().stop);
+      const auto stops = [&] { return communicator->rank() == 1; };
+      RepeatedTokens few(2);
+      EXPECT_EQ(model->evaluate(few, stops).value(), std::nullopt);
+    });
+  }
+}
+
+uint64_t bytes_of_part(const kernels::ArenaPlan& plan, DevicePart part) {
+  return plan.parts[static_cast<size_t>(part)].bytes;
+}
+
+TEST(Composition, HasAllocatedWhatIsPlannedWithoutIt) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
+    for (const kernels::Precision precision :
+         {kernels::Precision::kF32, kernels::Precision::kBf16}) {
+      ComposeOptions options = options_for({}, precision);
+      options.recompute = recompute;
+      const MemoryPlan plan = plan_memory(options).value();
+      const Alone alone(options);
+      EXPECT_EQ(kernels::arena_text(alone.model->memory().device),
+                kernels::arena_text(plan.device));
+      EXPECT_EQ(kernels::arena_text(alone.model->memory().pinned),
+                kernels::arena_text(plan.pinned));
+    }
+  }
+}
+
+// Each part as the layouts of parameters and activations give it.
+TEST(MemoryPlan, HasTheBytesOfTheLayouts) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
     ComposeOptions options = options_for({}, kernels::Precision::kBf16);
     options.recompute = recompute;
-    const Alone alone(options);
-    const MemoryPlan expected = memory_plan(kConfig, {.stage = whole_model(kConfig),
-                                                      .shard = {},
-                                                      .shape = {.batch = 2, .sequence = 8},
-                                                      .options = {.recompute = recompute},
-                                                      .bf16_copy = true});
-    const kernels::ArenaPlan& memory = alone.model->memory();
-    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kParameters),
-              expected.weights + expected.weight_copies);
-    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kGradients), expected.gradients);
-    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kOptimizer), expected.optimizer);
-    EXPECT_EQ(kernels::bytes_of(memory, kernels::ArenaUse::kActivations),
-              expected.activations + expected.scratch);
-    EXPECT_GT(kernels::bytes_of(memory, kernels::ArenaUse::kWorkspace), kStepScalarBytes);
+    const kernels::ArenaPlan plan = plan_memory(options).value().device;
+    const auto count = static_cast<uint64_t>(parameter_arena(kConfig, whole_model(kConfig)).count);
+    EXPECT_EQ(bytes_of_part(plan, DevicePart::kParameters), 4 * count);
+    EXPECT_EQ(bytes_of_part(plan, DevicePart::kCopies), 2 * count);
+    EXPECT_EQ(bytes_of_part(plan, DevicePart::kGradients), 4 * count);
+    EXPECT_EQ(kernels::bytes_of(plan, kernels::ArenaUse::kOptimizer), 8 * count);
+    const ActivationShape shape{.batch = 2, .sequence = 8};
+    const ActivationOptions how{.recompute = recompute};
+    EXPECT_EQ(bytes_of_part(plan, DevicePart::kActivations),
+              activation_arena(kConfig, whole_model(kConfig), {}, shape, how).bytes);
+    EXPECT_EQ(bytes_of_part(plan, DevicePart::kScratch),
+              backward_scratch(kConfig, {}, shape, how).bytes);
   }
+}
+
+TEST(MemoryPlan, OfARankOnTheCpuCopiesNeitherTokensNorState) {
+  const MemoryPlan plan = plan_memory(options_for({})).value();
+  EXPECT_EQ(bytes_of_part(plan.device, DevicePart::kTokens), 0u);
+  EXPECT_EQ(bytes_of_part(plan.device, DevicePart::kCopies), 0u);
+  EXPECT_LT(plan.pinned.bytes, 4096u);
+  EXPECT_EQ(plan.device.reserve, 0u);
+}
+
+TEST(MemoryPlan, KeepsMemoryFreeForTheCollectivesOfSeveralGpus) {
+  ComposeOptions options = options_for({});
+  options.device = {kernels::DeviceType::kCuda, 0};
+  const uint64_t alone = plan_memory(options).value().device.reserve;
+  EXPECT_GT(alone, 0u);
+  options.mesh.data = 2;
+  const uint64_t together = plan_memory(options).value().device.reserve;
+  EXPECT_GT(together, alone);
+  EXPECT_EQ(plan_memory(options, {.collectives_bytes = 0}).value().device.reserve, alone);
+}
+
+TEST(MemoryPlan, CountsTheLogitsOfOneChunk) {
+  ComposeOptions options = options_for({});
+  options.config.vocabulary = 1 << 20;
+  options.micro_batch = 1024;  // twice the logits that a chunk may have, and more
+  const MemoryPlan plan = plan_memory(options).value();
+  EXPECT_EQ(plan.logits_rows, kHeadLogitsMax >> 20);
+  EXPECT_EQ(plan.logits_bytes, static_cast<uint64_t>(kHeadLogitsMax) * 4);
+}
+
+// Returns the bytes of the only part in that place.
+uint64_t bytes_in(const std::vector<MemoryPart>& parts, MemoryPlace place) {
+  const auto is_there = [place](const MemoryPart& part) { return part.place == place; };
+  EXPECT_EQ(std::ranges::count_if(parts, is_there), 1);
+  const auto found = std::ranges::find_if(parts, is_there);
+  return found == parts.end() ? 0 : found->bytes;
+}
+
+TEST(CollectivesMemory, GrowsWithTheRanksAndHasBuffersForGradientsOfGpus) {
+  EXPECT_TRUE(collectives_memory(options_for({}), 1).empty());
+  ComposeOptions options = options_for({.data = 3});
+  const std::vector<MemoryPart> on_cpus = collectives_memory(options, 3);
+  ASSERT_EQ(on_cpus.size(), 2u);
+  EXPECT_EQ(bytes_in(on_cpus, MemoryPlace::kShared), comm::shm_bytes(3));
+  EXPECT_EQ(bytes_in(on_cpus, MemoryPlace::kHost), 2 * comm::buffered_bytes_max({}));
+  options.device = {kernels::DeviceType::kCuda, 0};
+  const std::vector<MemoryPart> on_gpus = collectives_memory(options, 1);
+  ASSERT_EQ(on_gpus.size(), 2u);
+  EXPECT_GE(bytes_in(on_gpus, MemoryPlace::kPinned),
+            static_cast<uint64_t>(parameter_arena(kConfig, whole_model(kConfig)).count) * 4);
 }
 
 TEST(Composition, SaysWhatItAsksForWhereThatIsTooMuch) {
@@ -163,7 +330,7 @@ TEST(Composition, SaysWhatItAsksForWhereThatIsTooMuch) {
   ASSERT_TRUE(world.ok());
   ComposeOptions options = options_for({});
   options.micro_batch = int64_t{1} << 40;
-  const auto composition = Composition::create(options, *world->front());
+  const auto composition = Composition::create(options, *world->front(), kClock);
   ASSERT_FALSE(composition.ok());
   EXPECT_EQ(composition.error().code, Code::kInvalid);
   EXPECT_NE(composition.error().message.find("for of a micro-batch"), std::string::npos)
@@ -175,7 +342,7 @@ TEST(Composition, RefusesADeviceThatIsNotThere) {
   ASSERT_TRUE(world.ok());
   ComposeOptions options = options_for({});
   options.device = {kernels::DeviceType::kCuda, kernels::device_count(kernels::DeviceType::kCuda)};
-  const auto composition = Composition::create(options, *world->front());
+  const auto composition = Composition::create(options, *world->front(), kClock);
   ASSERT_FALSE(composition.ok());
 }
 

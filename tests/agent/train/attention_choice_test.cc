@@ -56,11 +56,10 @@ class AttentionChoiceTest : public testing::Test {
   }
   Result<kernels::AttentionBy> choose(const AttentionWish& wish,
                                       const TurnsClock& clock = {1.0, 2.0}) {
-    return choose_attention(*world_.front(), wish, reason_, clock);
+    return choose_attention(*world_.front(), wish, clock);
   }
 
   std::vector<std::unique_ptr<comm::Communicator>> world_ = comm::make_thread_world(1).value();
-  ExitReason reason_;
 };
 
 TEST_F(AttentionChoiceTest, IsTheSettingWithoutMeasuring) {
@@ -168,7 +167,7 @@ TEST_F(AttentionChoiceTest, ThatIsAskedForByNameIsRefusedWhereARankCanNot) {
       by.error().message.find("spec.train.attention: cudnn must work on every rank, but rank 0"),
       std::string::npos)
       << by.error().message;
-  EXPECT_EQ(reason_.exit_code(), kExitBadConfig);
+  EXPECT_EQ(by.error().blame, Blame::kConfig);
 }
 
 TEST_F(AttentionChoiceTest, IsRankZerosForAllRanks) {
@@ -178,11 +177,8 @@ TEST_F(AttentionChoiceTest, IsRankZerosForAllRanks) {
   second.kept = kernels::AttentionBy::kOwn;
   Result<kernels::AttentionBy> other = kernels::AttentionBy::kOwn;
   const TurnsClock clock(1.0, 2.0);
-  std::jthread thread([&] {
-    ExitReason reason;
-    other = choose_attention(*world[1], second, reason, clock);
-  });
-  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  std::jthread thread([&] { other = choose_attention(*world[1], second, clock); });
+  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, clock);
   thread.join();
   EXPECT_EQ(mine.value(), kernels::AttentionBy::kCudnn);
   EXPECT_EQ(other.value(), kernels::AttentionBy::kCudnn);
@@ -195,11 +191,8 @@ TEST_F(AttentionChoiceTest, IsOurOwnForAllWhereOneRankCanNot) {
   second.precision = kernels::Precision::kF32;
   Result<kernels::AttentionBy> other = kernels::AttentionBy::kCudnn;
   const TurnsClock clock(1.0, 2.0);
-  std::jthread thread([&] {
-    ExitReason reason;
-    other = choose_attention(*world[1], second, reason, clock);
-  });
-  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, reason_, clock);
+  std::jthread thread([&] { other = choose_attention(*world[1], second, clock); });
+  const Result<kernels::AttentionBy> mine = choose_attention(*world[0], first, clock);
   thread.join();
   EXPECT_EQ(mine.value(), kernels::AttentionBy::kOwn);
   EXPECT_EQ(other.value(), kernels::AttentionBy::kOwn);

@@ -207,6 +207,7 @@ TEST_F(CheckpointTest, NamesTheTensorThatAnotherModelHas) {
     const Status status = file->read(name, shape, {});
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::kInvalid);
+    EXPECT_EQ(status.error().blame, Blame::kConfig);
     EXPECT_NE(status.error().message.find("expected " + name), std::string::npos);
   }
 }

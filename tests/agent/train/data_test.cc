@@ -76,14 +76,17 @@ TEST(TokenSource, NamesThePathOfWhatItCannotOpen) {
   const auto missing = open_bytes(folder.file("missing"));
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, Code::kNotFound);
+  EXPECT_EQ(missing.error().blame, Blame::kData);
   EXPECT_NE(missing.error().message.find(folder.file("missing")), std::string::npos);
 
   const auto empty = open_bytes(folder.path());
   ASSERT_FALSE(empty.ok());
   EXPECT_EQ(empty.error().code, Code::kInvalid);
+  EXPECT_EQ(empty.error().blame, Blame::kData);
 
   const auto odd = TokenSource::open({folder.write("odd", "abc"), TokenWidth::kU16, 9});
   ASSERT_FALSE(odd.ok());
+  EXPECT_EQ(odd.error().blame, Blame::kData);
   EXPECT_NE(odd.error().message.find("odd: 3 bytes"), std::string::npos) << odd.error().message;
 
   EXPECT_FALSE(open_bytes("/dev/null").ok());
@@ -99,6 +102,7 @@ TEST(TokenSource, RefusesATokenOutsideTheVocabularyWithFileAndOffset) {
   const Status status = source->read(0, tokens);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::kInvalid);
+  EXPECT_EQ(status.error().blame, Blame::kData);
   EXPECT_NE(status.error().message.find(folder.file("b") + ": the token at byte 2"),
             std::string::npos)
       << status.error().message;
@@ -166,6 +170,7 @@ TEST(SplitData, RefusesATextThatIsTooShortForTheContext) {
   EXPECT_TRUE(split_data({.tokens = 11, .context = 10}, "x").ok());
   const auto split = split_data({.tokens = 10, .context = 10}, "/data/short");
   ASSERT_FALSE(split.ok());
+  EXPECT_EQ(split.error().blame, Blame::kData);
   EXPECT_NE(split.error().message.find("/data/short: 10 training tokens"), std::string::npos);
 }
 
@@ -174,6 +179,7 @@ TEST(SplitData, RefusesAFractionThatHoldsNoTokenBack) {
   const auto split = split_data({.tokens = 49, .context = 10, .validation_fraction = 0.01}, "x");
   ASSERT_FALSE(split.ok());
   EXPECT_EQ(split.error().code, Code::kInvalid);
+  EXPECT_EQ(split.error().blame, Blame::kData);
   EXPECT_NE(split.error().message.find("x: 49 tokens are too few to hold back"), std::string::npos)
       << split.error().message;
 }
@@ -316,7 +322,7 @@ TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
   kernels::Stream stream;
   const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, {}).value();
   for (int i = 0; i < 10; ++i) {
-    const DeviceTokens tokens = feed->next().value();
+    const parallel::DeviceBatch tokens = feed->next().value().value();
     const TokenBatch* batch = expected.next().value();
     EXPECT_EQ(tokens.rows, 3);
     EXPECT_TRUE(std::equal(batch->tokens.begin(), batch->tokens.end(), tokens.tokens));

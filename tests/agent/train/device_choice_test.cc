@@ -18,6 +18,7 @@ TEST(RankDevice, ThatIsNotThereIsToldWithWhatIsThere) {
   const Result<kernels::Device> none = rank_device(0, 0);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, Code::kNotFound);
+  EXPECT_EQ(none.error().blame, Blame::kDevice);
   EXPECT_EQ(
       none.error().message,
       "[device] this rank uses GPU 0 (numbered from 0), but its process sees none. Check the "
@@ -35,6 +36,7 @@ TEST(RankDevice, SaysWhatCudaSaysWhereThisMachineHasNone) {
   const Result<kernels::Device> here = rank_device_here(0);
   ASSERT_FALSE(here.ok());
   EXPECT_EQ(here.error().code, Code::kNotFound);
+  EXPECT_EQ(here.error().blame, Blame::kDevice);
   const std::string cuda = kernels::describe({kernels::DeviceType::kCuda, 0}).error().message;
   EXPECT_TRUE(here.error().message.ends_with("CUDA_VISIBLE_DEVICES: " + cuda));
   EXPECT_TRUE(rank_device_here(-1).ok());

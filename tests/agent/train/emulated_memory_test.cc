@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/agent/train/training.h"
+#include "tests/kernels/arena_text.h"
 #include "tests/support/emulated_cuda/memory_use.h"
 
 namespace lockstep::train {
@@ -9,7 +10,7 @@ namespace {
 
 using emulated_cuda::memory_use;
 
-// Training, validation and a sample, like the worker.
+// Training, validation, a sample, and the state as a checkpoint takes it, like the worker.
 TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
   for (const ModelConfig& config : {kConfig, kLlama}) {
     for (const kernels::Precision precision :
@@ -18,16 +19,21 @@ TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
         const TrainingSetup setup{
             .device = kCuda, .precision = precision, .recompute = recompute, .config = config};
         emulated_cuda::reset_memory_use();
-        const uint64_t before = memory_use().device_bytes;
+        const emulated_cuda::MemoryUse before = memory_use();
         Training training(setup);
         training.train(1);
         (void)training.validate();
         EXPECT_EQ(training.write_on(2).size(), 2u);
-        const uint64_t planned = training.model().memory().bytes;
-        EXPECT_EQ(memory_use().device_bytes - before, planned);
-        EXPECT_EQ(memory_use().device_bytes_max - before, planned)
-            << family_name(config.family) << " " << static_cast<int>(precision) << " "
-            << static_cast<int>(recompute);
+        training.set_state(training.state());
+        const parallel::MemoryPlan& planned = training.model().memory();
+        const emulated_cuda::MemoryUse after = memory_use();
+        SCOPED_TRACE(std::string(family_name(config.family)) + " " +
+                     std::to_string(static_cast<int>(precision)) + " " +
+                     std::to_string(static_cast<int>(recompute)));
+        EXPECT_EQ(after.device_bytes - before.device_bytes, planned.device.bytes);
+        EXPECT_EQ(after.device_bytes_max - before.device_bytes, planned.device.bytes);
+        EXPECT_EQ(after.pinned_bytes - before.pinned_bytes, planned.pinned.bytes);
+        EXPECT_EQ(after.pinned_bytes_max - before.pinned_bytes, planned.pinned.bytes);
       }
     }
   }
@@ -35,6 +41,7 @@ TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
 
 // The table in the documentation is computed this way.
 TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
+  const SystemClock clock;
   auto world = comm::make_thread_world(1).value();
   for (const ModelConfig& config : {kConfig, kLlama}) {
     parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
@@ -43,11 +50,12 @@ TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
     options.bucket_bytes = 1 << 20;
     options.precision = kernels::Precision::kBf16;
     options.device = kCuda;
-    const kernels::ArenaPlan plan = parallel::plan_memory(options).value();
-    const auto composition = parallel::Composition::create(options, *world.front()).value();
-    EXPECT_EQ(kernels::arena_text(plan), kernels::arena_text(composition->memory()));
-    EXPECT_EQ(kernels::bytes_of(plan, kernels::ArenaUse::kParameters),
-              static_cast<uint64_t>(composition->store().arena().count) * 6);
+    const parallel::MemoryPlan plan = parallel::plan_memory(options).value();
+    const auto composition = parallel::Composition::create(options, *world.front(), clock).value();
+    EXPECT_EQ(kernels::arena_text(plan.device), kernels::arena_text(composition->memory().device));
+    EXPECT_EQ(kernels::arena_text(plan.pinned), kernels::arena_text(composition->memory().pinned));
+    EXPECT_EQ(kernels::bytes_of(plan.device, kernels::ArenaUse::kParameters),
+              static_cast<uint64_t>(composition->state().arena->count) * 6);
   }
 }
 

@@ -38,13 +38,18 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
     kernels::Stream compute = kernels::Stream::create(kCuda).value();
     BatchLoader loader(source, split, options), expected(source, split, options);
     std::array<kernels::Buffer, 2> slots;
-    for (kernels::Buffer& slot : slots) slot = kernels::Buffer::allocate(kCuda, kSlotBytes).value();
-    const auto feed =
-        TokenFeed::create(loader, compute, {slots[0].workspace(), slots[1].workspace()}).value();
+    std::array<kernels::PinnedBuffer, 2> pinned;
+    std::array<parallel::TokenMemory, 2> memory;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      slots[i] = kernels::Buffer::allocate(kCuda, kSlotBytes).value();
+      pinned[i] = kernels::PinnedBuffer::allocate(kCuda, kSlotBytes).value();
+      memory[i] = {slots[i].workspace(), {pinned[i].data(), pinned[i].bytes()}};
+    }
+    const auto feed = TokenFeed::create(loader, compute, memory).value();
     std::vector<std::vector<int32_t>> tokens(kBatches, std::vector<int32_t>(kTokens)),
         targets = tokens;
     for (size_t i = 0; i < kBatches; ++i) {
-      const DeviceTokens batch = feed->next().value();
+      const parallel::DeviceBatch batch = feed->next().value().value();
       read_in_turn(compute, batch.tokens, tokens[i]);
       read_in_turn(compute, batch.targets, targets[i]);
     }

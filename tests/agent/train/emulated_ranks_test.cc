@@ -4,6 +4,7 @@
 
 #include "tests/agent/train/emulated_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
+#include "tests/support/emulated_cuda/memory_use.h"
 
 namespace lockstep::train {
 namespace {
@@ -33,6 +34,29 @@ TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
       expect_near(rank.norms, expected.norms, 1e-4);
     }
   }
+}
+
+// Through host memory: the arenas, and at most the plan's buffers of collectives.
+TEST_P(EmulatedRanks, TakeThePageLockedMemoryOfTheirPlan) {
+  const TrainingSetup setup{.device = {}, .ranks = 2};
+  emulated_cuda::reset_memory_use();
+  const uint64_t before = emulated_cuda::memory_use().pinned_bytes;
+  uint64_t arena = 0, collectives = 0;
+  on_emulated_ranks(2, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
+    TrainingSetup own = setup;
+    own.device = device;
+    Training training(own, world);
+    training.train(kFewSteps);
+    if (world.rank() != 0) return;
+    arena = training.model().memory().pinned.bytes;
+    for (const parallel::MemoryPart& part : parallel::collectives_memory(training.options(), 1)) {
+      if (part.place == parallel::MemoryPlace::kPinned) collectives += part.bytes;
+    }
+  });
+  const uint64_t taken = emulated_cuda::memory_use().pinned_bytes_max - before;
+  if (GetParam().path == GradientPath::kNccl) collectives = 0;
+  EXPECT_GE(taken, 2 * arena + (collectives > 0 ? 1 : 0));
+  EXPECT_LE(taken, 2 * (arena + collectives));
 }
 
 TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {

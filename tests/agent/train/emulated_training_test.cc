@@ -97,11 +97,11 @@ TEST_P(EmulatedTraining, ComputesActivationsAgain) {
 // Times come from events on the compute stream, which are read after the step.
 TEST_P(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
   Alone cuda(on(kCuda), kFewSteps);
-  for (const StepSeconds& step : cuda->seconds) {
-    const double parts[] = {step.data, step.forward, step.backward, step.communication,
-                            step.update};
+  for (const StepNumbers& step : cuda->seconds) {
+    const double parts[] = {*step.data_seconds, *step.forward_seconds, *step.backward_seconds,
+                            *step.communication_seconds, *step.update_seconds};
     for (const double part : parts) EXPECT_GT(part, 0);
-    EXPECT_LE(std::accumulate(std::begin(parts), std::end(parts), 0.0), step.total);
+    EXPECT_LE(std::accumulate(std::begin(parts), std::end(parts), 0.0), step.step_seconds);
   }
 }
 
@@ -141,7 +141,7 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
                                                           .optimizer = {},
                                                           .precision = kernels::Precision::kBf16,
                                                           .device = kCuda},
-                                                         *world);
+                                                         *world, SystemClock());
   ASSERT_FALSE(composition.ok());
   EXPECT_EQ(composition.error().code, Code::kUnavailable);
   for (const char* words :

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "agent/train/job_plan.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -103,6 +104,27 @@ TEST(EmulatedWorker, TwoOfALlamaInBf16LearnWhatOneOnTheCpuLearnsAndTwiceTheSameB
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
     EXPECT_TRUE(gpu.checkpoint_file(3, file) == again.checkpoint_file(3, file)) << file;
     EXPECT_FALSE(gpu.checkpoint_file(3, file).empty()) << file;
+  }
+}
+
+TEST(EmulatedWorker, AllocatesWhatTheJobsPlanSays) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    WorkerWorld::Options options = tiny(true);
+    options.train.precision = precision;
+    options.train.steps = 1;
+    TrainingJobSpec spec;
+    spec.gpusPerNode = 1;
+    spec.train = options.train;
+    const parallel::MemoryPlan plan = plan_job(spec).value().memory;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    for (const auto& [name, bytes] :
+         {std::pair("totalBytes=", plan.device.bytes), std::pair("pinnedBytes=", plan.pinned.bytes),
+          std::pair("reserveBytes=", plan.device.reserve)}) {
+      EXPECT_NE(world.log(0).find(name + std::to_string(bytes)), std::string::npos)
+          << name << bytes << "\n"
+          << world.log(0);
+    }
   }
 }
 

@@ -21,8 +21,7 @@ std::vector<Agreement> agree_all(const std::vector<RankTraits>& traits, bool wan
     std::vector<std::jthread> ranks;
     for (size_t rank = 0; rank < traits.size(); ++rank) {
       ranks.emplace_back([&, rank] {
-        ExitReason reason;
-        const auto agreement = agree(*(*world)[rank], traits[rank], want_bf16, reason);
+        const auto agreement = agree(*(*world)[rank], traits[rank], want_bf16);
         ASSERT_TRUE(agreement.ok());
         agreements[rank] = *agreement;
       });
@@ -72,9 +71,11 @@ TEST(BatchShapeOfASpec, SpreadsAStepEvenly) {
 TEST(BatchShapeOfASpec, NamesWhatDoesNotDivide) {
   const auto global = batch_shape({.global = 30, .micro = 0}, 4);
   ASSERT_FALSE(global.ok());
+  EXPECT_EQ(global.error().blame, Blame::kConfig);
   EXPECT_NE(global.error().message.find("spec.train.batch.global: 30"), std::string::npos);
   const auto micro = batch_shape({.global = 32, .micro = 3}, 4);
   ASSERT_FALSE(micro.ok());
+  EXPECT_EQ(micro.error().blame, Blame::kConfig);
   EXPECT_NE(micro.error().message.find("spec.train.batch.micro: 3"), std::string::npos);
 }
 
@@ -102,21 +103,29 @@ TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
   socklen_t size = sizeof(address);
   ASSERT_EQ(getsockname(*taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
   config_.world.nodes[0].port = ntohs(address.sin_port);
-  ExitReason reason;
-  const auto world = form_world(config_, reason, nullptr);
+  const auto world = form_world(config_, nullptr);
   ASSERT_FALSE(world.ok());
-  EXPECT_EQ(reason.exit_code(), kExitPortTaken);
+  EXPECT_EQ(world.error().blame, Blame::kPort);
   EXPECT_NE(world.error().message.find(std::to_string(ntohs(address.sin_port))), std::string::npos);
   close(*taken);
+}
+
+TEST_F(FormWorldTest, BlamesTheConfigurationForAnAddressThatIsNotThisMachines) {
+  for (const char* host : {"192.0.2.1", "node-0"}) {  // of TEST-NET-1; a name
+    config_.world.nodes[0].host = host;
+    const auto world = form_world(config_, nullptr);
+    ASSERT_FALSE(world.ok()) << host;
+    EXPECT_EQ(world.error().blame, Blame::kConfig) << world.error().message;
+  }
 }
 
 TEST_F(FormWorldTest, NeedsTheJobsToken) {
   for (const std::string& file :
        {std::string(), folder_.file("missing"), folder_.write("empty", "\n")}) {
     config_.token_file = file;
-    ExitReason reason;
-    EXPECT_FALSE(form_world(config_, reason, nullptr).ok());
-    EXPECT_EQ(reason.exit_code(), kExitBadConfig);
+    const auto world = form_world(config_, nullptr);
+    ASSERT_FALSE(world.ok()) << file;
+    EXPECT_EQ(world.error().blame, Blame::kConfig);
   }
 }
 
@@ -124,8 +133,7 @@ TEST(ServeDevice, LeavesTheWorldOfTheCpuAsItIs) {
   auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
   const comm::Communicator* before = world->front().get();
-  ExitReason reason;
-  const auto served = serve_device(std::move(world->front()), {}, reason);
+  const auto served = serve_device(std::move(world->front()), {});
   ASSERT_TRUE(served.ok());
   EXPECT_EQ(served->get(), before);
 }
@@ -137,13 +145,11 @@ TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
   std::vector<std::jthread> ranks;
   for (auto& communicator : *world) {
     ranks.emplace_back([&communicator] {
-      ExitReason reason;
       const int rank = communicator->rank();
-      const auto served =
-          serve_device(std::move(communicator), {kernels::DeviceType::kCuda, rank}, reason);
+      const auto served = serve_device(std::move(communicator), {kernels::DeviceType::kCuda, rank});
       ASSERT_FALSE(served.ok());
       EXPECT_EQ(served.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
-      EXPECT_EQ(reason.exit_code(), kExitBadConfig);
+      EXPECT_EQ(served.error().blame, Blame::kConfig);
     });
   }
 }

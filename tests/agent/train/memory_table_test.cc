@@ -17,7 +17,7 @@ parallel::ComposeOptions options_of(const char* preset) {
 }
 
 uint64_t taken_by(const parallel::ComposeOptions& options) {
-  const kernels::ArenaPlan plan = parallel::plan_memory(options).value();
+  const kernels::ArenaPlan plan = parallel::plan_memory(options).value().device;
   EXPECT_GT(plan.reserve, 0u);
   return plan.bytes + plan.reserve;
 }

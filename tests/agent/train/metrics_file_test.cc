@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "tests/agent/train/temporary_folder.h"
+#include "tests/common/api/every_number.h"
 
 namespace lockstep::train {
 namespace {
@@ -19,13 +20,13 @@ TEST(MetricsFile, WritesALineAStepAndIsCutBackToTheResumedStep) {
     auto file = MetricsFile::open(path, 0);
     ASSERT_TRUE(file.ok());
     for (int64_t step = 1; step <= 4; ++step) {
-      ASSERT_TRUE(file->add(StepMetrics{.step = step, .loss = 2.5, .seconds = {}}).ok());
+      ASSERT_TRUE(file->add({.step = step, .loss = 2.5}).ok());
     }
-    ASSERT_TRUE(file->add(ValidationMetrics{.step = 4, .loss = 1.5}).ok());
+    ASSERT_TRUE(file->add({.step = 4, .validation_loss = 1.5}).ok());
   }
   auto file = MetricsFile::open(path, 3);
   ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(file->add(ValidationMetrics{.step = 3, .loss = 1.75}).ok());
+  ASSERT_TRUE(file->add({.step = 3, .validation_loss = 1.75}).ok());
   const std::string text = read_file(path);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_TRUE(text.ends_with("{\"step\":3,\"validationLoss\":1.75}\n")) << text;
@@ -35,37 +36,44 @@ TEST(MetricsFile, LeavesOutWhatIsNotFinite) {
   TemporaryFolder folder;
   auto file = MetricsFile::open(folder.file("m"), 0);
   ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(file->add(StepMetrics{.step = 1, .loss = std::nan(""), .seconds = {}}).ok());
+  ASSERT_TRUE(file->add({.step = 1, .loss = std::nan(""), .gradient_norm = 1}).ok());
   const auto line = parse_json(read_file(folder.file("m")));
   ASSERT_TRUE(line.ok());
   EXPECT_FALSE(line->contains("loss"));
   EXPECT_TRUE(line->contains("gradientNorm"));
 }
 
-TEST(MetricsFile, SaysFlopsAlwaysAndUtilisationWhereAPeakIsKnown) {
+TEST(MetricsFile, HasEveryNumberThatTheTablePutsThere) {
   TemporaryFolder folder;
   auto file = MetricsFile::open(folder.file("m"), 0);
   ASSERT_TRUE(file.ok());
-  StepMetrics metrics{.step = 1, .flops = {.palm = 8e14, .causal = 7e14}};
-  ASSERT_TRUE(file->add(metrics).ok());
-  metrics.step = 2;
-  metrics.flops.measured_peak = 1.6e15;
-  ASSERT_TRUE(file->add(metrics).ok());
-  metrics.step = 3;
-  metrics.flops.datasheet_peak = 2e15;
-  ASSERT_TRUE(file->add(metrics).ok());
+  ASSERT_TRUE(file->add(every_number()).ok());
+  const StepNumbers read = numbers_from_metrics_line(*parse_json(read_file(folder.file("m"))));
+  for (const StepNumber& number : step_number_table()) {
+    if (number.file.empty()) continue;
+    EXPECT_EQ(value_of(number, read), value_of(number, every_number())) << number.file;
+  }
+}
+
+TEST(MetricsFile, NestsNumbersThatDifferInOneRespect) {
+  TemporaryFolder folder;
+  auto file = MetricsFile::open(folder.file("m"), 0);
+  ASSERT_TRUE(file.ok());
+  StepNumbers numbers{.step = 1, .palm_flops_per_second = 8e14, .causal_flops_per_second = 7e14};
+  ASSERT_TRUE(file->add(numbers).ok());
+  numbers.step = 2;
+  numbers.palm_mfu = 0.4;
+  numbers.causal_mfu = 0.35;
+  ASSERT_TRUE(file->add(numbers).ok());
   std::istringstream text(read_file(folder.file("m")));
   std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(*parse_json(line));
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0].at("flopsPerSecond"), (Json{{"palm", 8e14}, {"causal", 7e14}}));
-  EXPECT_FALSE(lines[0].contains("mfu"));
-  EXPECT_FALSE(lines[0].contains("mfuOfMeasuredPeak"));
-  EXPECT_FALSE(lines[1].contains("mfu"));
-  EXPECT_EQ(lines[1].at("mfuOfMeasuredPeak"), (Json{{"palm", 0.5}, {"causal", 0.4375}}));
-  EXPECT_EQ(lines[2].at("mfu"), (Json{{"palm", 0.4}, {"causal", 0.35}}));
-  EXPECT_EQ(metrics_prefix(read_file(folder.file("m")), 2),
-            read_file(folder.file("m")).find("{", read_file(folder.file("m")).rfind("\n{")));
+  ASSERT_EQ(lines.size(), 2u);
+  const Json flops = {{"palm", 8e14}, {"causal", 7e14}};
+  EXPECT_EQ(lines[0], (Json{{"step", 1}, {"flopsPerSecond", flops}}));
+  EXPECT_EQ(lines[1].at("mfu"), (Json{{"palm", 0.4}, {"causal", 0.35}}));
+  const std::string all = read_file(folder.file("m"));
+  EXPECT_EQ(metrics_prefix(all, 1), all.find('\n') + 1);
 }
 
 TEST(MetricsPrefix, EndsAtTheFirstLineThatIsBrokenOrLater) {

@@ -7,27 +7,18 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
-#include "common/api/worker_config.h"
 
 namespace lockstep::train {
 namespace {
 
-struct Answer {
-  Status status;
-  int exit_code = 0;
-};
-
 // Returns what each rank gets if it holds the digest of its letter.
-std::vector<Answer> compare(const std::string& letters) {
+std::vector<Status> compare(const std::string& letters) {
   auto world = comm::make_thread_world(static_cast<int>(letters.size())).value();
-  std::vector<Answer> answers(letters.size());
+  std::vector<Status> answers(letters.size());
   std::vector<std::jthread> ranks;
   for (size_t rank = 0; rank < letters.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      ExitReason reason;
-      answers[rank].status =
-          expect_same_parameters(*world[rank], sha256(letters.substr(rank, 1)), reason);
-      answers[rank].exit_code = reason.exit_code();
+      answers[rank] = expect_same_parameters(*world[rank], sha256(letters.substr(rank, 1)));
     });
   }
   ranks.clear();
@@ -35,7 +26,7 @@ std::vector<Answer> compare(const std::string& letters) {
 }
 
 TEST(SameStart, PassesWhereAllRanksHoldTheSame) {
-  for (const Answer& answer : compare("aaa")) EXPECT_TRUE(answer.status.ok());
+  for (const Status& answer : compare("aaa")) EXPECT_TRUE(answer.ok());
 }
 
 TEST(SameStart, NamesTheRanksThatDifferFromMost) {
@@ -49,13 +40,13 @@ TEST(SameStart, NamesTheRanksThatDifferFromMost) {
                {"aaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbb",
                 "18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33 and 1 more drew"}};
   for (const auto& c : cases) {
-    const std::vector<Answer> answers = compare(c.letters);
+    const std::vector<Status> answers = compare(c.letters);
     for (size_t rank = 0; rank < answers.size(); ++rank) {
-      ASSERT_FALSE(answers[rank].status.ok()) << c.letters << " on rank " << rank;
-      const std::string& message = answers[rank].status.error().message;
+      ASSERT_FALSE(answers[rank].ok()) << c.letters << " on rank " << rank;
+      const std::string& message = answers[rank].error().message;
       EXPECT_NE(message.find(c.named), std::string::npos) << message;
       const bool is_usual = c.letters[rank] == 'a';
-      EXPECT_EQ(answers[rank].exit_code, is_usual ? kExitPeerLost : 1)
+      EXPECT_EQ(answers[rank].error().blame, is_usual ? Blame::kPeer : Blame::kUnknown)
           << c.letters << " on " << rank;
     }
   }
@@ -63,13 +54,14 @@ TEST(SameStart, NamesTheRanksThatDifferFromMost) {
 
 TEST(SameStart, TheDigestFollowsTheParameters) {
   auto world = comm::make_thread_world(1).value();
+  const SystemClock clock;
   const auto model = parallel::Composition::create({.config = {1, 16, 1, 8, 32},
                                                     .mesh = {},
                                                     .micro_batch = 2,
                                                     .sequence = 8,
                                                     .bucket_bytes = 4096,
                                                     .optimizer = {}},
-                                                   *world.front())
+                                                   *world.front(), clock)
                          .value();
   const auto digest_of = [&](uint64_t seed) {
     EXPECT_TRUE(model->initialise(seed).ok());
@@ -79,7 +71,7 @@ TEST(SameStart, TheDigestFollowsTheParameters) {
   EXPECT_NE(digest_of(2), first);
   EXPECT_EQ(digest_of(1), first);
   // A value of the last parameter, a few of whose runs are read.
-  const ArenaEntry& last = model->store().arena().entries.back();
+  const ArenaEntry& last = model->state().arena->entries.back();
   model->state().parameters[last.offset] += 1.0f;
   EXPECT_NE(sample_digest(*model).value(), first);
 }

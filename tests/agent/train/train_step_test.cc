@@ -24,13 +24,13 @@ TEST(TrainStep, CountsTheHeadsLogitsAndLossesAsForward) {
   const LapClock clock;
   Training training({.accumulation = 3, .clock = &clock});
   ASSERT_NO_FATAL_FAILURE(training.train(2));
-  for (const StepSeconds& seconds : training.seconds) {
-    EXPECT_EQ(seconds.data, 3);
-    EXPECT_EQ(seconds.forward, 3 * 2) << "the layers, and the head's only chunk";
-    EXPECT_EQ(seconds.backward, 3 * 2) << "the gradients of that chunk, and of the layers";
-    EXPECT_EQ(seconds.communication, 1);
-    EXPECT_EQ(seconds.update, 3) << "zeroes, the update, and the step's results";
-    EXPECT_EQ(seconds.total, 3 + 6 + 6 + 1 + 3);
+  for (const StepNumbers& seconds : training.seconds) {
+    EXPECT_EQ(seconds.data_seconds, 3);
+    EXPECT_EQ(seconds.forward_seconds, 3 * 2) << "the layers, and the head's only chunk";
+    EXPECT_EQ(seconds.backward_seconds, 3 * 2) << "the gradients of that chunk, and of the layers";
+    EXPECT_EQ(seconds.communication_seconds, 1);
+    EXPECT_EQ(seconds.update_seconds, 3) << "zeroes, the update, and the step's results";
+    EXPECT_EQ(seconds.step_seconds, 3 + 6 + 6 + 1 + 3);
   }
 }
 

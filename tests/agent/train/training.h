@@ -70,32 +70,28 @@ class Training {
   void train(int64_t steps = kSteps) {
     TrainStep step =
         TrainStep::create(
-            {.batch = batch_,
-             .context = kContext,
-             .schedule = {.kind = optim::ScheduleKind::kConstant, .peak = 1e-2, .steps = 100},
+            {.schedule = {.kind = optim::ScheduleKind::kConstant, .peak = 1e-2, .steps = 100},
              .clip_norm = 1.0},
-            {*model_, world_, loader_, reason_, clock_})
+            {*model_, loader_})
             .value();
     for (int64_t i = 0; i < steps; ++i) {
       const Result<TrainStep::Outcome> outcome = step.run(++step_, false);
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-      losses.push_back(outcome->metrics.loss);
-      norms.push_back(outcome->metrics.gradient_norm);
-      seconds.push_back(outcome->metrics.seconds);
+      losses.push_back(*outcome->numbers.loss);
+      norms.push_back(*outcome->numbers.gradient_norm);
+      seconds.push_back(outcome->numbers);
     }
   }
   double validate() {
     Validator validator =
-        Validator::create(split_, kMicro, {*model_, world_, source_, reason_}).value();
+        Validator::create(
+            {.split = split_, .rows = kMicro, .rank = world_.rank(), .ranks = world_.size()},
+            *model_, source_)
+            .value();
     return validator.run().value().value();
   }
   std::vector<int32_t> write_on(int64_t tokens = 6) {
-    return model::generate(model_->model(), model_->store(),
-                           {.prompt = {1, 6, 31},
-                            .tokens = tokens,
-                            .temperature = 0.0f,
-                            .memory = model_->micro_batch_memory()})
-        .value();
+    return model_->generate({.prompt = {1, 6, 31}, .tokens = tokens, .temperature = 0.0f}).value();
   }
   // Returns the parameters and both moments.
   std::vector<float> state() {
@@ -108,7 +104,7 @@ class Training {
     return values;
   }
   void set_state(const std::vector<float>& values) {
-    const auto count = static_cast<size_t>(model_->store().arena().count);
+    const auto count = static_cast<size_t>(model_->state().arena->count);
     const Status written = model_->transfer().write(state_runs(), [&](size_t run, int64_t first,
                                                                       std::span<float> to) {
       std::copy_n(values.data() + run * count + static_cast<size_t>(first), to.size(), to.data());
@@ -119,24 +115,25 @@ class Training {
   // Returns the runs that state() consists of.
   std::vector<parallel::ValueRun> state_runs() {
     const parallel::DeviceState state = model_->state();
-    const int64_t count = model_->store().arena().count;
+    const int64_t count = model_->state().arena->count;
     return {{state.parameters, count}, {state.first_moments, count}, {state.second_moments, count}};
   }
   // Returns the bits of the copies that products read.
   std::vector<uint16_t> copies() {
-    std::vector<uint16_t> bits(static_cast<size_t>(model_->store().arena().count));
+    std::vector<uint16_t> bits(static_cast<size_t>(model_->state().arena->count));
     EXPECT_TRUE(kernels::copy_bytes(model_->stream(), {.to = bits.data(),
-                                                       .from = model_->store().copies(),
+                                                       .from = model_->copies(),
                                                        .bytes = bits.size() * sizeof(uint16_t)})
                     .ok());
     EXPECT_TRUE(model_->stream().synchronize().ok());
     return bits;
   }
   parallel::Composition& model() { return *model_; }
+  const parallel::ComposeOptions& options() const { return options_; }
 
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<StepSeconds> seconds;
+  std::vector<StepNumbers> seconds;
 
  private:
   // Small enough that every model has several buckets.
@@ -153,24 +150,24 @@ class Training {
                    {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
                    "data")
                    .value()),
-        model_(parallel::Composition::create({.config = setup.config,
-                                              .mesh = {.data = setup.ranks},
-                                              .micro_batch = kMicro,
-                                              .sequence = kContext,
-                                              .bucket_bytes = kBucketBytes,
-                                              .optimizer = {.rounding_seed = setup.rounding_seed},
-                                              .precision = setup.precision,
-                                              .recompute = setup.recompute,
-                                              .device = setup.device},
-                                             world_)
-                   .value()),
+        options_{.config = setup.config,
+                 .mesh = {.data = setup.ranks},
+                 .micro_batches = setup.accumulation,
+                 .micro_batch = kMicro,
+                 .sequence = kContext,
+                 .bucket_bytes = kBucketBytes,
+                 .optimizer = {.rounding_seed = setup.rounding_seed},
+                 .precision = setup.precision,
+                 .recompute = setup.recompute,
+                 .device = setup.device},
+        clock_(setup.clock == nullptr ? system_clock_ : *setup.clock),
+        model_(parallel::Composition::create(options_, world_, clock_).value()),
         loader_(source_, split_,
                 {.shape = batch_,
                  .data_rank = world_.rank(),
                  .seed = 3,
                  .position = setup.begin_step * batch_.global()}),
-        step_(setup.begin_step),
-        clock_(setup.clock == nullptr ? system_clock_ : *setup.clock) {
+        step_(setup.begin_step) {
     // Only the first rank's values count.
     EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
@@ -182,12 +179,12 @@ class Training {
   TemporaryFolder folder_;
   TokenSource source_;
   DataSplit split_;
+  const parallel::ComposeOptions options_;
+  const SystemClock system_clock_;
+  const Clock& clock_;
   std::unique_ptr<parallel::Composition> model_;
   BatchLoader loader_;
   int64_t step_;  // the last completed step
-  ExitReason reason_;
-  const SystemClock system_clock_;
-  const Clock& clock_;
 };
 
 inline void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,

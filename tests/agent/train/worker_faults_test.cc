@@ -71,7 +71,7 @@ TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
   world.wait_until(1, [](const ProgressNumbers& numbers) { return numbers.step >= 3; });
   world.kill(1, SIGTERM);  // one is enough: the ranks agree on stopping
   EXPECT_EQ(world.wait(), (std::vector<int>{kExitStopped, kExitStopped}));
-  const int64_t step = world.progress(0).step;
+  const int64_t step = world.progress(0).step.value();
   EXPECT_GE(step, 3);
   EXPECT_LT(step, kSmallSteps);
   EXPECT_EQ(world.progress(1).step, step);

@@ -103,13 +103,13 @@ TEST(Worker, ReportsEveryNumberOnItsPage) {
   EXPECT_GT(numbers.tokens_per_second, 0);
   EXPECT_GT(numbers.first_step_unix_seconds, 0);
   // 6N + 12LCT and 6N + 6LCT differ by 6LCT.
-  const double per_token = numbers.palm_flops_per_second / numbers.tokens_per_second;
-  EXPECT_NEAR(per_token - numbers.causal_flops_per_second / numbers.tokens_per_second,
+  const double per_token = *numbers.palm_flops_per_second / *numbers.tokens_per_second;
+  EXPECT_NEAR(per_token - *numbers.causal_flops_per_second / *numbers.tokens_per_second,
               6.0 * 2 * 32 * 32, 1e-3);
-  EXPECT_EQ(numbers.datasheet_flops_per_second, 0) << "on the CPU";
-  EXPECT_LE(numbers.data_seconds + numbers.forward_seconds + numbers.backward_seconds +
-                numbers.communication_seconds + numbers.update_seconds,
-            numbers.step_seconds * 1.001);
+  EXPECT_FALSE(numbers.palm_mfu) << "on the CPU";
+  EXPECT_LE(*numbers.data_seconds + *numbers.forward_seconds + *numbers.backward_seconds +
+                *numbers.communication_seconds + *numbers.update_seconds,
+            *numbers.step_seconds * 1.001);
 }
 
 TEST(Worker, ComputesInFp32AndSaysSoIfOneRankLacksBf16) {
@@ -167,29 +167,6 @@ TEST(Worker, StopsWhenTheLossIsNotFinite) {
   EXPECT_GE(std::ranges::count(codes, kExitNotFinite), 1) << world.log(0);
 }
 
-TEST(Worker, EndsWithWordsWhereTheGpuOfItsJobIsNot) {
-  WorkerWorld::Options options = small_world(1);
-  options.gpu = 63;
-  WorkerWorld world(options);
-  ASSERT_NO_FATAL_FAILURE(world.start());
-  EXPECT_EQ(world.wait(), std::vector<int>{kExitNoDevice}) << world.log(0);
-  EXPECT_NE(world.log(0).find("GPU 63 (numbered from 0), but its process sees"), std::string::npos)
-      << world.log(0);
-}
-
-TEST(Worker, NamesDataThatIsMissingOrTooShort) {
-  for (const bool missing : {true, false}) {
-    WorkerWorld::Options options = small_world(1);
-    TemporaryFolder folder;
-    options.train.data.path = folder.file("text");
-    if (!missing) folder.write("text", "short");
-    WorkerWorld world(options);
-    ASSERT_NO_FATAL_FAILURE(world.start());
-    EXPECT_EQ(world.wait(), std::vector<int>{kExitDataError});
-    EXPECT_NE(world.log(0).find(folder.file("text")), std::string::npos) << world.log(0);
-  }
-}
-
 TEST(Worker, PrintsTheSampleAlsoWhereNothingIsStored) {
   WorkerWorld::Options options = small_world(1);
   options.train.steps = 2;
@@ -233,13 +210,6 @@ TEST(Worker, TheOthersDoNotWaitForRank0sSample) {
   std::filesystem::create_directories(world.checkpoints() + "/sample.txt");  // cannot be written
   ASSERT_NO_FATAL_FAILURE(world.start());
   EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, 0})) << world.log(1);
-}
-
-TEST(Worker, ReportsStorageThatCannotBeWritten) {
-  WorkerWorld world(small_world(2));
-  world.folder().write("checkpoints", "a file where the folder should be");
-  ASSERT_NO_FATAL_FAILURE(world.start());
-  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, kExitPeerLost}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +93,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.rendezvous_timeout_seconds = 60;
   config.hang_seconds = options_.hang_seconds;
   config.progress_fd = pages_[static_cast<size_t>(rank)].fd();
+  if (options_.change) options_.change(config);
   return config;
 }
 
@@ -161,8 +163,10 @@ std::vector<int> WorkerWorld::wait() {
   std::vector<int> codes;
   for (Process& process : processes_) {
     int status = 0;
-    if (process.pid > 0 && waitpid(process.pid, &status, 0) == process.pid) {
+    rusage usage{};
+    if (process.pid > 0 && wait4(process.pid, &status, 0, &usage) == process.pid) {
       process.exit_code = exit_code_of(status);
+      process.peak_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
       process.pid = -1;
     }
     codes.push_back(process.exit_code);

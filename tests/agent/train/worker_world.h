@@ -32,6 +32,8 @@ class WorkerWorld {
     std::string program = "lockstep-worker";  // in the folder of the binaries
     // LOCKSTEP_MAX_CPU_ISA of the highest rank; empty: as in the environment.
     std::string max_cpu_isa = {};
+    // Changes the configuration of a rank before it starts; empty: none.
+    std::function<void(WorkerConfig&)> change = {};
     // spec.train.seed of the highest rank; none: as for the others.
     std::optional<int64_t> last_seed = {};
   };
@@ -57,6 +59,10 @@ class WorkerWorld {
   // Returns when the condition holds for the rank's numbers, or the process has ended.
   void wait_until(int64_t rank, const std::function<bool(const ProgressNumbers&)>& condition);
   std::string log(int64_t rank) const;
+  // Returns the most memory that the kernel counted as resident in the process, after wait().
+  uint64_t peak_bytes(int64_t rank) const {
+    return processes_[static_cast<size_t>(rank)].peak_bytes;
+  }
 
   // Returns a value of metrics.jsonl by step, from 1; every step must be there exactly once.
   std::vector<double> metric(const std::string& name) const;
@@ -67,6 +73,7 @@ class WorkerWorld {
   struct Process {
     pid_t pid = -1;
     int exit_code = -1;
+    uint64_t peak_bytes = 0;
   };
   WorkerConfig config_of(int64_t rank) const;
   void spawn(int64_t rank, int shm_fd);

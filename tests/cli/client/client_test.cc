@@ -6,6 +6,8 @@
 #include "cli/client/log_follower.h"
 #include "cli/client/output.h"
 #include "cli/client/status_page.h"
+#include "cli/run/progress_line.h"
+#include "tests/common/api/every_number.h"
 #include "tests/support/job_run.h"
 
 namespace lockstep::cli {
@@ -131,7 +133,8 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
   status.round = 2;
   status.restarts = 1;
   status.nodes = {.desired = 2, .ready = 1};
-  status.progress = ProgressStatus{.step = 25, .steps = 100, .loss = 1.5, .tokensPerSecond = 1000};
+  status.progress =
+      ProgressStatus{{.step = 25, .steps = 100, .loss = 1.5, .tokens_per_second = 1000}};
   status.lastFailure = FailureStatus{.rank = 3,
                                      .node = "m-1",
                                      .exitCode = 9,
@@ -183,7 +186,7 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
-  input.job.status.progress->mfu = 0.4125;
+  input.job.status.progress->palm_mfu = 0.4125;
   EXPECT_TRUE(has(status_page(input), "Speed:         1.00k tokens/s, MFU 41.2 % (PaLM)\n"));
   input.job.status.progress->precision = "fp32";
   EXPECT_FALSE(has(status_page(input), "computed in")) << "as the job asks";
@@ -191,6 +194,20 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
   EXPECT_TRUE(has(status_page(input), "(PaLM), computed in fp32 (bf16 was asked for)\n"));
   EXPECT_LT(page.find("Earlier"), page.find("Later"));
   EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
+}
+
+TEST(ClientStatusPage, HasEveryNumberThatTheTablePutsThere) {
+  StatusInput input;
+  input.job.status.progress = ProgressStatus{every_number()};
+  const std::string page = status_page(input);
+  for (const StepNumber& number : step_number_table()) {
+    if (number.page_row.empty()) continue;
+    const std::string text = number_text(number, every_number(), number.page);
+    const size_t row = page.find("\n" + std::string(number.page_row) + ": ");
+    ASSERT_NE(row, std::string::npos) << number.page_row << " in " << page;
+    const std::string line = page.substr(row + 1, page.find('\n', row + 1) - row - 1);
+    EXPECT_TRUE(has(line, text)) << text << " in " << line;
+  }
 }
 
 TEST(ClientStatusPage, HasSomethingToSayOfAJobThatNobodyHasSeenYet) {
@@ -280,7 +297,7 @@ TEST(ClientStuck, SaysWhoHoldsUpTheOthersOrWhyThatIsNotKnown) {
       "gpt is not started: its ranks are not training yet, and no rank is known to be stuck.\n");
   job.status.state = "Running";
   job.status.round = 2;
-  job.status.progress = ProgressStatus{.step = 25, .steps = 100};
+  job.status.progress = ProgressStatus{{.step = 25, .steps = 100}};
   job.status.conditions = {{.type = "Running", .status = "True"},
                            {.type = "Stuck", .status = "False", .reason = "Moving"}};
   EXPECT_EQ(

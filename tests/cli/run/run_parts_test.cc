@@ -14,6 +14,7 @@
 #include "cli/run/rank_lines.h"
 #include "cli/run/reporter.h"
 #include "common/base/base64.h"
+#include "tests/common/api/every_number.h"
 
 namespace lockstep::cli {
 namespace {
@@ -34,16 +35,16 @@ class MetricsReaderTest : public testing::Test {
 TEST_F(MetricsReaderTest, ReadsWhatIsAddedLineByLine) {
   MetricsReader reader(file_);
   reader.poll();
-  EXPECT_EQ(reader.last_step(), 0);
+  EXPECT_EQ(reader.newest(), StepNumbers{});
   append(step(1, 5.5) + step(2, 5.0) + "{\"step\":2,\"validationLoss\":4.5}\n" +
          "{\"step\":3,\"lo");
   reader.poll();
-  EXPECT_EQ(reader.last_step(), 2);
+  EXPECT_EQ(reader.newest().step, 2);
   EXPECT_EQ(reader.validation_losses().at(2), 4.5);
   append("ss\":4.0,\"tokensPerSecond\":7}\n");
   reader.poll();
   EXPECT_EQ(reader.losses().at(3), 4.0);
-  EXPECT_EQ(reader.tokens_per_second(), 7);
+  EXPECT_EQ(reader.newest().tokens_per_second, 7);
   EXPECT_EQ(reader.median_tokens_per_second(), 100);
 }
 
@@ -53,7 +54,7 @@ TEST_F(MetricsReaderTest, StartsAnewWhereTheFileWasCutBack) {
   reader.poll();
   std::filesystem::resize_file(file_, step(1, 5).size());
   reader.poll();
-  EXPECT_EQ(reader.last_step(), 1);
+  EXPECT_EQ(reader.newest().step, 1);
   append(step(2, 3.5));
   reader.poll();
   EXPECT_EQ(reader.losses().at(2), 3.5);
@@ -64,7 +65,7 @@ TEST_F(MetricsReaderTest, AStepDoneAgainReplacesWhatCameAfterIt) {
   MetricsReader reader(file_);
   append(step(1, 5) + step(2, 4) + step(3, 3) + step(2, 4.25));
   reader.poll();
-  EXPECT_EQ(reader.last_step(), 2);
+  EXPECT_EQ(reader.newest().step, 2);
   EXPECT_EQ(reader.losses().at(2), 4.25);
 }
 
@@ -79,14 +80,12 @@ TEST_F(MetricsReaderTest, PassesOverWhatIsNoMetric) {
 }
 
 TEST(ProgressLine, FitsItsWidth) {
-  ProgressSnapshot snapshot{.name = "kjv-gpt",
-                            .state = "Running",
-                            .step = 620,
-                            .steps = 1500,
-                            .loss = 1.93412,
-                            .tokens_per_second = 23100,
-                            .tokens_per_step = 4096,
-                            .restarts = 1};
+  ProgressSnapshot snapshot{
+      .name = "kjv-gpt",
+      .state = "Running",
+      .numbers = {.step = 620, .steps = 1500, .loss = 1.93412, .tokens_per_second = 23100},
+      .tokens_per_step = 4096,
+      .restarts = 1};
   EXPECT_EQ(progress_line(snapshot, 120),
             "kjv-gpt [################........................]  620/1500  loss 1.934  "
             "23.1k tok/s  2:36 left  restarts 1");
@@ -98,8 +97,20 @@ TEST(ProgressLine, FitsItsWidth) {
 
 TEST(ProgressLine, HasTheUtilisationBehindTheSpeed) {
   const ProgressSnapshot snapshot{
-      .name = "a", .state = "Running", .step = 1, .tokens_per_second = 412'000, .mfu = 0.4125};
+      .name = "a",
+      .state = "Running",
+      .numbers = {.step = 1, .tokens_per_second = 412'000, .palm_mfu = 0.4125}};
   EXPECT_EQ(progress_log_line(snapshot), "0:00  step 1  412k tok/s  MFU 41.2 %");
+}
+
+TEST(ProgressLine, HasEveryNumberThatTheTablePutsThere) {
+  const StepNumbers numbers = every_number();
+  const std::string line = progress_log_line({.numbers = numbers});
+  for (const StepNumber& number : step_number_table()) {
+    if (number.run.text.empty()) continue;
+    const std::string text = number_text(number, numbers, number.run);
+    EXPECT_NE(line.find("  " + text), std::string::npos) << text << " in " << line;
+  }
 }
 
 TEST(LocalJob, AsksForNoMoreGpusThanTheMachineHas) {
@@ -132,14 +143,14 @@ TEST(LocalJob, AsksForNoMoreGpusThanTheMachineHas) {
 }
 
 TEST(ProgressLine, SaysWhatItDoesNotKnowByLeavingItOut) {
-  ProgressSnapshot snapshot{.name = "a", .state = "Forming", .steps = 10};
+  ProgressSnapshot snapshot{.name = "a", .state = "Forming", .numbers = {.steps = 10}};
   EXPECT_EQ(progress_log_line(snapshot), "0:00  Forming  step 0/10");
   snapshot = {.name = "program", .elapsed_seconds = 3};
   EXPECT_EQ(progress_log_line(snapshot), "0:03  Pending");
   snapshot.state = "Running";
   EXPECT_EQ(progress_log_line(snapshot), "0:03  Running");
-  snapshot.step = 7;
-  snapshot.samples_per_second = 1250;
+  snapshot.numbers.step = 7;
+  snapshot.numbers.samples_per_second = 1250;
   EXPECT_EQ(progress_log_line(snapshot), "0:03  step 7  1.25k samples/s");
 }
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "common/api/progress_page.h"
 
 namespace lockstep {
@@ -17,14 +15,14 @@ TEST(GpuNumbers, StandOnThePageBesideTheProgressAndTheBoard) {
   EXPECT_EQ(read.samples, 0u) << "nothing is known yet";
   ProgressNumbers progress;
   progress.step = 7;
-  progress.measured_flops_per_second = 1e15;  // the last field
+  progress.first_step_unix_seconds = 1e9;  // the last field
   agent->write(progress);
   GpuNumbers gpu{.samples = 3, .busy_ratio = 0.5};
   for (XidCount& xid : gpu.xids) xid = {~0u, ~0u};
   agent->gpu().write(gpu);
   ASSERT_TRUE(agent->read(progress));
   EXPECT_EQ(progress.step, 7);
-  EXPECT_EQ(progress.measured_flops_per_second, 1e15);
+  EXPECT_EQ(progress.first_step_unix_seconds, 1e9);
   EXPECT_EQ(agent->board().beats(), 0u);
   ASSERT_TRUE(agent->gpu().read(read));
   EXPECT_EQ(read.samples, 3u);
@@ -50,14 +48,6 @@ TEST(GpuNumbers, XidsAreToldInWordsWithTheirCount) {
             "times (see NVIDIA's list of Xid errors)");
   for (uint64_t number = 1000; number < 1020; ++number) count_xid(gpu, number);
   EXPECT_TRUE(xids_text(gpu).ends_with("Xid errors), other Xids 16 times")) << xids_text(gpu);
-}
-
-TEST(FlopsRatio, IsKnownWhereBothSidesAre) {
-  EXPECT_EQ(flops_ratio(4e14, 1e15), 0.4);
-  for (const double unknown : {0.0, std::nan(""), -1.0}) {
-    EXPECT_TRUE(std::isnan(flops_ratio(4e14, unknown)));
-    EXPECT_TRUE(std::isnan(flops_ratio(unknown, 1e15)));
-  }
 }
 
 }  // namespace

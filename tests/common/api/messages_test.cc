@@ -67,12 +67,12 @@ AgentState a_state() {
                           .waits_for = {4088, 4089, 4090, 4091, 4092, 4093, 4094, 4095},
                           .seconds = 12.5},
        .is_lifeless = true}};
-  state.progress = ProgressStatus{.step = 40,
-                                  .steps = 100,
-                                  .loss = 2.5,
-                                  .tokensPerSecond = 1e5,
-                                  .samplesPerSecond = 12.5,
-                                  .mfu = 0.41};
+  state.progress = ProgressStatus{{.step = 40,
+                                   .steps = 100,
+                                   .loss = 2.5,
+                                   .tokens_per_second = 1e5,
+                                   .samples_per_second = 12.5,
+                                   .palm_mfu = 0.41}};
   state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
   state.failed_seconds_ago = 0.25;
   return state;
@@ -99,7 +99,7 @@ TEST(AgentMessages, AgentStateReadsBackWhatItWrote) {
 TEST(AgentMessages, NumbersThatJsonCannotHoldAreLeftOut) {
   AgentState state = a_state();
   state.progress->loss = std::numeric_limits<double>::quiet_NaN();
-  state.progress->tokensPerSecond = std::numeric_limits<double>::infinity();
+  state.progress->tokens_per_second = std::numeric_limits<double>::infinity();
   const Json document = through_text(state);
   EXPECT_FALSE(document.at("progress").contains("loss"));
   EXPECT_FALSE(document.at("progress").contains("tokensPerSecond"));

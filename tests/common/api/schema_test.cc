@@ -9,6 +9,7 @@
 
 #include "common/api/training_job.h"
 #include "common/api/yaml.h"
+#include "tests/common/api/field_row.h"
 
 namespace lockstep {
 namespace {
@@ -25,8 +26,9 @@ Json crd() {
 TEST(Crd, HasTheSchemaOfTheListOfFields) {
   const Json in_file = crd().at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema");
   const Json expected = training_job_schema();
-  EXPECT_EQ(in_file, expected) << "what would make the file right: "
-                               << Json::diff(in_file, expected).dump(1);
+  EXPECT_TRUE(in_file == expected)
+      << kCrdFile << " differs from the list of fields; tools/fields "
+      << "writes it. The difference: " << Json::diff(in_file, expected).dump(1);
 }
 
 TEST(Crd, IsSmallEnoughForPlainKubectlApply) {
@@ -38,7 +40,6 @@ TEST(Crd, HasTheNamesOfTheApi) {
   const Json& spec = document.at("spec");
   const Json& version = spec.at("versions").at(0);
   const std::string group = spec.at("group");
-  EXPECT_EQ(group, kApiGroup);
   EXPECT_EQ(group + "/" + version.at("name").get<std::string>(), kApiVersion);
   EXPECT_EQ(spec.at("names").at("kind"), kKind);
   EXPECT_EQ(document.at("metadata").at("name"),
@@ -146,7 +147,7 @@ TEST(Crd, AcceptsWhatOurCodecWrites) {
   job.spec.processGroups = {{.name = "even", .ranks = "0::2"}};
   job.status.state = "Failed";
   job.status.rendezvous = RendezvousStatus{};
-  job.status.progress = ProgressStatus{.loss = 2.0};
+  job.status.progress = ProgressStatus{{.loss = 2.0}};
   job.status.lastFailure = FailureStatus{};
   job.status.failures = {{.recovery = {.detectSeconds = 0.5}}};
   job.spec.failure.rules = {{.exitCodes = {3}, .event = "Error", .action = "Fail"}};
@@ -184,12 +185,12 @@ TEST(Documentation, HasEveryFieldWithItsTypeDefaultAndMeaningAndNoOther) {
   }
   for (const FieldInfo& field : training_job_fields()) {
     const std::string path = "`" + field.path + "`";
-    const std::string expected =
-        "| " + path + " | " + field.type + " | " + field.fallback + " | " + field.meaning + " |";
-    EXPECT_EQ(rows[path], expected);
+    EXPECT_EQ(rows[path], field_row(field)) << "docs/trainingjob.md; tools/fields writes it";
     rows.erase(path);
   }
-  for (const auto& [path, row] : rows) ADD_FAILURE() << path << " is no field";
+  for (const auto& [path, row] : rows) {
+    ADD_FAILURE() << "docs/trainingjob.md: " << path << " is no field; tools/fields removes it";
+  }
 }
 
 TEST(Documentation, ItsExampleIsValid) {

@@ -235,7 +235,7 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
   EXPECT_NE(error_of({{"event", "Evict"}, {"action", "Fail"}}).find(at + ".event: found \"Evict\""),
             std::string::npos);
   EXPECT_EQ(error_of({{"event", "Evicted"}, {"action", "RestartInPlace"}}),
-            at + ".action: found RestartInPlace, but Evicted removes the pod; expected "
+            at + ".action: found RestartInPlace, but event Evicted removes the pod; expected "
                  "RecreatePod, Ignore or Fail");
   EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
             at + ".after: only valid with event: Hang");

@@ -23,7 +23,6 @@ TEST(TrainingJob, FillsDefaultsIn) {
   EXPECT_EQ(processes_per_node(job->spec), 2);
   EXPECT_EQ(data_parallel_size(job->spec), 4);
   EXPECT_EQ(micro_batch(job->spec), 4);
-  EXPECT_EQ(accumulation_steps(job->spec), 2);
   EXPECT_EQ(
       model_config(*job->spec.train),
       (ModelConfig{.layers = 4, .width = 128, .heads = 4, .context = 128, .vocabulary = 256}));
@@ -35,7 +34,6 @@ TEST(TrainingJob, AMicroBatchThatIsNotGivenIsTheWholeShare) {
   const Result<TrainingJob> job = valid_training_job_from_json(document);
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_EQ(micro_batch(job->spec), 8);
-  EXPECT_EQ(accumulation_steps(job->spec), 1);
 }
 
 TEST(TrainingJob, ALlamaIsMadeOfItsDimensionsOrOfAPresetAndWhatIsGivenBeside) {
@@ -82,7 +80,7 @@ TEST(TrainingJob, APresetGivesTheDimensionsThatAreNotGiven) {
 }
 
 TEST(TrainingJob, ReadsBackWhatItWrote) {
-  Result<TrainingJob> job = training_job_from_json(good_document());
+  Result<TrainingJob> job = valid_training_job_from_json(good_document());
   ASSERT_TRUE(job.ok());
   job->spec.train->sample.prompt = "";
   job->spec.processGroups = {{.name = "even", .ranks = "0::2"}};
@@ -95,16 +93,15 @@ TEST(TrainingJob, ReadsBackWhatItWrote) {
   job->status.members = "1,2";
   job->status.nodes = {.desired = 2, .ready = 1};
   job->status.rendezvous = RendezvousStatus{.host = "10.0.0.1", .port = 29500, .worldSize = 4};
-  job->status.progress = ProgressStatus{.step = 5, .steps = 10, .loss = 3.25};
+  job->status.progress = ProgressStatus{{.step = 5, .steps = 10, .loss = 3.25}};
   job->status.lastFailure = FailureStatus{.rank = 1, .exitCode = 137, .reason = "OOMKilled"};
   job->status.lastCheckpoint = CheckpointStatus{.step = 4, .path = "/ckpt/step-00000004"};
   job->status.conditions = {{.type = "Running", .status = "True", .reason = "AllRanksTrain"}};
   const Json document = *parse_json(dump_json(to_json(*job)));
-  const Result<TrainingJob> read = training_job_from_json(document);
+  const Result<TrainingJob> read = valid_training_job_from_json(document);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, *job);
   EXPECT_EQ(*stored_training_job_from_json(document), *job);
-  EXPECT_EQ(*train_from_json(train_to_json(*job->spec.train), "train"), *job->spec.train);
 }
 
 TEST(TrainingJob, WritesDefaultsOutAndLeavesTheUnsetOut) {
@@ -145,7 +142,6 @@ TEST(TrainingJob, ArithmeticOnUncheckedSpecsDoesNotOverflow) {
     EXPECT_GE(processes_per_node(spec), 1);
     EXPECT_GE(data_parallel_size(spec), 1);
     EXPECT_GE(micro_batch(spec), 1);
-    EXPECT_GE(accumulation_steps(spec), 1);
   }
 }
 

@@ -1,13 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "common/http/server.h"
+#include "tests/common/http/served.h"
 #include "tests/support/raw_http.h"
 
 namespace lockstep::http {
@@ -18,46 +16,7 @@ using test::http_call;
 using test::HttpCall;
 using test::HttpReply;
 using test::RawConnection;
-
-// "/echo" returns the body; "/wait" answers when the test releases it.
-class Echo final : public Handler {
- public:
-  Admission authorize(const Head& head) const override {
-    if (head.target == "/refused") return {.refusal = Response{.status = 404, .body = "no"}};
-    return {.body_bytes_max = 1000, .authenticated = head.authorization == "Bearer secret"};
-  }
-  void handle(Request request, Respond respond) override {
-    if (request.head.target == "/echo") return respond({.body = request.body});
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(respond));
-    changed_.notify_all();
-  }
-  Response error(unsigned status, const std::string& message) const override {
-    return {.status = status, .body = message};
-  }
-
-  Respond take_waiting() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !waiting_.empty(); });
-    Respond respond = std::move(waiting_.back());
-    waiting_.pop_back();
-    return respond;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Respond> waiting_;
-};
-
-struct Served {
-  explicit Served(const Limits& limits = {})
-      : server(std::move(Server::start("127.0.0.1", 0, handler, limits)).value()) {}
-  int port() const { return server->port(); }
-
-  Echo handler;
-  std::unique_ptr<Server> server;
-};
+using test::Served;
 
 TEST(Server, AnswersManyRequestsOnOneConnection) {
   Served served;
@@ -76,6 +35,16 @@ TEST(Server, AnswersPipelinedRequestsInOrder) {
   connection.send(head + "a" + head + "b");
   EXPECT_EQ(connection.read_reply().body, "a");
   EXPECT_EQ(connection.read_reply().body, "b");
+}
+
+TEST(Server, AnswersAThousandPipelinedRequestsInOrder) {
+  Served served;
+  RawConnection connection(served.port());
+  std::string requests;
+  for (int i = 1000; i < 2000; ++i)
+    requests += "PUT /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n" + std::to_string(i);
+  std::jthread writer([&] { connection.send(requests); });
+  for (int i = 1000; i < 2000; ++i) ASSERT_EQ(connection.read_reply().body, std::to_string(i));
 }
 
 TEST(Server, TellsAClientThatAsksToSendItsBody) {
@@ -105,6 +74,13 @@ TEST(Server, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
       {"body", "PUT /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413},
       {"huge body", "PUT /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413},
       {"chunks", "PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + chunk, 413},
+      {"extension",
+       "PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200'000, 'x'),
+       431},
+      {"trailer",
+       "PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: " +
+           std::string(200'000, 'x'),
+       431},
       {"refused", "PUT /refused HTTP/1.1\r\nContent-Length: 900\r\n\r\n", 404},
   };
   for (const BadCase& bad : cases) {
@@ -118,7 +94,9 @@ TEST(Server, RefusesWhatIsNoRequestOrTooLargeAndGoesOnServing) {
 }
 
 TEST(Server, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
-  Served served({.header_limit = milliseconds(50), .body_limit = milliseconds(50)});
+  Served served({.header_limit = milliseconds(50),
+                 .request_limit = milliseconds(50),
+                 .stranger_idle_limit = milliseconds(50)});
   for (const char* bytes : {"", "GET /ec", "GET /echo HTTP/1.1\r\nA: b\r\n",
                             "PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
     RawConnection connection(served.port());
@@ -129,8 +107,58 @@ TEST(Server, ClosesOnClientsThatAreTooSlowAtAnyPoint) {
   EXPECT_EQ(http_call(served.port(), {.method = "PUT", .target = "/echo", .body = "x"}).body, "x");
 }
 
+TEST(Server, LimitsTheWholeRequestEvenIfItsPartsArriveInTime) {
+  Served served({.request_limit = milliseconds(200)});
+  RawConnection connection(served.port());
+  connection.send("PUT /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n");
+  std::jthread slow([&] {
+    while (connection.send("x")) std::this_thread::sleep_for(milliseconds(5));
+  });
+  EXPECT_EQ(connection.read_reply().status, 0);
+}
+
+TEST(Server, ClosesOnClientsThatDoNotReadTheirAnswer) {
+  Served served({.connections_max = 1,
+                 .when_full = WhenFull::kCloseNew,
+                 .send_buffer_bytes = 16 * 1024,
+                 .write_limit = milliseconds(100)});
+  RawConnection silent(served.port());
+  silent.send("GET /large HTTP/1.1\r\n\r\n");
+  // Once the silent client's place is free, another one is served.
+  HttpReply reply;
+  while (reply.status == 0)
+    reply = http_call(served.port(), {.method = "PUT", .target = "/echo", .body = "x"});
+  EXPECT_EQ(reply.body, "x");
+}
+
+TEST(Server, ClosesNewConnectionsWhenItIsFullIfItsOptionsSaySo) {
+  Served served({.connections_max = 1, .when_full = WhenFull::kCloseNew});
+  RawConnection first(served.port());
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .body = "1"}).body, "1");
+  RawConnection second(served.port());
+  second.wait_for_close();
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .body = "2"}).body, "2");
+}
+
+TEST(Server, EndsOnlyTheConnectionWhoseHandlerThrows) {
+  Served served;
+  RawConnection other(served.port());
+  EXPECT_EQ(other.call({.method = "PUT", .target = "/echo", .body = "1"}).body, "1");
+  for (const char* target : {"/throws", "/handle-throws"})
+    EXPECT_EQ(http_call(served.port(), {.target = target}).status, 0) << target;
+  EXPECT_EQ(other.call({.method = "PUT", .target = "/echo", .body = "2"}).body, "2");
+}
+
+TEST(Server, SendsNoBodyForHead) {
+  Served served;
+  RawConnection connection(served.port());
+  connection.send("HEAD /large HTTP/1.1\r\n\r\nPUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
+  EXPECT_TRUE(connection.read_until("\r\n\r\n"));
+  EXPECT_EQ(connection.read_reply().body, "x");
+}
+
 TEST(Server, KeepsATrustedConnectionLongerThanAStrangers) {
-  Served served({.header_limit = milliseconds(50)});
+  Served served({.stranger_idle_limit = milliseconds(50)});
   RawConnection trusted(served.port());
   RawConnection stranger(served.port());
   trusted.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "1"});
@@ -201,7 +229,7 @@ TEST(Server, LetsAnswersOnTheirWayLeaveWhenItStops) {
 
 TEST(Server, NamesAPortThatIsTakenAndAnAddressThatIsNotOurs) {
   Served served;
-  Echo handler;
+  test::TestHandler handler;
   const auto taken = Server::start("127.0.0.1", served.port(), handler);
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, Code::kConflict);

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 
-#include "common/layout/cost.h"
-#include "common/layout/parameters.h"
-
 namespace lockstep {
 namespace {
 
@@ -193,35 +190,6 @@ TEST(ActivationArena, LeavesOutWhatAStageDoesNotHave) {
   EXPECT_EQ(first.logits, -1);
   EXPECT_EQ(first.losses, -1);
   EXPECT_GE(first.output, 0);
-}
-
-TEST(MemoryPlan, AddsUpTheArenas) {
-  const MemoryRequest request{.stage = whole_model(kTiny),
-                              .shard = {},
-                              .shape = {.batch = 4, .sequence = 8},
-                              .options = {.value_bytes = 2, .recompute = Recompute::kOps},
-                              .micro_batches_in_flight = 3,
-                              .bf16_copy = true};
-  const MemoryPlan plan = memory_plan(kTiny, request);
-  const int64_t parameters = parameter_arena(kTiny, request.stage).count;
-  EXPECT_EQ(plan.weights, 4 * parameters);
-  EXPECT_EQ(plan.weight_copies, 2 * parameters);
-  EXPECT_EQ(plan.gradients, 4 * parameters);
-  EXPECT_EQ(plan.optimizer, 8 * parameters);
-  EXPECT_EQ(plan.activations,
-            3 * activation_arena(kTiny, request.stage, {}, request.shape, request.options).bytes);
-  EXPECT_EQ(plan.scratch, backward_scratch(kTiny, {}, request.shape, request.options).bytes);
-  EXPECT_EQ(plan.total(), 18 * parameters + plan.activations + plan.scratch);
-}
-
-TEST(MemoryPlan, OfAnEvaluationHasNoGradients) {
-  const MemoryPlan plan =
-      memory_plan(kTiny, {.stage = whole_model(kTiny),
-                          .shard = {},
-                          .shape = {.batch = 4, .sequence = 8, .mode = PassMode::kEvaluate}});
-  EXPECT_EQ(plan.gradients, 0);
-  EXPECT_EQ(plan.optimizer, 0);
-  EXPECT_EQ(plan.scratch, 0);
 }
 
 }  // namespace

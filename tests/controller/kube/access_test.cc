@@ -206,8 +206,6 @@ TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
   put("client", "client");
   user_.client_certificate = certificate.string();
   user_.client_key = key.string();
-  // The server handles one connection at a time: a new one is served only after the first has
-  // ended.
   TlsServer server({.certificate = certificates().path("server.crt"),
                     .key = certificates().path("server.key"),
                     .client_ca = certificates().path("ca.crt"),

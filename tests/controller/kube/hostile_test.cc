@@ -186,6 +186,23 @@ TEST_F(HostileServer, ThatLeavesWithinItsAnswerIsUnavailable) {
   EXPECT_EQ(get(loop_, nowhere).error().code, Code::kInvalid);
 }
 
+TEST_F(HostileServer, ThatEndsItsChunksByteByByteIsHeardToTheEnd) {
+  for (const std::string body :
+       {"0\r\n\r\n", "0\r\nA: b\r\n\r\n", "5\r\nhello\r\n0\r\nA: b\r\n\r\n"}) {
+    serve([body](const Request&, const Peer& peer) {
+      peer.write(kChunks);
+      for (const char byte : body) {
+        std::this_thread::sleep_for(milliseconds(2));  // so that each byte arrives alone
+        peer.write({byte});
+      }
+      peer.wait_for_close();
+    });
+    const Result<HttpReply> reply = ask();
+    ASSERT_TRUE(reply.ok()) << body << reply.error().message;
+    EXPECT_EQ(reply->body, body[0] == '5' ? "hello" : "");
+  }
+}
+
 TEST_F(HostileServer, ThatContinuesUnaskedIsHeardToTheEnd) {
   serve_text(
       "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "tests/controller/kube/kubeconfig_cases.h"
+#include "tests/controller/kube/minified_kubeconfig.h"
 #include "tests/support/job_run.h"
 #include "tests/support/program.h"
 

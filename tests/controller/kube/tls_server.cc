@@ -97,6 +97,10 @@ TlsServer::~TlsServer() {
   boost::system::error_code ignored;
   wake.connect({asio::ip::address_v4::loopback(), static_cast<uint16_t>(port_)}, ignored);
   thread_.join();
+  for (Connection& connection : connections_) {
+    connection.stream.next_layer().shutdown(tcp::socket::shutdown_both, ignored);
+    connection.thread.join();
+  }
 }
 
 std::vector<TlsRequest> TlsServer::requests() {
@@ -109,13 +113,15 @@ void TlsServer::serve_all() {
     boost::system::error_code error;
     tcp::socket socket = acceptor_.accept(error);
     if (is_over_) return;
-    if (!error) serve(std::move(socket));
+    if (error) continue;
+    Connection& connection =
+        connections_.emplace_back(Connection{Stream(std::move(socket), tls_), {}});
+    connection.thread = std::thread([this, &connection] { serve(connection.stream); });
   }
 }
 
 // Answers one request per connection, or all of them with keeps_open.
-void TlsServer::serve(tcp::socket socket) {
-  Stream stream(std::move(socket), tls_);
+void TlsServer::serve(Stream& stream) {
   boost::system::error_code error;
   stream.handshake(asio::ssl::stream_base::server, error);
   if (error) return;

@@ -4,7 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
-#include <map>
+#include <list>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -37,8 +37,9 @@ struct TlsRequest {
   std::string server_name;  // requested server name (SNI)
 };
 
-// An HTTPS server on a free loopback port. Answers "{}" to everything, one connection at a time,
-// and records the requests.
+// An HTTPS server on a free loopback port. Answers "{}" to everything and records the requests with
+// the client's certificate, which the product's own server does not ask for. One thread per
+// connection, so a connection that stays open delays no other.
 class TlsServer {
  public:
   struct Options {
@@ -55,9 +56,14 @@ class TlsServer {
   std::vector<TlsRequest> requests();
 
  private:
-  void serve_all();
   using Stream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
-  void serve(boost::asio::ip::tcp::socket socket);
+  struct Connection {
+    Stream stream;
+    std::thread thread;
+  };
+
+  void serve_all();
+  void serve(Stream& stream);
   bool answer(Stream& stream);
 
   Options options_;
@@ -68,6 +74,7 @@ class TlsServer {
   std::atomic<bool> is_over_{false};
   std::mutex mutex_;
   std::vector<TlsRequest> requests_;
+  std::list<Connection> connections_;  // added to by thread_ only
   std::thread thread_;
 };
 

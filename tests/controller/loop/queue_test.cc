@@ -234,7 +234,7 @@ TEST(Goodput, IsTheShareOfTheTimeInStepsThatCount) {
     TrainingJobStatus status;
     status.trainedSeconds = test.trained;
     status.lost = test.lost;
-    status.progress = ProgressStatus{.step = test.step};
+    status.progress = ProgressStatus{{.step = test.step}};
     if (*test.state != 0) {
       status.conditions = {
           {.type = test.state, .status = "True", .lastTransitionTime = test.since}};

@@ -32,7 +32,7 @@ NodePtr node(std::string op, std::vector<NodePtr> of, std::string text = "", Jso
 
 // By precedence, lowest first.
 const std::vector<std::vector<std::string>> kOperators = {
-    {"||"}, {"&&"}, {"==", "!=", "<=", ">=", "<", ">", "in"}, {"+"}, {"*", "%"}};
+    {"||"}, {"&&"}, {"==", "!=", "<=", ">=", "<", ">", "in"}, {"+"}, {"*", "/", "%"}};
 
 class Parser {
  public:
@@ -139,6 +139,8 @@ class Parser {
     }
     if (take("[")) return list();
     if (take("'")) return string();
+    if (take("true")) return node("literal", {}, "", true);
+    if (take("false")) return node("literal", {}, "", false);
     skip();
     if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
       return number();
@@ -225,7 +227,7 @@ Result<Known> known_of_two(const Node& expression, const Known& left, const Know
     if (left.type != "boolean") return wrong(op + " takes booleans");
     return result;
   }
-  if (op == "+" || op == "*" || op == "%") {
+  if (op == "+" || op == "*" || op == "/" || op == "%") {
     if (left.type != "integer") return wrong(op + " takes integers");
     result.type = "integer";
     result.cost += 1;
@@ -276,6 +278,7 @@ Known known_literal(const Json& value) {
   if (value.is_string()) {
     return {.type = "string", .size = static_cast<double>(value.get<std::string>().size())};
   }
+  if (value.is_boolean()) return {.type = "boolean", .size = 1};
   return {.type = value.is_number_integer() ? "integer" : "number", .size = 1};
 }
 
@@ -332,8 +335,8 @@ Result<Json> compare(const std::string& op, const Json& left, const Json& right)
   const auto b = right.get<int64_t>();
   if (op == "+") return Json(a + b);
   if (op == "*") return Json(a * b);
-  if (b == 0) return wrong("modulus by zero");
-  return Json(a % b);
+  if (b == 0) return wrong("division by zero");
+  return Json(op == "/" ? a / b : a % b);
 }
 
 Result<Json> value_of_member(const Node& expression, const Values& names) {

@@ -12,7 +12,7 @@ namespace lockstep::plan {
 
 // The subset of CEL (https://github.com/google/cel-spec) that the TrainingJob's rules use, for
 // tests: no server here evaluates CEL. Supports literals, self and oldSelf, members, has(), size(),
-// matches(), exists(), ! && || ?: == != < <= > >= + * % and in. Stricter than a server, which
+// matches(), exists(), ! && || ?: == != < <= > >= + * / % and in. Stricter than a server, which
 // ignores an error in one operand of || or && if the other operand decides.
 class Cel {
  public:

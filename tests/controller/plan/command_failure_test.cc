@@ -125,29 +125,29 @@ TEST(CommandProgress, TheLowestNodeTellsTheStepAndCountsAddUp) {
     progress.steps = 100;
     progress.loss = 1.0 / static_cast<double>(index);
     progress.samples = 500;
-    progress.samplesPerSecond = 25;
+    progress.samples_per_second = 25;
   }
   scene.settle();
   const ProgressStatus& progress = *scene.status().progress;
   EXPECT_EQ(progress.step, 10);
   EXPECT_EQ(progress.loss, 1.0);
   EXPECT_EQ(progress.samples, 1000);
-  EXPECT_EQ(progress.samplesPerSecond, 50);
-  EXPECT_FALSE(progress.tokensPerSecond);
+  EXPECT_EQ(progress.samples_per_second, 50);
+  EXPECT_FALSE(progress.tokens_per_second);
 }
 
 TEST(CommandProgress, IsRoundedAsPeopleReadIt) {
   Scene scene = command_scene(1);
   ProgressStatus& progress = scene.agent(0).progress.emplace();
   progress.loss = 5.303194332867861;
-  progress.validationLoss = 0.000123456789;
-  progress.samplesPerSecond = 17344.78915700436;
-  progress.tokensPerSecond = 0.0123456789;
+  progress.validation_loss = 0.000123456789;
+  progress.samples_per_second = 17344.78915700436;
+  progress.tokens_per_second = 0.0123456789;
   scene.settle();
   EXPECT_EQ(scene.status().progress->loss, 5.303194);
-  EXPECT_EQ(scene.status().progress->validationLoss, 0.0001234568);
-  EXPECT_EQ(scene.status().progress->samplesPerSecond, 17345);
-  EXPECT_EQ(scene.status().progress->tokensPerSecond, 0.012346);
+  EXPECT_EQ(scene.status().progress->validation_loss, 0.0001234568);
+  EXPECT_EQ(scene.status().progress->samples_per_second, 17345);
+  EXPECT_EQ(scene.status().progress->tokens_per_second, 0.012346);
 }
 
 TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {

@@ -2,6 +2,8 @@
 // server except its sockets, with the watches that they open. Every reply is JSON. An error is a
 // Status and changes nothing. Watches agree with lists. In the end every object is readable: alone,
 // in its list and as a row.
+#include <algorithm>
+#include <cstring>
 #include <list>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 #include <variant>
 
 #include "common/base/check.h"
+#include "common/http/request_reader.h"
 #include "local/http/messages.h"
 #include "local/patch/field_set.h"
 #include "local/store/api.h"
@@ -23,7 +26,8 @@ using local::ApiResponse;
 namespace {
 
 constexpr size_t kWatchesMax = 4;
-constexpr uint32_t kHeaderBytesMax = 4096;
+constexpr size_t kHeaderBytesMax = 4096;
+constexpr size_t kBodyBytesMax = 1u << 20;
 constexpr char kAsTable[] = "application/json;as=Table;v=v1;g=meta.k8s.io";
 constexpr local::StorageLimits kLimits{
     .objects_max = 40, .bytes_max = 1u << 20, .history_max = 30, .history_bytes_max = 1u << 20};
@@ -79,17 +83,22 @@ std::optional<ApiRequest> over_the_wire(const fuzz::RequestText& request) {
   std::string wire = request.method + " " + request.target + " HTTP/1.1\r\n";
   for (const std::string& line : request.headers) wire += line + "\r\n";
   wire += "Content-Length: " + std::to_string(request.body.size()) + "\r\n\r\n" + request.body;
-  local::HttpParser parser;
-  parser.header_limit(kHeaderBytesMax);
-  parser.eager(true);
-  boost::system::error_code error;
-  for (size_t read = 0; !parser.is_done();) {
-    const size_t more =
-        parser.put(boost::asio::const_buffer(wire.data() + read, wire.size() - read), error);
-    if (error || more == 0) return std::nullopt;
-    read += more;
+  http::RequestReader reader(
+      {.header_bytes_max = kHeaderBytesMax, .body_bytes_max = kBodyBytesMax});
+  reader.begin();
+  using Progress = http::RequestReader::Progress;
+  Progress progress = Progress::kNeedsMore;
+  for (std::string_view rest = wire; progress == Progress::kNeedsMore && !rest.empty();) {
+    const std::span<char> room = reader.prepare();
+    const size_t now = std::min(room.size(), rest.size());
+    std::memcpy(room.data(), rest.data(), now);
+    reader.commit(now);
+    rest.remove_prefix(now);
+    progress = reader.read_head();
+    if (progress == Progress::kComplete) progress = reader.read_body();
   }
-  return local::to_api_request(parser);
+  if (progress != Progress::kComplete) return std::nullopt;
+  return local::to_api_request({reader.head(), reader.take_body()});
 }
 
 // Returns the kind in the vocabulary that a target is about, or nullptr.

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "local/http/server.h"
-#include "local/http/waker.h"
+#include "local/http/watch_stream.h"
 #include "tests/local/http/http_client.h"
 
 namespace lockstep::local {

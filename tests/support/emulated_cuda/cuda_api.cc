@@ -43,7 +43,6 @@ Result<DeviceInfo> describe(int index) {
   }
   DeviceInfo info{.name = "emulated",
                   .memory_bytes = emulated_cuda::EmulatedDevice::kMemoryBytes,
-                  .units = 1,
                   .bus = "emulated " + std::to_string(index)};
   info.uuid[0] = static_cast<uint8_t>(index);
   return info;

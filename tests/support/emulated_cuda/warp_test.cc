@@ -22,7 +22,7 @@ void run(const LaunchShape& shape, auto kernel, auto... arguments) {
 }
 
 struct Shuffled {
-  int by_xor, of_lane, up;
+  int by_xor, up;
   uint32_t odd;
 };
 
@@ -32,7 +32,6 @@ __global__ void shuffle_all(Shuffled* out) {
   Shuffled& mine = out[threadIdx.x];
   for (int turn = 0; turn < 5; ++turn) {
     mine.by_xor = shuffle_xor(value, 5);
-    mine.of_lane = shuffle(value, 7);
     mine.up = shuffle_up(value, 3);
     mine.odd = ballot(threadIdx.x % 2 == 1);
   }
@@ -47,7 +46,6 @@ TEST(Warp, ShufflesAndBallots) {
       const Shuffled& got = out[static_cast<size_t>(i)];
       const int warp = i / 32 * 32, lane = i % 32;
       EXPECT_EQ(got.by_xor, (warp + (lane ^ 5)) * 10);
-      EXPECT_EQ(got.of_lane, (warp + 7) * 10);
       EXPECT_EQ(got.up, (lane < 3 ? i : i - 3) * 10);
       EXPECT_EQ(got.odd, 0xAAAAAAAAu);
     }

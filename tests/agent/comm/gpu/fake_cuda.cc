@@ -83,7 +83,7 @@ int device_count() {
 
 Result<DeviceInfo> describe(int index) {
   TRY(expect_gpu(index));
-  return DeviceInfo{.name = "fake", .memory_bytes = test::kMemoryBytes, .units = 1, .bus = "fake"};
+  return DeviceInfo{.name = "fake", .memory_bytes = test::kMemoryBytes, .bus = "fake"};
 }
 
 Result<DeviceMemory> memory_of(int index) {

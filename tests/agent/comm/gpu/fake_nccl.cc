@@ -126,7 +126,7 @@ Result<bool> FakeNccl::in_progress(Comm comm) {
   const std::lock_guard lock(mutex_);
   auto& rank = *static_cast<Rank*>(comm);
   CHECK(!rank.is_aborted);
-  if (!broken_.empty()) return unavailable("[nccl] " + broken_);
+  if (!broken_.empty()) return unavailable("[nccl] " + broken_, Blame::kPeer);
   if (rank.busy > 0) {
     --rank.busy;
     return true;
@@ -153,7 +153,9 @@ Status FakeNccl::issue(Comm comm, const comm::NcclCall& call) {
   CHECK(rank.world->arrived == rank.world->size);
   CHECK(call.step.count > 0);
   CHECK(call.step.op != comm::ReduceOp::kAvg && call.step.op != comm::ReduceOp::kLor);
-  if (refuses_) return unavailable("[nccl] ncclAllReduce: success expected, got invalid usage");
+  if (refuses_) {
+    return unavailable("[nccl] ncclAllReduce: success expected, got invalid usage", Blame::kPeer);
+  }
   const bool is_message = call.step.kind == comm::NcclStep::Kind::kSend ||
                           call.step.kind == comm::NcclStep::Kind::kReceive;
   const Step step{.rank = &rank,

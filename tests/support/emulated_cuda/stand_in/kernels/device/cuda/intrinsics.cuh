@@ -56,10 +56,6 @@ T shuffle_xor(T value, int mask, Site at = Site::current()) {
   return shuffle_from(value, this_lane() ^ mask, at);
 }
 template <class T>
-T shuffle(T value, int lane, Site at = Site::current()) {
-  return shuffle_from(value, lane & (kWarpThreads - 1), at);
-}
-template <class T>
 T shuffle_up(T value, int distance, Site at = Site::current()) {
   return shuffle_from(value, this_lane() - distance, at);
 }
@@ -146,12 +142,6 @@ inline float fast_exp(float x) {
 }
 inline float fast_exp2(float x) {
   return std::exp2(x);
-}
-inline float fast_divide(float a, float b) {
-  return a / b;
-}
-inline float reciprocal_root(float x) {
-  return 1.0f / std::sqrt(x);
 }
 
 void load_matrices(uint32_t (&registers)[4], const void* row, Site at = Site::current());

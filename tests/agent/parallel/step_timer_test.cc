@@ -1,17 +1,22 @@
 // Both implementations of the timer: the host's, and the GPU's on an emulated device.
-#include "agent/train/step_timer.h"
+#include "agent/parallel/step_timer.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 namespace {
 
 using std::chrono::milliseconds;
 
-double sum_of(const StepSeconds& seconds) {
-  return seconds.data + seconds.forward + seconds.backward + seconds.communication + seconds.update;
+double sum_of(const StepNumbers& seconds) {
+  double sum = 0;
+  for (const auto& part : {seconds.data_seconds, seconds.forward_seconds, seconds.backward_seconds,
+                           seconds.communication_seconds, seconds.update_seconds}) {
+    sum += part.value();
+  }
+  return sum;
 }
 
 TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
@@ -34,13 +39,14 @@ TEST(HostStepTimer, AddsUpPartsByTheClockAndCountsWhatIsLeftAsTheLastOne) {
     clock.advance(milliseconds(5));
     ASSERT_TRUE(timer->lap(StepPart::kUpdate).ok());
     clock.advance(milliseconds(4));
-    const StepSeconds seconds = timer->end().value();
-    EXPECT_DOUBLE_EQ(seconds.data, 0.002);
-    EXPECT_DOUBLE_EQ(seconds.forward, 0.02 * step);
-    EXPECT_DOUBLE_EQ(seconds.backward, 0.04);
-    EXPECT_DOUBLE_EQ(seconds.communication, 0.003);
-    EXPECT_DOUBLE_EQ(seconds.update, 0.009);
-    EXPECT_DOUBLE_EQ(seconds.total, sum_of(seconds));
+    StepNumbers seconds;
+    ASSERT_TRUE(timer->end(seconds).ok());
+    EXPECT_DOUBLE_EQ(*seconds.data_seconds, 0.002);
+    EXPECT_DOUBLE_EQ(*seconds.forward_seconds, 0.02 * step);
+    EXPECT_DOUBLE_EQ(*seconds.backward_seconds, 0.04);
+    EXPECT_DOUBLE_EQ(*seconds.communication_seconds, 0.003);
+    EXPECT_DOUBLE_EQ(*seconds.update_seconds, 0.009);
+    EXPECT_DOUBLE_EQ(*seconds.step_seconds, sum_of(seconds));
   }
 }
 
@@ -69,11 +75,14 @@ TEST(DeviceStepTimer, TakesThePartsFromTheDeviceAndTheTotalFromTheHost) {
   busy.work();
   ASSERT_TRUE(timer->lap(StepPart::kUpdate).ok());
   ASSERT_TRUE(busy.stream.synchronize().ok());
-  const StepSeconds seconds = timer->end().value();
-  EXPECT_GT(seconds.forward, 0);
-  EXPECT_GT(seconds.update, 0);
-  EXPECT_EQ(seconds.data + seconds.backward + seconds.communication, 0);
-  EXPECT_EQ(seconds.total, 0);
+  StepNumbers seconds;
+  ASSERT_TRUE(timer->end(seconds).ok());
+  EXPECT_GT(seconds.forward_seconds, 0);
+  EXPECT_GT(seconds.update_seconds, 0);
+  EXPECT_EQ(seconds.data_seconds, 0);
+  EXPECT_EQ(seconds.backward_seconds, 0);
+  EXPECT_EQ(seconds.communication_seconds, 0);
+  EXPECT_EQ(seconds.step_seconds, 0);
 }
 
 TEST(DeviceStepTimer, HasPartsThatAddUpToNoMoreThanTheTotal) {
@@ -93,14 +102,16 @@ TEST(DeviceStepTimer, HasPartsThatAddUpToNoMoreThanTheTotal) {
       ASSERT_TRUE(timer->lap(part).ok());
     }
     ASSERT_TRUE(busy.stream.synchronize().ok());
-    const StepSeconds seconds = timer->end().value();
-    for (const double part :
-         {seconds.data, seconds.forward, seconds.backward, seconds.communication, seconds.update}) {
+    StepNumbers seconds;
+    ASSERT_TRUE(timer->end(seconds).ok());
+    for (const auto& part :
+         {seconds.data_seconds, seconds.forward_seconds, seconds.backward_seconds,
+          seconds.communication_seconds, seconds.update_seconds}) {
       EXPECT_GT(part, 0);
     }
-    EXPECT_LE(sum_of(seconds), seconds.total);
+    EXPECT_LE(sum_of(seconds), seconds.step_seconds);
   }
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

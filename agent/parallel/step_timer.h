@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <memory>
 
-#include "agent/train/metrics_file.h"
+#include "common/api/step_numbers.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 
 enum class StepPart : uint8_t { kData, kForward, kBackward, kCommunication, kUpdate };
 
@@ -27,14 +27,14 @@ class StepTimer {
   // The step begins. These two issue; they don't wait.
   virtual Status begin() = 0;
   virtual Status lap(StepPart part) = 0;
-  // Ends the step. Returns kUnavailable unless all work issued on the stream up to the last lap is
-  // complete. Time that the host spends after the last lap counts to the last part in the host's
-  // timer. It counts to no part in the GPU's timer, so the parts there add up to less than the
-  // total.
-  virtual Result<StepSeconds> end() = 0;
+  // Ends the step and sets the seconds of its parts and of the whole. Returns kUnavailable unless
+  // all work issued on the stream up to the last lap is complete. Time that the host spends after
+  // the last lap counts to the last part in the host's timer. It counts to no part in the GPU's
+  // timer, so the parts there add up to less than the total.
+  virtual Status end(StepNumbers& numbers) = 0;
 };
 
 // The form that the stream's device needs. Both outlive it.
 std::unique_ptr<StepTimer> make_step_timer(kernels::Stream& stream, const Clock& clock);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

@@ -1,5 +1,6 @@
+#include "tests/controller/kube/minified_kubeconfig.h"
+
 #include "common/base/base64.h"
-#include "controller/kube/kubeconfig.h"
 
 namespace lockstep::kube {
 namespace {

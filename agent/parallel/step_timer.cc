@@ -1,28 +1,33 @@
-#include "agent/train/step_timer.h"
+#include "agent/parallel/step_timer.h"
 
+#include <array>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 namespace {
 
-double& part_of(StepSeconds& seconds, StepPart part) {
-  switch (part) {
-    case StepPart::kData:
-      return seconds.data;
-    case StepPart::kForward:
-      return seconds.forward;
-    case StepPart::kBackward:
-      return seconds.backward;
-    case StepPart::kCommunication:
-      return seconds.communication;
-    case StepPart::kUpdate:
-      break;
+constexpr std::optional<double> StepNumbers::*kParts[] = {
+    // By StepPart.
+    &StepNumbers::data_seconds,     &StepNumbers::forward_seconds,
+    &StepNumbers::backward_seconds, &StepNumbers::communication_seconds,
+    &StepNumbers::update_seconds,
+};
+
+// The seconds of the parts of one step.
+class PartSeconds {
+ public:
+  void add(StepPart part, double seconds) { seconds_[static_cast<size_t>(part)] += seconds; }
+  void write(StepNumbers& numbers) const {
+    for (size_t part = 0; part < seconds_.size(); ++part) numbers.*kParts[part] = seconds_[part];
   }
-  return seconds.update;
-}
+
+ private:
+  std::array<double, std::size(kParts)> seconds_{};
+};
 
 class HostStepTimer final : public StepTimer {
  public:
@@ -35,14 +40,15 @@ class HostStepTimer final : public StepTimer {
   }
   Status lap(StepPart part) override {
     const TimePoint now = clock_.now();
-    part_of(seconds_, part) += to_seconds(now - std::exchange(mark_, now));
+    seconds_.add(part, to_seconds(now - std::exchange(mark_, now)));
     last_ = part;
     return {};
   }
-  Result<StepSeconds> end() override {
+  Status end(StepNumbers& numbers) override {
     TRY(lap(last_));
-    seconds_.total = to_seconds(mark_ - begin_);
-    return seconds_;
+    seconds_.write(numbers);
+    numbers.step_seconds = to_seconds(mark_ - begin_);
+    return {};
   }
 
  private:
@@ -50,7 +56,7 @@ class HostStepTimer final : public StepTimer {
   TimePoint begin_{};
   TimePoint mark_{};
   StepPart last_ = StepPart::kData;
-  StepSeconds seconds_;
+  PartSeconds seconds_;
 };
 
 // Events are made in the first step that needs them, and recorded anew in each.
@@ -67,14 +73,15 @@ class DeviceStepTimer final : public StepTimer {
     parts_.push_back(part);
     return record(parts_.size());
   }
-  Result<StepSeconds> end() override {
-    StepSeconds seconds;
+  Status end(StepNumbers& numbers) override {
+    PartSeconds seconds;
     for (size_t i = 0; i < parts_.size(); ++i) {
       TRY_ASSIGN(const double lap, events_[i].seconds_until(events_[i + 1]));
-      part_of(seconds, parts_[i]) += lap;
+      seconds.add(parts_[i], lap);
     }
-    seconds.total = to_seconds(clock_.now() - begin_);
-    return seconds;
+    seconds.write(numbers);
+    numbers.step_seconds = to_seconds(clock_.now() - begin_);
+    return {};
   }
 
  private:
@@ -102,4 +109,4 @@ std::unique_ptr<StepTimer> make_step_timer(kernels::Stream& stream, const Clock&
   return std::make_unique<DeviceStepTimer>(stream, clock);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/model/gpt.h"
+#include "agent/optim/adamw_optimizer.h"
+#include "common/api/world_assignment.h"
+#include "common/layout/activations.h"
+#include "common/layout/mesh.h"
+#include "common/layout/model_config.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/matmul.h"
+
+namespace lockstep::parallel {
+
+// The model that one rank trains, its layout and its device. The rank's MemoryPlan and Composition
+// follow from it.
+struct ComposeOptions {
+  ModelConfig config;
+  Mesh mesh;
+  // The groups of the WorldAssignment; empty: those of the mesh's axes.
+  std::vector<WorldGroup> groups = {};
+  int64_t micro_batches = 1;  // of a step, on each rank: gradients accumulate over them
+  // The size of the micro-batches in training and evaluation.
+  int64_t micro_batch = 1;   // sequences
+  int64_t sequence = 0;      // tokens
+  int64_t bucket_bytes = 0;  // of gradients that are reduced together
+  optim::AdamWOptions optimizer;
+  kernels::Precision precision = kernels::Precision::kF32;
+  Recompute recompute = Recompute::kNone;
+  // For micro-batches of that size; passes of other sizes use our own kernels. kCudnn needs a GPU
+  // that supports it.
+  kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  kernels::Device device;
+};
+
+// Returns the rank's model, which is the whole model, with the attention that its device has.
+model::GptOptions model_options(const ComposeOptions& options,
+                                const model::AttentionChoice& attention);
+// Returns the shape of its micro-batches.
+ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode);
+
+}  // namespace lockstep::parallel

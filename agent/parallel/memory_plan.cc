@@ -1,0 +1,150 @@
+#include "agent/parallel/memory_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "agent/comm/gpu/nccl_backend.h"
+#include "agent/comm/gpu/staging_plan.h"
+#include "agent/comm/make_communicator.h"
+#include "agent/model/generate.h"
+#include "agent/parallel/buckets.h"
+#include "agent/parallel/host_transfer.h"
+#include "agent/parallel/step_scalars.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// GPU memory outside the arena that CUDA and cuBLASLt reserve when operations first run. CUDA loads
+// the code of kernels with their first launch. It also reserves local memory: a thread's stack (1
+// KiB by cudaLimitStackSize) on every multiprocessor, 264 MiB for the 132 x 2048 threads of an
+// H200. An estimate, not measured.
+constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
+
+bool is_cpu(const ComposeOptions& options) {
+  return options.device.type == kernels::DeviceType::kCpu;
+}
+
+// A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
+// memory.
+model::GptMemory model_memory(const ComposeOptions& options,
+                              const model::AttentionChoice& attention) {
+  const model::GptOptions model = model_options(options, attention);
+  const kernels::DeviceType device = options.device.type;
+  model::GptMemory memory =
+      model::gpt_memory(model, {}, micro_batch_shape(options, PassMode::kTrain), device);
+  const model::GptMemory evaluating =
+      model::gpt_memory(model, {}, micro_batch_shape(options, PassMode::kEvaluate), device);
+  memory.activations = std::max(
+      {memory.activations, evaluating.activations, model::generate_memory(model, device).device});
+  memory.workspace = std::max(memory.workspace, evaluating.workspace);
+  return memory;
+}
+
+// Tokens and targets of a micro-batch. The CPU reads them where the loader has put them.
+uint64_t token_bytes(const ComposeOptions& options) {
+  if (is_cpu(options)) return 0;
+  const auto tokens = static_cast<uint64_t>(micro_batch_shape(options, PassMode::kTrain).rows());
+  return 2 * tokens * sizeof(int32_t);
+}
+
+void add_tokens(const ComposeOptions& options, std::vector<kernels::ArenaRequest>& requests) {
+  for (size_t slot = 0; slot < kTokenSlots; ++slot) {
+    requests.push_back({kernels::ArenaUse::kWorkspace, "tokens and targets", token_bytes(options)});
+  }
+}
+
+// In the order of DevicePart.
+Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
+                                       const DeviceFindings& findings) {
+  const auto count =
+      static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
+  const uint64_t floats = count * sizeof(float);
+  const uint64_t copies =
+      options.precision == kernels::Precision::kBf16 ? count * sizeof(kernels::Bf16) : 0;
+  const model::GptMemory model = model_memory(options, findings.attention);
+  std::vector<kernels::ArenaRequest> requests{
+      {kernels::ArenaUse::kParameters, "fp32", floats},
+      {kernels::ArenaUse::kParameters, "bf16 for products", copies},
+      {kernels::ArenaUse::kGradients, "fp32", floats},
+      {kernels::ArenaUse::kOptimizer, "first moments", floats},
+      {kernels::ArenaUse::kOptimizer, "second moments", floats},
+      {kernels::ArenaUse::kActivations, "of a micro-batch", model.activations},
+      {kernels::ArenaUse::kActivations, "their gradients", model.scratch},
+      {kernels::ArenaUse::kWorkspace, "operations", model.workspace},
+      {kernels::ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
+      {kernels::ArenaUse::kWorkspace, "norm of the gradients", kernels::kSquaredNormWorkspace},
+      {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
+  add_tokens(options, requests);
+  TRY_ASSIGN(kernels::ArenaPlan plan, kernels::plan_arena(requests));
+  if (is_cpu(options)) return plan;
+  const uint64_t nccl = options.mesh.data > 1 ? comm::kNcclMemoryBytes : 0;
+  plan.reserve = kCudaReserveBytes + findings.collectives_bytes.value_or(nccl);
+  return plan;
+}
+
+// In the order of PinnedPart.
+Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
+  const uint64_t piece = is_cpu(options) ? 0 : kTransferPieceBytes;
+  const size_t sample =
+      model::generate_memory(model_options(options, {}), options.device.type).pinned;
+  std::vector<kernels::ArenaRequest> requests{
+      {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
+      {kernels::ArenaUse::kWorkspace, "state of the model", piece},
+      {kernels::ArenaUse::kWorkspace, "state of the model", piece},
+      {kernels::ArenaUse::kWorkspace, "tokens of a sample", sample}};
+  add_tokens(options, requests);
+  return kernels::plan_arena(requests);
+}
+
+// Two parts of an operation are under way at a time, each with an input and an output, in blocks
+// whose sizes are powers of two (StagingBackend).
+uint64_t staging_bytes(int64_t floats) {
+  const auto bytes = static_cast<uint64_t>(floats) * sizeof(float);
+  return 4 * std::bit_ceil(std::min<uint64_t>(bytes, comm::kStagingBytes));
+}
+
+// Every bucket may be under way, after the parameters were broadcast, and blocks are kept.
+uint64_t staging_bytes_max(const ComposeOptions& options) {
+  const ParameterArena arena = parameter_arena(options.config, whole_model(options.config));
+  uint64_t bytes = staging_bytes(arena.count);
+  for (const Bucket& bucket : make_buckets(arena, options.bucket_bytes)) {
+    bytes += staging_bytes(bucket.count);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+const char* name_of(MemoryPlace place) {
+  static constexpr const char* kNames[] = {"page-locked", "host", "shared by the ranks of a node"};
+  return kNames[static_cast<size_t>(place)];
+}
+
+Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings) {
+  MemoryPlan plan;
+  TRY_ASSIGN(plan.device, plan_device(options, findings));
+  TRY_ASSIGN(plan.pinned, plan_pinned(options));
+  const ActivationOptions how =
+      model::activation_options(model_options(options, {}), options.device.type);
+  const ActivationShape shape = micro_batch_shape(options, PassMode::kTrain);
+  plan.logits_rows = head_rows(options.config, {}, shape.rows(), how);
+  plan.logits_bytes = static_cast<uint64_t>(plan.logits_rows *
+                                            padded_vocabulary(options.config, 1) * how.value_bytes);
+  return plan;
+}
+
+std::vector<MemoryPart> collectives_memory(const ComposeOptions& options, int64_t ranks_per_node) {
+  const auto peers = static_cast<uint64_t>(options.mesh.size() - 1);
+  const bool sums_on_gpus = !is_cpu(options) && options.mesh.data > 1;
+  std::vector<MemoryPart> parts{
+      {MemoryPlace::kHost, MemoryBasis::kAtMost, "messages that arrive early",
+       peers * comm::buffered_bytes_max({})},
+      {MemoryPlace::kShared, MemoryBasis::kAtMost, "rings between ranks",
+       comm::shm_bytes(static_cast<int>(ranks_per_node))},
+      {MemoryPlace::kPinned, MemoryBasis::kAtMost, "gradients through host memory, without NCCL",
+       sums_on_gpus ? staging_bytes_max(options) : 0}};
+  std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
+  return parts;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/model/gpt.h"
+#include "agent/parallel/compose_options.h"
+#include "common/base/result.h"
+#include "kernels/device/arena.h"
+
+namespace lockstep::parallel {
+
+// Micro-batches whose tokens are on the device at a time: one that is trained on, the next one, and
+// one that is evaluated.
+inline constexpr size_t kTokenSlots = 3;
+
+// The places of one such micro-batch, of the same size; empty on the CPU.
+struct TokenMemory {
+  kernels::Workspace device;
+  kernels::Workspace pinned;
+};
+
+// The parts of the two arenas, in the order of the plans' requests.
+enum class DevicePart : size_t {
+  kParameters,
+  kCopies,
+  kGradients,
+  kFirstMoments,
+  kSecondMoments,
+  kActivations,
+  kScratch,
+  kOperations,
+  kAngles,
+  kNorm,
+  kScalars,
+  kTokens,  // the first of the slots
+};
+enum class PinnedPart : size_t {
+  kScalars,
+  kFirstPiece,  // of the model's state (HostTransfer)
+  kSecondPiece,
+  kSample,
+  kTokens,  // the first of the slots
+};
+
+enum class MemoryPlace : uint8_t {
+  kPinned,  // page-locked memory of the process
+  kHost,    // other memory of the process
+  kShared,  // memory that the ranks of a node share, once per node
+};
+// Returns for example "page-locked".
+const char* name_of(MemoryPlace place);
+
+enum class MemoryBasis : uint8_t {
+  kExact,
+  kAtMost,  // an upper bound, which is rarely reached
+  kEstimate,
+};
+
+// Memory outside of the arenas.
+struct MemoryPart {
+  MemoryPlace place = MemoryPlace::kHost;
+  MemoryBasis basis = MemoryBasis::kExact;
+  std::string name;
+  uint64_t bytes = 0;
+
+  bool operator==(const MemoryPart&) const = default;
+};
+
+// All memory that one rank takes. The Composition allocates the two arenas from these plans and
+// nothing else, so they are exact to the byte, for training, evaluation, sampling and checkpoints.
+struct MemoryPlan {
+  kernels::ArenaPlan device;  // on a CPU: ordinary memory. Its reserve is an estimate
+  kernels::ArenaPlan pinned;  // page-locked memory of the host; on a CPU: ordinary memory
+  std::vector<MemoryPart> others;
+  // Part of the activations: the logits of one chunk of rows.
+  int64_t logits_rows = 0;
+  uint64_t logits_bytes = 0;
+};
+
+// Facts that only a machine with the device knows.
+struct DeviceFindings {
+  model::AttentionChoice attention = {};  // as prepared there; by default, our own kernels
+  // The group's DeviceTraits::memory_bytes; none: as much as NCCL takes, if there are other ranks.
+  std::optional<uint64_t> collectives_bytes = {};
+};
+
+// Plans the memory of a rank, even without such a device. Pure, except that the CPU's plan depends
+// on set_threads() and the CPU's instructions. The options' model must pass validate(). Returns
+// plan_arena()'s errors.
+Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
+
+// Returns what the communicator takes for such a rank: messages of other ranks that it has not
+// asked for yet, the memory that the ranks of a node share, and on GPUs the buffers of collectives
+// through host memory, which serve where NCCL cannot.
+std::vector<MemoryPart> collectives_memory(const ComposeOptions& options, int64_t ranks_per_node);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "agent/model/gpt.h"
+#include "agent/model/param_store.h"
+#include "agent/model/pass_observer.h"
+#include "agent/parallel/batch_feed.h"
+#include "agent/parallel/step_scalars.h"
+#include "agent/parallel/step_sink.h"
+#include "agent/parallel/step_timer.h"
+#include "common/base/result.h"
+#include "common/layout/pipeline_schedule.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::parallel {
+
+// Carries out one rank's actions of a step, in order, and laps the timer after each part. Neither
+// the model nor the sink knows the schedule. It issues work on the model's stream and does not wait
+// for it. One thread.
+class ScheduleExecutor {
+ public:
+  // All outlive it.
+  struct Parts {
+    model::Gpt& model;
+    model::ParamStore& store;
+    StepSink& sink;
+    StepScalars& scalars;
+    const kernels::OpTable& ops;
+    StepTimer& timer;
+  };
+  struct Options {
+    std::vector<Action> actions;  // with one micro-batch in flight and no transport
+    int64_t sequence = 0;
+    // Weight of each token's loss: 1 / tokens of the global batch.
+    float gradient_scale = 1;
+  };
+  // `micro_batch` trains, and is nobody else's during a step.
+  ScheduleExecutor(Options options, model::MicroBatch micro_batch, const Parts& parts);
+  ScheduleExecutor(const ScheduleExecutor&) = delete;
+  ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
+
+  // `update` issues the update of the parameters. kInternal if the feed ends.
+  Status run(BatchFeed& feed, const std::function<void()>& update);
+
+ private:
+  // Counts the forward work in the head's backward as forward.
+  class HeadLaps final : public model::PassObserver {
+   public:
+    explicit HeadLaps(StepTimer& timer) : timer_(timer) {}
+    void head_forward_issued() override { lap(StepPart::kForward); }
+    void head_backward_issued() override { lap(StepPart::kBackward); }
+    // Returns the timer's first error.
+    const Status& status() const { return status_; }
+
+   private:
+    void lap(StepPart part) {
+      if (status_.ok()) status_ = timer_.lap(part);
+    }
+
+    StepTimer& timer_;
+    Status status_;
+  };
+
+  Status run(const Action& action, BatchFeed& feed, const std::function<void()>& update);
+  Status take(BatchFeed& feed);
+  Status forward();
+  Status backward(const Action& action);
+
+  Options options_;
+  model::MicroBatch micro_batch_;
+  Parts parts_;
+  HeadLaps laps_;
+  DeviceBatch batch_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,144 @@
+#include "agent/train/job_plan.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "agent/train/data/batch_loader.h"
+#include "agent/train/forming.h"
+#include "agent/train/weights/import_weights.h"
+#include "kernels/device/parallel.h"
+#include "kernels/ops/dnn/dnn.h"
+
+namespace lockstep::train {
+namespace {
+
+// Memory of a rank on a CPU that no plan has: the program, its libraries, their threads and what
+// oneDNN keeps for its products. Measured with models of up to 480 MiB: 15 to 22 MiB with one
+// thread, up to 47 MiB with four.
+constexpr uint64_t kProgramBytes = uint64_t{48} << 20;
+
+// Any but 0, which stands for rounding to nearest.
+uint64_t rounding_seed(const TrainSpec& train) {
+  return train.rounding == "stochastic" ? static_cast<uint64_t>(train.seed) + 1 : 0;
+}
+
+int64_t threads_of(const TrainingJobSpec& spec) {
+  if (spec.threadsPerProcess > 0) return spec.threadsPerProcess;
+  return std::max<int64_t>(std::thread::hardware_concurrency() / processes_per_node(spec), 1);
+}
+
+// A CPU that does not multiply bf16 computes in fp32 (agree()).
+kernels::Precision precision_of(const TrainingJobSpec& spec) {
+  const bool has_bf16 = spec.gpusPerNode > 0 || kernels::cpu_matmul_support().native_bf16;
+  return spec.train->precision == "bf16" && has_bf16 ? kernels::Precision::kBf16
+                                                     : kernels::Precision::kF32;
+}
+
+bool may_use_cudnn(const TrainSpec& train, const parallel::ComposeOptions& options) {
+  return train.attention != "own" && options.precision == kernels::Precision::kBf16 &&
+         options.device.type == kernels::DeviceType::kCuda;
+}
+
+// Our own kernels if this machine cannot tell what cuDNN's take.
+model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
+  const kernels::AttentionShape shape =
+      model::attention_shape(options.config, options.micro_batch, options.sequence);
+  const Result<size_t> bytes = kernels::dnn::prepare_attention(options.device, shape);
+  if (!bytes.ok()) return {};
+  return {.by = kernels::AttentionBy::kCudnn, .shape = shape, .workspace_bytes = *bytes};
+}
+
+std::vector<parallel::MemoryPart> train_memory(const TrainSpec& train,
+                                               const parallel::ComposeOptions& options) {
+  const uint64_t batch = token_batch_bytes(options.micro_batch, options.sequence);
+  const bool validates = train.data.validationFraction > 0;
+  const bool on_cpu = options.device.type == kernels::DeviceType::kCpu;
+  const bool imports = !train.model.weights.path.empty();
+  std::vector<parallel::MemoryPart> parts{
+      {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kEstimate,
+       on_cpu ? "the program and its libraries" : "the program, without CUDA's libraries",
+       kProgramBytes},
+      {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
+       "micro-batches that are read ahead", BatchLoader::kSlots * batch},
+      {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
+       "a micro-batch of the validation", validates ? batch : 0},
+      {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kAtMost,
+       "the import of weights, on rank 0 before the first step",
+       imports ? import_bytes_max(options.config) : 0}};
+  std::erase_if(parts, [](const parallel::MemoryPart& part) { return part.bytes == 0; });
+  return parts;
+}
+
+}  // namespace
+
+Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
+                                                 const RoundSettings& round) {
+  TRY_ASSIGN(const Recompute recompute, parse_recompute(train.recompute));
+  const OptimizerSpec& optimizer = train.optimizer;
+  const ModelConfig config = model_config(train);
+  return parallel::ComposeOptions{.config = config,
+                                  .mesh = round.mesh,
+                                  .groups = round.groups,
+                                  .micro_batches = round.micro_batches,
+                                  .micro_batch = round.micro_batch,
+                                  .sequence = config.context,
+                                  .bucket_bytes = train.bucketBytes,
+                                  .optimizer = {.beta1 = optimizer.beta1,
+                                                .beta2 = optimizer.beta2,
+                                                .epsilon = optimizer.epsilon,
+                                                .weight_decay = optimizer.weightDecay,
+                                                .rounding_seed = rounding_seed(train)},
+                                  .precision = round.precision,
+                                  .recompute = recompute,
+                                  .attention = round.attention,
+                                  .device = round.device};
+}
+
+uint64_t JobPlan::gpu_bytes() const {
+  return static_cast<uint64_t>(ranks_per_gpu()) * (memory.device.bytes + memory.device.reserve);
+}
+
+uint64_t JobPlan::node_bytes() const {
+  uint64_t rank = memory.pinned.bytes + (gpus_per_node == 0 ? memory.device.bytes : 0);
+  for (const parallel::MemoryPart& part : memory.others) {
+    if (part.basis != parallel::MemoryBasis::kAtMost) rank += part.bytes;
+  }
+  return static_cast<uint64_t>(ranks_per_node) * rank;
+}
+
+Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
+  CHECK(spec.train.has_value());
+  const TrainSpec& train = *spec.train;
+  kernels::set_threads(static_cast<int>(threads_of(spec)));
+  JobPlan plan{.options = {.config = {}, .mesh = {}, .optimizer = {}},
+               .memory = {},
+               .nodes = spec.nodes,
+               .ranks_per_node = processes_per_node(spec),
+               .gpus_per_node = spec.gpusPerNode};
+  TRY_ASSIGN(const Mesh mesh, make_mesh({.world_size = plan.nodes * plan.ranks_per_node,
+                                         .pipeline = spec.parallelism.pipeline,
+                                         .tensor = spec.parallelism.tensor}));
+  TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, mesh.data));
+  const kernels::DeviceType device =
+      spec.gpusPerNode > 0 ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;
+  TRY_ASSIGN(plan.options, compose_options(train, {.mesh = mesh,
+                                                   .micro_batch = batch.micro,
+                                                   .micro_batches = batch.accumulation,
+                                                   .precision = precision_of(spec),
+                                                   .device = {device, 0}}));
+  TRY(validate(plan.options.config, 1, "spec.train.model"));
+  model::AttentionChoice attention;
+  if (may_use_cudnn(train, plan.options)) attention = cudnn_if_known(plan.options);
+  plan.options.attention = attention.by;
+  plan.lacks_cudnn =
+      may_use_cudnn(train, plan.options) && attention.by == kernels::AttentionBy::kOwn;
+  TRY_ASSIGN(plan.memory, parallel::plan_memory(plan.options, {.attention = attention}));
+  plan.memory.others = train_memory(train, plan.options);
+  for (parallel::MemoryPart& part :
+       parallel::collectives_memory(plan.options, plan.ranks_per_node)) {
+    plan.memory.others.push_back(std::move(part));
+  }
+  return plan;
+}
+
+}  // namespace lockstep::train

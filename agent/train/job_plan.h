@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+
+#include "agent/parallel/compose_options.h"
+#include "agent/parallel/memory_plan.h"
+#include "common/api/training_job.h"
+#include "common/base/result.h"
+
+namespace lockstep::train {
+
+// A round's decisions, in addition to the job's spec.
+struct RoundSettings {
+  Mesh mesh;
+  std::vector<WorldGroup> groups = {};  // empty: those of the mesh's axes
+  int64_t micro_batch = 1;              // sequences
+  int64_t micro_batches = 1;            // of a step, on each rank
+  kernels::Precision precision = kernels::Precision::kF32;
+  kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  kernels::Device device = {};
+};
+// Returns what a rank of the job trains. The worker composes its model from it, and the job's plan
+// follows from it. kInvalid for a setting of the spec that this version does not know.
+Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
+                                                 const RoundSettings& round);
+
+// The memory that a job takes, from its spec alone. Every rank takes the same, but only rank 0
+// imports weights.
+struct JobPlan {
+  parallel::ComposeOptions options;
+  parallel::MemoryPlan memory;  // of rank 0
+  int64_t nodes = 1;
+  int64_t ranks_per_node = 1;
+  int64_t gpus_per_node = 0;
+  // The job may use cuDNN's attention, but this machine cannot tell the workspace that it takes.
+  bool lacks_cudnn = false;
+
+  // Ranks that compute on the same GPU; 0 on CPUs.
+  int64_t ranks_per_gpu() const {
+    return gpus_per_node == 0 ? 0 : (ranks_per_node + gpus_per_node - 1) / gpus_per_node;
+  }
+  // Bytes of a GPU that its ranks take, with what stays free for libraries; 0 on CPUs.
+  uint64_t gpu_bytes() const;
+  // Bytes of the host that the ranks of a node take, without upper bounds of what is rarely taken.
+  uint64_t node_bytes() const;
+};
+
+// Plans a valid job with spec.train, for the CPU of this machine or for GPUs, which it need not
+// have. Sets the threads of this process (set_threads()) to a rank's, as the CPU's plan depends on
+// them. Counts the workspace of cuDNN's attention if this machine has a GPU that the job may use it
+// on, else that of our own. kInvalid for a job that a worker would refuse.
+Result<JobPlan> plan_job(const TrainingJobSpec& spec);
+
+}  // namespace lockstep::train

@@ -1,0 +1,141 @@
+#include "agent/train/memory_report.h"
+
+#include <array>
+#include <cstdio>
+
+#include "agent/train/memory_table.h"
+#include "kernels/device/device_errors.h"
+
+namespace lockstep::train {
+namespace {
+
+bool on_gpus(const JobPlan& plan) {
+  return plan.gpus_per_node > 0;
+}
+
+std::string counted(int64_t count, const std::string& one, const std::string& many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+std::string row(const std::string& name, uint64_t bytes) {
+  std::array<char, 32> number{};
+  std::snprintf(number.data(), number.size(), "%20llu bytes  ",
+                static_cast<unsigned long long>(bytes));
+  std::string text = "  " + name;
+  text.append(text.size() < 72 ? 72 - text.size() : 1, ' ');
+  return text + number.data() + kernels::bytes_text(bytes) + "\n";
+}
+
+std::string arena_rows(const kernels::ArenaPlan& arena) {
+  std::string text;
+  uint64_t given = 0;
+  for (const kernels::ArenaPart& part : arena.parts) {
+    given += part.bytes;
+    if (part.bytes > 0) text += row(std::string(name_of(part.use)) + ": " + part.name, part.bytes);
+  }
+  text += row("alignment", arena.bytes - given) + row("total", arena.bytes);
+  if (arena.reserve == 0) return text;
+  return text + row("kept free for CUDA, cuBLASLt and NCCL (estimate)", arena.reserve);
+}
+
+std::string part_row(const parallel::MemoryPart& part) {
+  static constexpr const char* kSuffixes[] = {"", " (at most)", " (estimate)"};
+  return row(std::string(name_of(part.place)) + ": " + part.name +
+                 kSuffixes[static_cast<size_t>(part.basis)],
+             part.bytes);
+}
+
+std::string recompute_name(Recompute recompute) {
+  for (const auto& [kind, name] : kRecomputes) {
+    if (kind == recompute) return name;
+  }
+  return "";
+}
+
+std::string head_text(const JobPlan& plan) {
+  const parallel::ComposeOptions& options = plan.options;
+  const std::string where = on_gpus(plan) ? "on GPUs" : "on CPUs";
+  return counted(plan.nodes * plan.ranks_per_node, "process", "processes") + " on " +
+         counted(plan.nodes, "node", "nodes") + ", " + where + " in " +
+         (options.precision == kernels::Precision::kBf16 ? "bf16" : "fp32") +
+         "; micro-batches of " + std::to_string(options.micro_batch) + " x " +
+         std::to_string(options.sequence) +
+         " tokens; recompute: " + recompute_name(options.recompute) +
+         "; attention: " + (options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own") +
+         (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "") + "\n";
+}
+
+uint64_t bytes_needed(const JobPlan& plan, const MemoryLimit& limit) {
+  return on_gpus(plan) ? plan.gpu_bytes() : static_cast<uint64_t>(limit.nodes) * plan.node_bytes();
+}
+
+// Tells the user how to make a job fit a GPU, or how to use the rest of it.
+std::string largest_micro_batches(const JobPlan& plan, const MemoryLimit& limit) {
+  std::string text;
+  parallel::ComposeOptions options = plan.options;
+  const uint64_t bytes = limit.bytes / static_cast<uint64_t>(plan.ranks_per_gpu());
+  for (const auto& [kind, name] : kRecomputes) {
+    options.recompute = kind;
+    text += (text.empty() ? "" : ", ") + std::to_string(largest_micro_batch(options, bytes)) +
+            " with recompute: " + name;
+  }
+  return "; the largest spec.train.batch.micro is " + text;
+}
+
+}  // namespace
+
+std::vector<MemoryLimit> limits_here(const JobPlan& plan) {
+  const kernels::Device device{
+      on_gpus(plan) ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu, 0};
+  const Result<kernels::DeviceInfo> here = kernels::describe(device);
+  if (!here.ok() || here->memory_bytes == 0) return {};
+  const std::string size = " (" + kernels::bytes_text(here->memory_bytes) + ")";
+  if (on_gpus(plan)) return {{"the " + here->name + " of this machine" + size, here->memory_bytes}};
+  const std::string nodes =
+      plan.nodes == 1 ? "" : " with all " + std::to_string(plan.nodes) + " nodes";
+  return {{"this machine" + size + nodes, here->memory_bytes, plan.nodes}};
+}
+
+bool fits(const JobPlan& plan, const MemoryLimit& limit) {
+  return bytes_needed(plan, limit) <= limit.bytes;
+}
+
+std::string fit_text(const JobPlan& plan, const MemoryLimit& limit) {
+  const uint64_t needed = bytes_needed(plan, limit);
+  const std::string verdict =
+      needed <= limit.bytes
+          ? "fits, " + kernels::bytes_text(limit.bytes - needed) + " to spare"
+          : "does not fit, " + kernels::bytes_text(needed - limit.bytes) + " short";
+  return limit.name + ": " + verdict + (on_gpus(plan) ? largest_micro_batches(plan, limit) : "");
+}
+
+std::string memory_line(const JobPlan& plan) {
+  const std::string processes =
+      plan.nodes * plan.ranks_per_node == 1
+          ? "the process takes "
+          : "each of " + std::to_string(plan.nodes * plan.ranks_per_node) + " processes takes ";
+  const std::string host =
+      kernels::bytes_text(plan.node_bytes() / static_cast<uint64_t>(plan.ranks_per_node));
+  if (!on_gpus(plan)) return processes + host;
+  const kernels::ArenaPlan& gpu = plan.memory.device;
+  return processes + kernels::bytes_text(gpu.bytes + gpu.reserve) + " of a GPU and " + host +
+         " of the host";
+}
+
+std::string memory_report(const JobPlan& plan, const std::vector<MemoryLimit>& limits) {
+  const parallel::MemoryPlan& memory = plan.memory;
+  std::string text = head_text(plan) + "\n";
+  text += std::string(on_gpus(plan) ? "GPU memory" : "memory") + " of a process:\n";
+  text += arena_rows(memory.device);
+  text += std::string(on_gpus(plan) ? "page-locked memory" : "memory") +
+          " of a process, for copies:\n" + arena_rows(memory.pinned);
+  text += "other memory of a process:\n";
+  for (const parallel::MemoryPart& part : memory.others) text += part_row(part);
+  text += "\nThe activations include " + kernels::bytes_text(memory.logits_bytes) +
+          " for the logits of " + std::to_string(memory.logits_rows) + " tokens.\n";
+  text += "memory: " + memory_line(plan) + "\n";
+  for (const MemoryLimit& limit : limits) text += fit_text(plan, limit) + "\n";
+  return text;
+}
+
+}  // namespace lockstep::train

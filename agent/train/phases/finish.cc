@@ -1,0 +1,30 @@
+// Phase 5: after the last step.
+#include <string>
+
+#include "agent/train/checkpoint/file_io.h"
+#include "agent/train/sample_text.h"
+#include "agent/train/worker.h"
+#include "common/base/log.h"
+
+namespace lockstep::train {
+
+// Rank 0 alone has something left to do once all have come to the end: nobody waits for that. Its
+// exit code still counts, so a round in which it fails is a failed round.
+Status Worker::finish() {
+  progress_.enter(WorkerPhase::kFinishing);
+  TRY(world_->barrier());
+  progress_.follow(nullptr);  // the others may leave
+  if (config_.rank == 0 && config_.train.sample.tokens > 0) TRY(sample());
+  progress_.enter(WorkerPhase::kDone);
+  return {};
+}
+
+Status Worker::sample() {
+  TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
+  TRY_ASSIGN(const std::string text, sample_text(*model_, config_.train.sample, *source_, width));
+  log_info("sample", {{"text", text}});
+  if (!stores()) return {};
+  return write_file_synced(config_.checkpoint.path + "/sample.txt", text);
+}
+
+}  // namespace lockstep::train

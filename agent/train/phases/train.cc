@@ -1,0 +1,159 @@
+// Phase 4: steps, with saving and validating in between.
+#include "agent/comm/topology.h"
+#include "agent/train/attention_choice.h"
+#include "agent/train/stop_signal.h"
+#include "agent/train/worker.h"
+#include "common/api/step_number_table.h"
+#include "common/base/log.h"
+#include "common/layout/cost.h"
+#include "common/layout/device_peak.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
+
+}  // namespace
+
+Status Worker::train() {
+  ProgressNumbers& numbers = progress_.numbers();
+  add_position(numbers);
+  numbers.checkpoint_step = saved_step_;
+  StopSignal::arm();
+  progress_.enter(WorkerPhase::kTraining);
+  if (config_.rank == 0) tell_what_is_trained();
+  // A checkpoint is written before its step is validated, so a resumed run validates first.
+  if (position_.step > 0) TRY(validate_if_due());
+  while (!at_end() && !stopping_) {
+    TRY(step_once());
+    TRY(save_if_due());
+    if (!stopping_) TRY(validate_if_due());
+  }
+  return stopping_ ? save_if_due() : Status();  // the stop may have come during the validation
+}
+
+void Worker::tell_what_is_trained() const {
+  log_info("training",
+           {{"world", comm::topology_summary(*world_)},
+            {"device", device_info_.name.empty() ? "CPU" : device_info_.name},
+            {"parameters", parameter_count(model_config_)},
+            {"threads", agreement_.threads},
+            {"precision", agreement_.precision == kernels::Precision::kBf16 ? "bf16" : "fp32"},
+            {"attention", name_of(attention_)},
+            {"buckets", model_->buckets()},
+            {"microBatch", batch_.micro},
+            {"accumulation", batch_.accumulation},
+            {"step", position_.step}});
+  const kernels::ArenaPlan& memory = model_->memory().device;
+  log_info("memory",
+           {{"parametersBytes", kernels::bytes_of(memory, kernels::ArenaUse::kParameters)},
+            {"gradientsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kGradients)},
+            {"optimizerBytes", kernels::bytes_of(memory, kernels::ArenaUse::kOptimizer)},
+            {"activationsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kActivations)},
+            {"workspaceBytes", kernels::bytes_of(memory, kernels::ArenaUse::kWorkspace)},
+            {"recompute", config_.train.recompute},
+            {"totalBytes", memory.bytes},
+            {"reserveBytes", memory.reserve},
+            {"pinnedBytes", model_->memory().pinned.bytes}});
+}
+
+Status Worker::step_once() {
+  world_->set_silence_limit(hang_limit_.of_next_step());
+  TRY_ASSIGN(const TrainStep::Outcome outcome,
+             step_->run(position_.step + 1, StopSignal::requested()));
+  hang_limit_.add_step(from_seconds(outcome.numbers.step_seconds.value_or(0)));
+  world_->set_silence_limit(hang_limit_.of_pause());
+  position_.step += 1;
+  position_.samples += batch_.global();
+  stopping_ = outcome.stop;
+  return report(outcome.numbers);
+}
+
+void Worker::add_position(StepNumbers& numbers) const {
+  numbers.step = position_.step;
+  numbers.steps = config_.train.steps;
+  numbers.samples = position_.samples;
+  numbers.tokens = position_.samples * model_config_.context;
+}
+
+// Peaks are those of bf16, and all GPUs of the job taken to be as rank 0's.
+void Worker::add_speed(StepNumbers& numbers) {
+  const double seconds = numbers.step_seconds.value_or(0);
+  smoothed_seconds_ = smoothed_seconds_ == 0
+                          ? seconds
+                          : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * seconds;
+  if (smoothed_seconds_ <= 0) return;
+  const auto tokens = static_cast<double>(batch_.global() * model_config_.context);
+  const double rate = tokens / smoothed_seconds_;
+  const auto flops = [&](FlopsFormula formula) {
+    return rate * flops_per_token(model_config_, model_config_.context, formula);
+  };
+  const double palm = flops(FlopsFormula::kPalm);
+  const double causal = flops(FlopsFormula::kCausal);
+  numbers.tokens_per_second = rate;
+  numbers.palm_flops_per_second = palm;
+  numbers.causal_flops_per_second = causal;
+  if (agreement_.precision != kernels::Precision::kBf16) return;
+  const auto devices = static_cast<double>(config_.gpus);
+  const double datasheet = devices * datasheet_flops_per_second(device_info_.name);
+  const double measured = devices * matmul_peak_;
+  numbers.palm_mfu = flops_ratio(palm, datasheet);
+  numbers.causal_mfu = flops_ratio(causal, datasheet);
+  numbers.palm_mfu_of_measured = flops_ratio(palm, measured);
+  numbers.causal_mfu_of_measured = flops_ratio(causal, measured);
+}
+
+Status Worker::report(StepNumbers numbers) {
+  add_position(numbers);
+  add_speed(numbers);
+  ProgressNumbers& page = progress_.numbers();
+  update(page, numbers);
+  if (page.first_step_unix_seconds == 0) {
+    page.first_step_unix_seconds = to_seconds(clock_.wall_now().time_since_epoch());
+  }
+  progress_.publish();
+  return metrics_ ? metrics_->add(numbers) : Status();
+}
+
+bool Worker::saves_now() const {
+  if (position_.step == saved_step_) return false;
+  const CheckpointSpec& checkpoint = config_.checkpoint;
+  const bool is_due = checkpoint.everySteps > 0 && position_.step % checkpoint.everySteps == 0;
+  return is_due || stopping_ || (at_end() && checkpoint.atEnd);
+}
+
+Status Worker::save_if_due() {
+  if (!saves_now()) return {};
+  hang_limit_.note_pause();  // the others wait in the next step
+  if (!stores()) return {};
+  progress_.enter(WorkerPhase::kSaving);
+  TRY(checkpoints_->save({.position = position_,
+                          .settings = settings(),
+                          .loss = progress_.numbers().loss.value_or(0),
+                          .round = config_.world.round,
+                          .files = {}},
+                         model_state_files(model_state()), model_->transfer()));
+  saved_step_ = position_.step;
+  progress_.numbers().checkpoint_step = saved_step_;
+  progress_.enter(WorkerPhase::kTraining);
+  return {};
+}
+
+Status Worker::validate_if_due() {
+  const int64_t every = config_.train.validation.everySteps;
+  const bool due = at_end() || (every > 0 && position_.step % every == 0);
+  if (!validator_ || !due) return {};
+  hang_limit_.note_pause();
+  progress_.enter(WorkerPhase::kValidating);
+  TRY_ASSIGN(const std::optional<double> loss, validator_->run());
+  if (!loss) {
+    stopping_ = true;
+    return {};
+  }
+  progress_.numbers().validation_loss = *loss;
+  progress_.enter(WorkerPhase::kTraining);
+  if (!metrics_) return {};
+  return metrics_->add({.step = position_.step, .validation_loss = *loss});
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,173 @@
+#include "common/api/rule_checks.h"
+
+#include <algorithm>
+
+#include "common/api/training_job_fields.h"
+#include "common/api/world_assignment.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kNamespaceBytesMax = 63;
+constexpr int64_t kTokensMax = int64_t{1} << 62;  // over the whole job
+
+bool is_letter(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_label(std::string_view name) {
+  return !name.empty() && is_letter(name.front()) && name.back() != '-' &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_letter(c) || is_digit(c) || c == '-'; });
+}
+
+bool is_domain_path(std::string_view name) {
+  const size_t slash = name.find('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < name.size() &&
+         name.find('/', slash + 1) == std::string_view::npos;
+}
+
+bool is_duration(std::string_view text) {
+  if (text.empty() || std::string_view("smh").find(text.back()) == std::string_view::npos) {
+    return false;
+  }
+  text.remove_suffix(1);
+  return std::all_of(text.begin(), text.end(), is_digit) &&
+         text.find_first_not_of('0') != std::string_view::npos;
+}
+
+bool is_llama(std::string_view preset) {
+  return preset.starts_with("llama-");
+}
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string at_item(std::string_view path, size_t index) {
+  return std::string(path) + "[" + std::to_string(index) + "]";
+}
+
+// Returns whether an earlier item of the list is equal to this one by `get`.
+template <class T, class Get>
+bool is_repeated(const std::vector<T>& list, size_t index, Get get) {
+  const auto end = list.begin() + static_cast<std::ptrdiff_t>(index);
+  return std::any_of(list.begin(), end,
+                     [&](const T& other) { return get(other) == get(list[index]); });
+}
+
+std::string not_in_this_version(const std::string& path, const std::string& found,
+                                const std::string& expected) {
+  return path + ": " + found + " is not in this version, expected " + expected;
+}
+
+}  // namespace
+
+const Pattern kLabel{"^[a-z](-*[a-z0-9])*$", is_label};
+const Pattern kDomainPath{"^[^/]+/[^/]+$", is_domain_path};
+const Pattern kDuration{"^0*[1-9][0-9]*[smh]$", is_duration};
+const Pattern kLlamaPreset{"^llama-", is_llama};
+
+void check_metadata(const TrainingJob& job, Problems& problems) {
+  const std::string& name = job.metadata.name;
+  if (name.empty()) {
+    problems.push_back(missing_problem("metadata.name", "the job's name"));
+  } else if (static_cast<int64_t>(name.size()) > kJobNameBytesMax) {
+    problems.push_back("metadata.name: " + in_quotes(name) + " has " + std::to_string(name.size()) +
+                       " characters, expected at most " + text(kJobNameBytesMax) +
+                       " (pod names contain it)");
+  }
+  const std::string& where = job.metadata.namespace_;
+  if (!is_label(where) || static_cast<int64_t>(where.size()) > kNamespaceBytesMax) {
+    problems.push_back("metadata.namespace: found " + in_quotes(where) + ", expected " +
+                       kLabelText + ", at most " + text(kNamespaceBytesMax) + " characters");
+  }
+}
+
+void check_hang(const TrainingJob& job, Problems& problems) {
+  for (size_t i = 0; i < job.spec.failure.rules.size(); ++i) {
+    const FailureRule& rule = job.spec.failure.rules[i];
+    const std::string path = at_item("spec.failure.rules", i);
+    if (rule.event == kHang && !job.spec.train) {
+      problems.push_back(not_in_this_version(path + ".event", "event Hang with spec.command",
+                                             "another event (set a time limit in the program)"));
+    }
+    if (is_duration(rule.after) && !hang_seconds_from_text(rule.after)) {
+      problems.push_back(path + ".after: found " + in_quotes(rule.after) + ", expected " +
+                         kHangText);
+    }
+  }
+}
+
+void check_groups(const TrainingJob& job, Problems& problems) {
+  const std::vector<ProcessGroupSpec>& groups = job.spec.processGroups;
+  const int64_t world = job.spec.nodes * processes_per_node(job.spec);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string path = at_item("spec.processGroups", i);
+    if (is_repeated(groups, i, [](const ProcessGroupSpec& group) { return group.name; })) {
+      problems.push_back(path + ".name: " + in_quotes(groups[i].name) + " is listed twice");
+    }
+    const Result<std::vector<int64_t>> ranks = parse_ranks(groups[i].ranks, world);
+    if (!ranks.ok()) problems.push_back(path + ".ranks: " + ranks.error().message);
+  }
+}
+
+void check_model(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train) return;
+  const ModelConfig config = model_config(*job.spec.train);
+  const bool is_complete = config.layers != 0 && config.width != 0 && config.heads != 0 &&
+                           config.context != 0 && config.vocabulary != 0;
+  if (!is_complete) return;  // another rule reports this
+  const ParallelismSpec& parallelism = job.spec.parallelism;
+  for (std::string& problem : model_problems(config, parallelism.tensor, "spec.train.model")) {
+    problems.push_back(std::move(problem));
+  }
+  if (parallelism.pipeline > config.layers) {
+    problems.push_back("spec.parallelism.pipeline: " + text(parallelism.pipeline) +
+                       " stages, expected at most spec.train.model.layers: " + text(config.layers));
+  }
+}
+
+void check_tokens(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train) return;
+  const TrainSpec& train = *job.spec.train;
+  const int64_t context = std::max<int64_t>(model_config(train).context, 1);
+  const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
+  if (train.steps <= kTokensMax / tokens_of_step) return;
+  problems.push_back("spec.train.steps: " + text(train.steps) + " x " + text(tokens_of_step) +
+                     " tokens per step is out of range, expected at most " +
+                     text(kTokensMax / tokens_of_step));
+}
+
+void check_command(const TrainingJob& job, Problems& problems) {
+  size_t bytes = 0;
+  for (const std::string& word : job.spec.command) bytes += word.size() + 1;
+  if (bytes > kCommandBytesMax) {
+    problems.push_back("spec.command: " + std::to_string(bytes) + " bytes, expected at most " +
+                       std::to_string(kCommandBytesMax) + " (put a script into the image)");
+  }
+  const std::vector<std::string>& variables = job.spec.rendezvous.variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (!is_repeated(variables, i, [](const std::string& name) { return name; })) continue;
+    problems.push_back(at_item("spec.rendezvous.variables", i) + ": " + in_quotes(variables[i]) +
+                       " is listed twice");
+  }
+}
+
+void check_version(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train) return;
+  const ParallelismSpec& found = job.spec.parallelism;
+  const auto refuse = [&problems](const char* field, const std::string& value,
+                                  const char* expected) {
+    problems.push_back(
+        not_in_this_version(std::string("spec.parallelism.") + field, value, expected));
+  };
+  if (found.tensor > 1) refuse("tensor", text(found.tensor), "1");
+  if (found.pipeline > 1) refuse("pipeline", text(found.pipeline), "1");
+  if (found.sharding != "none") refuse("sharding", in_quotes(found.sharding), "none");
+}
+
+}  // namespace lockstep

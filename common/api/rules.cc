@@ -1,0 +1,314 @@
+#include "common/api/rules.h"
+
+#include <algorithm>
+
+#include "common/api/agent_messages.h"
+#include "common/api/rule_checks.h"
+#include "common/api/training_job_fields.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
+constexpr char kMeshGroups[] = "world pipeline data tensor";
+constexpr int64_t kPortsEnd = 65536;
+// TF_CONFIG names every rank, and Linux limits an environment variable to 128 KiB (execve(2)).
+constexpr int64_t kTensorflowWorldMax = 2048;
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+// Collects the rules. Its members name what several rules compute.
+class Table {
+ public:
+  std::vector<Rule> rules() {
+    check(check_metadata, {"metadata"});
+    require(root_, "metadata.name",
+            root_["metadata.name"] == "" || root_.matches("metadata.name", kLabel),
+            std::string("[found {}, ]expected ") + kLabelText + " (RFC 1035)",
+            {root_["metadata.name"]});
+    add_program();
+    add_failure_rules();
+    add_mesh();
+    add_ports();
+    add_groups();
+    add_model();
+    add_batch();
+    add_training();
+    add_command();
+    check(check_version, {"spec.parallelism"});
+    return std::move(rules_);
+  }
+
+ private:
+  void require(const Scope& scope, std::string field, Expression holds, std::string text,
+               std::vector<Expression> values = {}) {
+    rules_.push_back({.scope = scope.path(),
+                      .field = std::move(field),
+                      .holds = std::move(holds),
+                      .text = std::move(text),
+                      .values = std::move(values)});
+  }
+  void check(void (*find)(const TrainingJob&, Problems&), std::vector<std::string> reads) {
+    rules_.push_back({.check = find, .reads = std::move(reads)});
+  }
+  // The condition holds if the job has the built-in loop.
+  Expression in_train(const Expression& holds) const { return !spec_.given("train") || holds; }
+
+  void add_program();
+  void add_failure_rules();
+  void add_mesh();
+  void add_ports();
+  void add_groups();
+  void add_model();
+  void add_batch();
+  void add_training();
+  void add_command();
+
+  const Scope root_{""};
+  const Scope spec_{"spec"};
+  const Scope train_{"spec.train"};
+  const Scope model_{"spec.train.model"};
+  const Expression nodes_ = spec_["nodes"];
+  const Expression gpus_ = spec_["gpusPerNode"];
+  const Expression processes_ =
+      spec_.positive_or("processesPerNode", spec_.positive_or("gpusPerNode", 1));
+  const Expression world_ = nodes_ * processes_;
+  const Expression tensor_ = spec_["parallelism.tensor"];
+  const Expression pipeline_ = spec_["parallelism.pipeline"];
+  const Expression data_ = world_ / (pipeline_ * tensor_);  // data-parallel ranks
+  const Expression has_mesh_ = world_ % (pipeline_ * tensor_) == 0;
+  std::vector<Rule> rules_;
+};
+
+void Table::add_program() {
+  const Scope data("spec.train.data");
+  const Expression has_train = spec_.given("train");
+  const Expression has_command = spec_.given("command");
+  require(spec_, "", !has_train || !has_command,
+          "found both train and command, expected exactly one of them");
+  require(spec_, "", has_train || has_command,
+          "found neither train nor command, expected exactly one of them");
+  require(spec_, "successPolicy", in_train(spec_["successPolicy"] != kRankZero),
+          "RankZero is only valid with spec.command, expected AllRanks");
+  require(data, "path", data.given("path"), "missing, expected a file or a folder");
+  require(spec_, "managedBy", !spec_.given("managedBy") || spec_.matches("managedBy", kDomainPath),
+          "[found {}, ]expected domain/path", {spec_["managedBy"]});
+}
+
+void Table::add_failure_rules() {
+  const Scope rule("spec.failure.rules[]");
+  const Expression has_after = rule.given("after");
+  require(rule, "", rule.given("exitCodes") || rule.given("event"),
+          "found neither exitCodes nor event, expected at least one of them");
+  require(rule, "after", !has_after || rule["event"] == kHang, "only valid with event: Hang");
+  require(rule, "after", !has_after || rule.matches("after", kDuration),
+          std::string("[found {}, ]expected ") + kHangText, {rule["after"]});
+  require(rule, "action",
+          rule["action"] != "RestartInPlace" || !rule.given("event") ||
+              is_one_of(rule["event"], kProcessEvents),
+          "found RestartInPlace, but event [{text} ]removes the pod; expected RecreatePod, Ignore "
+          "or Fail",
+          {rule["event"]});
+  check(check_hang, {"spec.failure.rules"});
+}
+
+void Table::add_mesh() {
+  const char* made_of = " (spec.nodes[: {}] x [{} ]processes each)";
+  require(
+      spec_, "nodes", world_ <= kWorldSizeMax,
+      std::string("a world of [{} ]ranks") + made_of + ", expected at most " + text(kWorldSizeMax),
+      {world_, nodes_, processes_});
+  require(spec_, "parallelism", has_mesh_,
+          std::string("pipeline [{} ]x tensor [{} = {} ]does not divide the world of [{} ]ranks") +
+              made_of,
+          {pipeline_, tensor_, pipeline_ * tensor_, world_, nodes_, processes_});
+  // A command may use several GPUs from one process; each rank of the built-in loop has one.
+  require(spec_, "processesPerNode", in_train(gpus_ == 0 || processes_ % gpus_ == 0),
+          "{} is not a multiple of spec.gpusPerNode[: {}], expected 0 (one rank per GPU) or a "
+          "multiple of the GPU count",
+          {processes_, gpus_});
+  // An explicit cudnn must not silently fall back to another implementation; auto uses whatever is
+  // available.
+  require(spec_, "train.attention",
+          in_train(spec_["train.attention"] != "cudnn" ||
+                   (gpus_ > 0 && spec_["train.precision"] == "bf16")),
+          "cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: bf16; expected own or "
+          "auto");
+}
+
+void Table::add_ports() {
+  const Expression port = spec_["rendezvous.port"];
+  const Expression ports = processes_ * either(spec_.given("train"), 1, kPortRounds);
+  const Expression each =
+      either(spec_.given("train"), "", (" with " + text(kPortRounds) + " ports each").c_str());
+  require(spec_, "rendezvous.port", port + ports <= kPortsEnd,
+          "{} leaves no room for [{} ]processes[{text}, expected at most {}]",
+          {port, processes_, each, kPortsEnd - ports});
+  require(spec_, "rendezvous.port", port > kAgentPort || port + ports <= kAgentPort,
+          "[{} to {}, ]the ports of [{} ]processes[{text},] include the agent's port " +
+              text(kAgentPort) + ", expected a range without it",
+          {port, port + ports - 1, processes_, each});
+}
+
+void Table::add_groups() {
+  const Scope group("spec.processGroups[]");
+  require(group, "name", group.matches("name", kLabel),
+          std::string("[found {}, ]expected ") + kLabelText, {group["name"]});
+  require(group, "name", !is_one_of(group["name"], kMeshGroups),
+          "{} is reserved for the mesh, expected another name", {group["name"]});
+  check(check_groups,
+        {"spec.processGroups", "spec.nodes", "spec.processesPerNode", "spec.gpusPerNode"});
+}
+
+void Table::add_model() {
+  const Expression has_preset = train_.given("model.preset");
+  const Expression is_bytes = train_["data.tokenizer"] == "bytes";
+  const Expression vocabulary = train_["model.vocabulary"];
+  const Expression width = model_["width"];
+  const Expression heads = model_["heads"];
+  const Expression kv_heads = model_["kvHeads"];
+  const Expression is_llama = model_.matches("preset", kLlamaPreset);
+  require(model_, "family",
+          !model_.given("family") || !model_.given("preset") ||
+              (model_["family"] == "llama") == is_llama,
+          "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
+          {model_["family"], model_["preset"], either(is_llama, "llama", "gpt2")});
+  for (const char* dimension : {"model.layers", "model.width", "model.heads", "model.context"}) {
+    require(train_, dimension, has_preset || train_[dimension] > 0, kMissingDimension);
+  }
+  require(train_, "model.vocabulary", has_preset || is_bytes || vocabulary > 0,
+          "missing, expected the number of token ids (spec.train.data.tokenizer[: {}] does not "
+          "determine it)",
+          {train_["data.tokenizer"]});
+  require(model_, "heads", width == 0 || heads == 0 || width % heads == 0,
+          "{} does not divide spec.train.model.width[: {}]", {heads, width});
+  require(model_, "kvHeads", heads == 0 || kv_heads == 0 || heads % kv_heads == 0,
+          "{} does not divide spec.train.model.heads[: {}]", {kv_heads, heads});
+  check(check_model, {"spec.train.model", "spec.train.data.tokenizer", "spec.parallelism"});
+  require(train_, "model.vocabulary", !is_bytes || vocabulary == 0 || vocabulary >= 256,
+          "{} is too small for spec.train.data.tokenizer: bytes, expected at least 256",
+          {vocabulary});
+}
+
+void Table::add_batch() {
+  const Scope batch("spec.train.batch");
+  const Expression global = spec_["train.batch.global"];
+  const Expression micro = spec_["train.batch.micro"];
+  const Expression fits = global % data_ == 0;
+  require(batch, "micro", batch["micro"] == 0 || batch["global"] % batch["micro"] == 0,
+          "{} does not divide spec.train.batch.global[: {}]", {batch["micro"], batch["global"]});
+  require(spec_, "train.batch.global", in_train(!has_mesh_ || fits),
+          "{} is not a multiple of the [{} ]data-parallel ranks", {global, data_});
+  require(spec_, "train.batch.micro",
+          in_train(!has_mesh_ || !fits || micro == 0 || global % micro != 0 ||
+                   global % (micro * data_) == 0),
+          "{} x [{} ]data-parallel ranks[ = {}] does not divide spec.train.batch.global[: {}]",
+          {micro, data_, micro * data_, global});
+}
+
+void Table::add_training() {
+  const Expression steps = train_["steps"];
+  const Expression warmup = train_["optimizer.warmupSteps"];
+  const Expression rate = train_["optimizer.learningRate"];
+  const Expression final_rate = train_["optimizer.minimumLearningRate"];
+  const Expression validation = train_["validation.everySteps"];
+  require(train_, "rounding", train_["rounding"] == "nearest" || train_["precision"] == "bf16",
+          "{} needs spec.train.precision: bf16, expected nearest", {train_["rounding"]});
+  require(train_, "optimizer.warmupSteps", warmup <= steps,
+          "{} is more than spec.train.steps[: {}]", {warmup, steps});
+  require(train_, "optimizer.minimumLearningRate", final_rate <= rate,
+          "{} is more than spec.train.optimizer.learningRate[: {}]", {final_rate, rate});
+  require(train_, "validation.everySteps",
+          validation == 0 || train_["data.validationFraction"] > 0.0,
+          "{} needs validation data, expected spec.train.data.validationFraction above 0",
+          {validation});
+  check(check_tokens, {"spec.train.steps", "spec.train.batch.global", "spec.train.model"});
+  require(spec_, "rendezvous.variables", in_train(!spec_.given("rendezvous.variables")),
+          "only valid with spec.command, which is not set");
+}
+
+void Table::add_command() {
+  require(spec_, "command[0]", !spec_.given("command") || spec_.first("command") != "",
+          "[found {}, ]expected a program", {spec_.first("command")});
+  check(check_command, {"spec.command", "spec.rendezvous.variables"});
+  require(spec_, "rendezvous.variables",
+          !spec_.contains("rendezvous.variables", "tensorflow") || world_ <= kTensorflowWorldMax,
+          "TF_CONFIG of [{} ]ranks exceeds the size of an environment variable, expected at most " +
+              text(kTensorflowWorldMax) + " ranks",
+          {world_});
+  // A command does these things itself.
+  for (const char* field : {"parallelism.tensor", "parallelism.pipeline", "parallelism.sharding",
+                            "checkpoint.everySteps", "checkpoint.atEnd", "checkpoint.keep",
+                            "rendezvous.timeoutSeconds"}) {
+    require(spec_, field, spec_.given("train") || spec_.is_default(field),
+            "[found {}, which is ]only valid with spec.train; omit the field, because a command "
+            "does this itself",
+            {spec_[field]});
+  }
+}
+
+// Returns the text for people, with the values if there is an object to take them from.
+std::string filled(const Rule& rule, const Json* self) {
+  std::string filled;
+  size_t next = 0;
+  bool in_brackets = false;
+  for (size_t i = 0; i < rule.text.size(); ++i) {
+    const char c = rule.text[i];
+    if (c == '[' || c == ']') {
+      in_brackets = c == '[';
+    } else if (c == '{') {
+      const size_t end = rule.text.find('}', i);
+      const bool is_raw = end > i + 1;
+      i = end;
+      if (self == nullptr) continue;
+      const Json value = rule.values[next++].value(*self);
+      filled += !value.is_string() ? dump_json(value)
+                : is_raw           ? value.get<std::string>()
+                                   : in_quotes(value.get<std::string>());
+    } else if (self != nullptr || !in_brackets) {
+      filled += c;
+    }
+  }
+  return filled;
+}
+
+}  // namespace
+
+std::span<const Rule> spec_rules() {
+  static const std::vector<Rule> kRules = Table().rules();
+  return kRules;
+}
+
+std::string problem_of(const Rule& rule, const std::string& path, const Json& self) {
+  const std::string dot = path.empty() || rule.field.empty() ? "" : ".";
+  return path + dot + rule.field + ": " + filled(rule, &self);
+}
+
+std::string server_message(const Rule& rule) {
+  const std::string text = filled(rule, nullptr);
+  if (rule.field.empty()) return text;
+  return rule.field + (rule.text.starts_with("{} ") ? "" : ": ") + text;
+}
+
+std::span<const FixedField> fixed_rules() {
+  static constexpr FixedField kFixed[] = {
+      {"gpusPerNode", "gpusPerNode"},
+      {"processesPerNode", "processesPerNode"},
+      {"threadsPerProcess", "threadsPerProcess"},
+      {"image", "image"},
+      {"command"},
+      {"parallelism", "parallelism.tensor parallelism.pipeline parallelism.sharding"},
+      {"processGroups"},
+      {"rendezvous", "rendezvous.port"},
+      {"checkpoint", "checkpoint.path"},
+      {"podTemplate"},
+      {"successPolicy", "successPolicy"},
+      {"managedBy"},
+      {"train",
+       "train.model.preset train.data.path train.steps train.batch.global train.precision"}};
+  return kFixed;
+}
+
+}  // namespace lockstep
