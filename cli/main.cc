@@ -170,6 +170,13 @@ int plan_memory(const lockstep::cli::ClientContext& context, std::vector<std::st
     std::cerr << words[i] << " is no size in GB, expected 1 to " << kGigabytesMax << "\n";
     return lockstep::cli::kExitBadInput;
   }
+  // A number is a size, unless there is such a file.
+  const bool is_number =
+      !words.empty() && words.front().find_first_not_of("-0123456789") == std::string::npos;
+  if (is_number && !is_size(words.front()) && !std::filesystem::exists(words.front())) {
+    std::cerr << words.front() << " is no size in GB, expected 1 to " << kGigabytesMax << "\n";
+    return lockstep::cli::kExitBadInput;
+  }
   if (!words.empty() && !is_size(words.front())) {
     const lockstep::Status given = lockstep::cli::put_job_on_stdin(words.front());
     if (!given.ok()) {
@@ -247,7 +254,11 @@ int program(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0 && app.get_subcommands().empty()) {
-      std::cerr << (argc > 1 ? unknown_command(name, argv[1]) : app.help());
+      const bool is_option = argc > 1 && argv[1][0] == '-';
+      std::cerr << (argc == 1 ? app.help()
+                    : is_option
+                        ? error.what() + std::string("; " + name + " --help lists all options\n")
+                        : unknown_command(name, argv[1]));
       return lockstep::cli::kExitBadInput;
     }
     return app.exit(error) == 0 ? 0 : lockstep::cli::kExitBadInput;

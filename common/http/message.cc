@@ -30,7 +30,7 @@ std::string_view Head::field(std::string_view name) const {
   return {};
 }
 
-std::string format_head(const Response& response, bool closes) {
+std::string format_head(const Response& response, const HeadOptions& options) {
   namespace beast_http = boost::beast::http;
   const auto reason = beast_http::obsolete_reason(beast_http::int_to_status(response.status));
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
@@ -38,9 +38,9 @@ std::string format_head(const Response& response, bool closes) {
   append_field(head, "Content-Type", response.content_type);
   append_field(head, "Cache-Control", response.cache_control);
   for (const Field& field : response.fields) append_field(head, field.name, field.value);
-  if (closes) append_field(head, "Connection", "close");
+  if (options.closes) append_field(head, "Connection", "close");
   if (response.stream != nullptr) {
-    append_field(head, "Transfer-Encoding", "chunked");
+    if (options.is_chunked) append_field(head, "Transfer-Encoding", "chunked");
   } else {
     append_field(head, "Content-Length", std::to_string(response.body.size()));
   }

@@ -39,9 +39,13 @@ struct Response {
   std::shared_ptr<Stream> stream{};  // if set, sent in place of `body`
 };
 
-// Returns the status line and the fields of a response, up to the empty line. A stream is chunked.
+struct HeadOptions {
+  bool closes = false;     // the connection ends after the response
+  bool is_chunked = true;  // frame a stream in chunks, which HTTP/1.0 does not know
+};
+// Returns the status line and the fields of a response, up to the empty line.
 // Control characters in values become spaces, so no value can add a field.
-std::string format_head(const Response& response, bool closes);
+std::string format_head(const Response& response, const HeadOptions& options);
 // Returns the chunk with these bytes, at least one. Source: RFC 9112, section 7.1.
 std::string format_chunk(std::string_view bytes);
 

@@ -37,9 +37,12 @@ class RequestReader {
   // Reads the head. After kFailed, nothing more can be read from the connection.
   Progress read_head();
   Head head() const;
-  bool expects_continue() const;
+  bool expects_continue() const;  // which HTTP/1.0 does not know
+  bool is_http_1_0() const;
   // Lowers the limit of the body. Call between read_head() and read_body().
   void limit_body(size_t bytes_max);
+  // Returns whether the announced length of the body is above its limit: read_body() will fail.
+  bool body_is_too_large() const { return body_is_too_large_; }
   Progress read_body();
   // Returns whether head and body have been read.
   bool is_complete() const;
@@ -52,6 +55,7 @@ class RequestReader {
   struct Parser;
 
   Progress step();
+  bool is_too_long() const;
   Progress fail(unsigned status, std::string message);
 
   const Limits limits_;
@@ -59,6 +63,9 @@ class RequestReader {
   std::string buffer_;  // received and not parsed yet: from begin_ to end_
   size_t begin_ = 0;
   size_t end_ = 0;
+  // Parsed bytes of this request: of its head, and all bytes after that.
+  size_t head_bytes_ = 0;
+  size_t later_bytes_ = 0;
   bool body_is_too_large_ = false;
   Failure failure_;
 };

@@ -53,6 +53,7 @@ void Session::close() {
 
 void Session::close_when_idle() {
   last_ = true;
+  if (draining_) return;  // it closes soon
   if (!busy_ || stream_ != nullptr) close();
 }
 
@@ -63,7 +64,7 @@ void Session::wake() {
 // Returns a callback that continues with this step unless the session was closed meanwhile.
 Transport::Done Session::then(Step step) {
   return [self = shared_from_this(), step](Error error, size_t bytes) {
-    if (!self->closed_) (*self.*step)(error, bytes);
+    if (!self->closed_) self->survives([&] { (*self.*step)(error, bytes); });
   };
 }
 
@@ -94,21 +95,26 @@ void Session::set_limit(Duration limit) {
 }
 
 void Session::on_alarm() {
-  if (stream_is_waiting_) return next_chunk();
-  close();
+  if (!stream_is_waiting_) return close();
+  survives([&] { next_chunk(); });
 }
 
-// Runs a call of the handler. An exception, such as bad_alloc, ends the session.
+// Runs a call of the handler, or a step. An exception, such as bad_alloc, ends this session alone.
 template <class Call>
 bool Session::survives(const Call& call) {
   try {
     call();
     return true;
   } catch (const std::exception& error) {
-    log_error("a handler failed", {{"error", error.what()}, {"target", head_.target}});
+    log_error("a request failed", {{"error", error.what()}, {"target", head_.target}});
     close();
     return false;
   }
+}
+
+// A connection that waits keeps no copy of what it has sent.
+void Session::release_output() {
+  std::string().swap(output_);
 }
 
 void Session::on_handshake(Error error, size_t) {
@@ -119,7 +125,6 @@ void Session::on_handshake(Error error, size_t) {
 // An authenticated connection may stay idle between requests. The head has its own, shorter limit.
 void Session::wait_for_request() {
   busy_ = false;
-  if (last_) return close();
   head_ = {};
   reader_.begin();
   if (reader_.has_bytes()) return on_first_bytes({}, 0);  // pipelined
@@ -159,12 +164,14 @@ void Session::on_head() {
     since_ = steady_now();
   }
   if (admission.refusal) {
-    last_ = last_ || !reader_.is_complete();  // do not read the rest of the request
+    // The rest of the request is not read.
+    last_ = last_ || !reader_.is_complete() || !reader_.keeps_open();
     return answer(*std::move(admission.refusal));
   }
   reader_.limit_body(admission.body_bytes_max);
   set_alarm(request_end_);
-  if (!reader_.expects_continue()) return read_body();
+  const bool waits = reader_.expects_continue() && !reader_.is_complete();
+  if (!waits || reader_.body_is_too_large()) return read_body();
   output_ = kContinue;
   transport_->write(output_, then(&Session::on_continue_written));
 }
@@ -194,7 +201,8 @@ void Session::on_request() {
   auto respond = [weak = weak_from_this(), calls = server_.calls](Response response) {
     calls->post([weak, response = std::move(response)]() mutable {
       const auto self = weak.lock();
-      if (self != nullptr && !self->closed_) self->answer(std::move(response));
+      if (self == nullptr || self->closed_) return;
+      self->survives([&] { self->answer(std::move(response)); });
     });
   };
   survives([&] { server_.handler.handle(std::move(request), std::move(respond)); });
@@ -212,13 +220,14 @@ void Session::refuse() {
 void Session::answer(Response response) {
   last_ = last_ || !response.keeps_open || response.stream != nullptr;
   if (response.stream != nullptr) return begin_stream(response);
-  std::string text = format_head(response, last_);
+  std::string text = format_head(response, {.closes = last_});
   if (head_.method != "HEAD") text = std::move(response.body.insert(0, text));
   write(std::move(text), &Session::on_answer_written);
 }
 
 void Session::on_answer_written(Error error, size_t) {
   if (error) return close();
+  release_output();
   if (last_) return finish();
   wait_for_request();
 }
@@ -227,7 +236,9 @@ void Session::begin_stream(const Response& response) {
   stream_ = response.stream;
   stream_has_ended_ = head_.method == "HEAD";
   transport_->wait_for_input(then(&Session::on_stream_input));
-  write(format_head(response, last_), &Session::on_chunk_written);
+  stream_is_chunked_ = !reader_.is_http_1_0();
+  write(format_head(response, {.closes = true, .is_chunked = stream_is_chunked_}),
+        &Session::on_chunk_written);
 }
 
 void Session::on_stream_input(Error, size_t) {
@@ -236,6 +247,7 @@ void Session::on_stream_input(Error, size_t) {
 
 void Session::on_chunk_written(Error error, size_t) {
   if (error) return close();
+  release_output();
   if (stream_has_ended_) return finish();
   next_chunk();
 }
@@ -247,14 +259,21 @@ void Session::next_chunk() {
   if (stream_is_waiting_) return set_alarm(chunk.again);
   stream_has_ended_ = chunk.is_last;
   std::string text;
-  if (!chunk.bytes.empty()) text = format_chunk(chunk.bytes);
-  if (chunk.is_last) text += kLastChunk;
+  if (!stream_is_chunked_) {
+    text = std::move(chunk.bytes);
+  } else if (!chunk.bytes.empty()) {
+    text = format_chunk(chunk.bytes);
+  }
+  if (chunk.is_last && stream_is_chunked_) text += kLastChunk;
+  if (text.empty()) return finish();
   write(std::move(text), &Session::on_chunk_written);
 }
 
 // Ends the connection so that the client receives everything that was written.
 void Session::finish() {
   stream_.reset();
+  busy_ = false;
+  draining_ = true;
   set_limit(kLingerLimit);
   transport_->say_goodbye(then(&Session::on_goodbye));
 }

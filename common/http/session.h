@@ -75,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_alarm();
   template <class Call>
   bool survives(const Call& call);
+  void release_output();
 
   void on_handshake(Error error, size_t bytes);
   void wait_for_request();
@@ -108,14 +109,16 @@ class Session : public std::enable_shared_from_this<Session> {
   Head head_;
   std::string output_;              // what is being written
   std::shared_ptr<Stream> stream_;  // the body, while it is streamed
+  bool stream_is_chunked_ = true;
   bool stream_has_ended_ = false;   // its last chunk is being written
   bool stream_is_waiting_ = false;  // it had no chunk
   std::string discarded_;
   size_t discarded_bytes_ = 0;
   TimePoint since_;
   bool authenticated_ = false;
-  bool busy_ = false;  // a request has begun and has not been answered yet
-  bool last_ = false;  // close after this response
+  bool busy_ = false;      // a request has begun and has not been answered yet
+  bool draining_ = false;  // everything was written, and the client may still read it
+  bool last_ = false;      // close after this response
   bool closed_ = false;
 };
 

@@ -8,8 +8,9 @@ namespace lockstep::http {
 
 // The body of a response that is produced over time, such as a watch. The server asks for the next
 // chunk only after the client has accepted the one before, so a slow client costs one chunk of
-// memory. The connection ends with its stream. While it lasts, the client must not send: the server
-// takes any byte as the client's end.
+// memory, twice while it is framed. The connection ends with its stream. While it lasts, the client
+// must not send: bytes that arrive end the stream, and bytes that came with the request are
+// ignored.
 class Stream {
  public:
   struct Chunk {

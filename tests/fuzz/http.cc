@@ -84,7 +84,7 @@ void check_answer(const local::ApiRequest& request) {
   answer.warnings = {request.user_agent, request.body};
   const auto warnings = static_cast<long>(answer.warnings.size());
   const http::Response response = local::to_http_response(std::move(answer));
-  const std::string text = http::format_head(response, false) + response.body;
+  const std::string text = http::format_head(response, {}) + response.body;
   boost::beast::http::response_parser<boost::beast::http::string_body> parser;
   parser.eager(true);
   boost::system::error_code error;

@@ -1,4 +1,6 @@
 // Phase 4: steps, with saving and validating in between.
+#include <cmath>
+
 #include "agent/comm/topology.h"
 #include "agent/train/attention_choice.h"
 #include "agent/train/stop_signal.h"
@@ -150,7 +152,8 @@ Status Worker::validate_if_due() {
     stopping_ = true;
     return {};
   }
-  progress_.numbers().validation_loss = *loss;
+  progress_.numbers().validation_loss.reset();
+  if (std::isfinite(*loss)) progress_.numbers().validation_loss = *loss;
   progress_.enter(WorkerPhase::kTraining);
   if (!metrics_) return {};
   return metrics_->add({.step = position_.step, .validation_loss = *loss});

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/api/rule_checks.h"
+#include "common/layout/model_config.h"
 #include "tests/common/api/training_jobs.h"
 
 namespace lockstep {
@@ -12,6 +14,13 @@ namespace {
 void expect_errors(const std::vector<Refusal>& cases) {
   for (const Refusal& c : cases) {
     EXPECT_EQ(error_with(c.pointer, c.value), c.error) << c.pointer << " = " << c.value;
+  }
+}
+
+// The rules know the family of a preset by its name, as CEL cannot look it up.
+TEST(TrainingJob, PresetsOfALlamaAreKnownByTheirNames) {
+  for (const std::string& name : model_preset_names()) {
+    EXPECT_EQ(kLlamaPreset.matches(name), model_preset(name)->family == Family::kLlama) << name;
   }
 }
 

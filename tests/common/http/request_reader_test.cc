@@ -104,6 +104,44 @@ TEST(RequestReader, LimitsEveryPartOfARequest) {
   }
 }
 
+// Each piece ends with the first byte of the next field, so that the parser takes whole fields as
+// they come and never holds much.
+TEST(RequestReader, LimitsTheFieldsOfAHeadAndOfATrailerTogether) {
+  const std::string field = "Name: " + std::string(50, 'x') + "\r\n";
+  const std::string chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n";
+  struct Case {
+    std::string begin;
+    size_t bytes_max;  // a trailer may arrive together with a piece of a body
+  };
+  for (const auto& [begin, bytes_max] : {Case{"GET / HTTP/1.1\r\n", 400}, Case{chunked, 70'000}}) {
+    RequestReader reader(kLimits);
+    reader.begin();
+    size_t sent = 0;
+    const auto feed = [&](const std::string& bytes) {
+      std::memcpy(reader.prepare().data(), bytes.data(), bytes.size());
+      reader.commit(bytes.size());
+      sent += bytes.size();
+      const Progress head = reader.read_head();
+      return head == Progress::kComplete ? reader.read_body() : head;
+    };
+    Progress progress = feed(begin + "N");
+    while (progress == Progress::kNeedsMore && sent < 1'000'000) {
+      progress = feed(field.substr(1) + "N");
+    }
+    EXPECT_EQ(progress, Progress::kFailed) << begin;
+    EXPECT_EQ(reader.failure().status, 431u) << reader.failure().message;
+    EXPECT_LE(sent, bytes_max) << begin;
+  }
+}
+
+TEST(RequestReader, AllowsAChunkForEachByte) {
+  std::string bytes = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 100; ++i) bytes += "1\r\nx\r\n";
+  const Read result = read(bytes + "0\r\n\r\n", 100);
+  ASSERT_EQ(result.requests.size(), 1u) << result.failure.message;
+  EXPECT_EQ(result.requests[0].body, std::string(100, 'x'));
+}
+
 TEST(RequestReader, TakesALowerLimitForTheBodyAfterTheHead) {
   for (const char* length :
        {"Content-Length: 11\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nb\r\nx\r\n"}) {
@@ -124,7 +162,7 @@ TEST(Message, HasNoFieldFromAValue) {
                           .body = "four",
                           .content_type = "a\r\nb",
                           .fields = {{"Warning", "x\r\n\r\ny\x7f"}}};
-  EXPECT_EQ(format_head(response, true),
+  EXPECT_EQ(format_head(response, {.closes = true}),
             "HTTP/1.1 201 Created\r\nContent-Type: a  b\r\nCache-Control: no-store\r\n"
             "Warning: x    y \r\nConnection: close\r\nContent-Length: 4\r\n\r\n");
 }

@@ -56,6 +56,24 @@ TEST(Server, TellsAClientThatAsksToSendItsBody) {
   EXPECT_EQ(connection.read_reply().body, "body");
 }
 
+TEST(Server, RefusesATooLargeBodyInsteadOfAskingForIt) {
+  Served served;
+  RawConnection connection(served.port());
+  connection.send("PUT /echo HTTP/1.1\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(connection.read_reply().status, 413);
+  connection.wait_for_close();
+}
+
+TEST(Server, ClosesARefusedConnectionThatTheClientWantsClosed) {
+  Served served;
+  for (const char* head :
+       {"GET /refused HTTP/1.0\r\n\r\n", "GET /refused HTTP/1.1\r\nConnection: close\r\n\r\n"}) {
+    RawConnection connection(served.port());
+    connection.send(head);
+    EXPECT_NE(connection.read_all().find("Connection: close"), std::string::npos) << head;
+  }
+}
+
 struct BadCase {
   const char* name;
   std::string bytes;

@@ -119,6 +119,19 @@ TEST(Stream, EndsWhenItsClientLeavesOrSends) {
   }
 }
 
+// HTTP/1.0 has no chunks: the body ends with the connection. Source: RFC 9112, section 6.1.
+TEST(Stream, IsNotChunkedForAnHttp10Client) {
+  Served served;
+  served.handler.feed.add("one ");
+  served.handler.feed.add("two");
+  served.handler.feed.end();
+  RawConnection connection(served.port());
+  connection.send("GET /stream HTTP/1.0\r\n\r\n");
+  const std::string reply = connection.read_all();
+  EXPECT_EQ(reply.find("chunked"), std::string::npos) << reply;
+  EXPECT_TRUE(reply.ends_with("\r\n\r\none two")) << reply;
+}
+
 TEST(Stream, HasNoBodyForHead) {
   Served served;
   RawConnection connection(served.port());
