@@ -181,8 +181,8 @@ class Work {
 // of its sub-groups then returns that first error, here and, within milliseconds, on all ranks. A
 // new round needs a new communicator.
 //
-// Errors of the communicator blame a peer: kPeerHung with kTimeout, else kPeer. kInvalid blames
-// nobody else: the mistake is this rank's.
+// Errors that another rank causes blame it: kPeerHung with kTimeout, else kPeer. Errors of this
+// rank's own device, sockets and memory, and kInvalid, blame nobody else.
 class Communicator {
  public:
   virtual ~Communicator() = default;

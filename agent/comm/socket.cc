@@ -68,9 +68,8 @@ Result<Resolved> resolve(const SocketAddress& address) {
   if (address.port < 0 || address.port > 65535 ||
       ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
           0) {
-    return invalid(
-        "[comm] expected an IP address and a port from 0 to 65535, got " + to_string(address),
-        Blame::kConfig);
+    return invalid("[comm] expected an IP address and a port from 0 to 65535, got " +
+                   to_string(address));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
   Resolved resolved;
@@ -132,7 +131,9 @@ std::string to_string(const SocketAddress& address) {
 }
 
 Result<UniqueFd> listen_socket(const SocketAddress& address) {
-  TRY_ASSIGN(const Resolved resolved, resolve(address));
+  const Result<Resolved> own = resolve(address);
+  if (!own.ok()) return own.error().blaming(Blame::kConfig);
+  const Resolved& resolved = *own;
   TRY_ASSIGN(UniqueFd fd, stream_socket(resolved));
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -160,7 +161,9 @@ Status adopt_listener(int fd) {
 }
 
 Result<UniqueFd> begin_connect(const SocketAddress& address) {
-  TRY_ASSIGN(const Resolved resolved, resolve(address));
+  const Result<Resolved> theirs = resolve(address);
+  if (!theirs.ok()) return theirs.error().blaming(Blame::kPeer);
+  const Resolved& resolved = *theirs;
   TRY_ASSIGN(UniqueFd fd, stream_socket(resolved));
   const auto* name = reinterpret_cast<const sockaddr*>(&resolved.address);
   if (::connect(fd.get(), name, resolved.bytes) != 0 && errno != EINPROGRESS) {

@@ -15,9 +15,12 @@ bool Gpt::Impl::has_bias(LayerPart part) const {
 Gpt::Impl::Weights Gpt::Impl::layer_weights(int64_t block, LayerPart part,
                                             std::span<const ParamView> views) const {
   int64_t place = 0;
-  for (int64_t earlier = 0; earlier < part; ++earlier) {
-    place += has_bias(static_cast<LayerPart>(earlier)) ? 2 : 1;
+  int64_t count = 0;
+  for (int64_t each = 0; each < kLayerParts; ++each) {
+    if (each == part) place = count;
+    count += has_bias(static_cast<LayerPart>(each)) ? 2 : 1;
   }
+  CHECK(std::ssize(views) == count);  // the table of parameters has the same biases
   const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
   const int64_t id = before + (block - 1) * std::ssize(views) + place;
   return weights_at({place, id, has_bias(part)}, views);

@@ -13,7 +13,7 @@ struct DeviceBatch {
   const int32_t* tokens = nullptr;
   const int32_t* targets = nullptr;
   int64_t rows = 0;
-  int64_t counted = 0;  // targets that are counted
+  int64_t counted = 0;  // targets that are counted; all of them in training
 };
 
 // Provides a rank's micro-batches in their order. Used by one thread.

@@ -253,10 +253,10 @@ Result<std::optional<double>> Composition::evaluate(BatchFeed& feed,
   RankTotals mine;
   scalars_->clear(*ops_, stream_);
   while (true) {
-    mine.stop = stop_requested() ? 1 : 0;
-    if (mine.stop != 0) break;
     TRY_ASSIGN(const std::optional<DeviceBatch> batch, feed.next());
     if (!batch) break;
+    mine.stop = stop_requested() ? 1 : 0;
+    if (mine.stop != 0) break;
     TRY(add_losses_of(*batch));
     mine.tokens += batch->counted;
   }

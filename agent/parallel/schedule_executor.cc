@@ -28,6 +28,7 @@ ScheduleExecutor::ScheduleExecutor(Options options, model::MicroBatch micro_batc
 }
 
 Status ScheduleExecutor::run(BatchFeed& feed, const std::function<void()>& update) {
+  taken_ = 0;
   for (const Action& action : options_.actions) TRY(run(action, feed, update));
   return {};
 }
@@ -36,7 +37,7 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
                              const std::function<void()>& update) {
   switch (action.kind) {
     case ActionKind::kTake:
-      return take(feed);
+      return take(action, feed);
     case ActionKind::kForward:
       return forward();
     case ActionKind::kBackward:
@@ -56,10 +57,13 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
   return internal("[step] " + std::string(action_name(action.kind)) + " on a single stage");
 }
 
-Status ScheduleExecutor::take(BatchFeed& feed) {
+Status ScheduleExecutor::take(const Action& action, BatchFeed& feed) {
+  CHECK(action.micro_batch == taken_++);
   TRY_ASSIGN(const std::optional<DeviceBatch> batch, feed.next());
   if (!batch) return internal("[step] expected another micro-batch, the data has ended");
   batch_ = *batch;
+  // The weight of each token's loss takes whole micro-batches for granted.
+  CHECK(batch_.counted == batch_.rows * options_.sequence);
   return parts_.timer.lap(StepPart::kData);
 }
 

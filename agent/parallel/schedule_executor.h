@@ -65,7 +65,7 @@ class ScheduleExecutor {
   };
 
   Status run(const Action& action, BatchFeed& feed, const std::function<void()>& update);
-  Status take(BatchFeed& feed);
+  Status take(const Action& action, BatchFeed& feed);
   Status forward();
   Status backward(const Action& action);
 
@@ -74,6 +74,7 @@ class ScheduleExecutor {
   Parts parts_;
   HeadLaps laps_;
   DeviceBatch batch_;
+  int64_t taken_ = 0;  // micro-batches of this step
 };
 
 }  // namespace lockstep::parallel

@@ -79,7 +79,9 @@ std::string largest_micro_batches(const JobPlan& plan, const MemoryLimit& limit)
     text += (text.empty() ? "" : ", ") + std::to_string(largest_micro_batch(options, bytes)) +
             " with recompute: " + name;
   }
-  return "; the largest spec.train.batch.micro is " + text;
+  // These count our own attention, whichever the job uses.
+  return "; the largest spec.train.batch.micro is " + text +
+         " (it has to divide each rank's share of batch.global)";
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ Status check(const PipelineShape& shape) {
     return shape.chunks == 1 ? Status()
                              : refused("only an interleaved schedule has several chunks");
   }
+  if (shape.chunks < 2) return refused("an interleaved schedule has several chunks");
   if (shape.micro_batches % shape.stages != 0) {
     return refused("the micro-batches must be a multiple of the stages");
   }

@@ -42,7 +42,7 @@ enum class ActionKind : uint8_t {
   kTake,               // loads the micro-batch: its tokens, its targets
   kReceiveActivation,  // of the part before, from `peer`
   kForward,
-  kSendActivation,    // to `peer`; does not wait for the receiver
+  kSendActivation,    // to `peer`; does not wait for the receiver, and keeps its buffer meanwhile
   kReceiveGradient,   // of the activation, from `peer`
   kBackward,          // adds to the gradients of the chunk's parameters
   kSendGradient,      // to `peer`; does not wait for the receiver
@@ -72,8 +72,8 @@ using PipelineSchedule = std::vector<std::vector<Action>>;
 
 // Generates one step. Every stage runs the backwards of a chunk in ascending order of
 // micro-batches, so gradients are summed in the same order whatever the schedule. Pure. kInvalid
-// for a shape with a size below 1, for several chunks without kInterleaved, and for kInterleaved if
-// the micro-batches are no multiple of the stages.
+// for a shape with a size below 1, for several chunks without kInterleaved, and for kInterleaved
+// with one chunk or if the micro-batches are no multiple of the stages.
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
 
 // Returns how many micro-batches (each chunk's count) at most are between forward and backward on a

@@ -11,10 +11,14 @@ namespace {
 
 using MicroChunk = std::pair<int64_t, int64_t>;  // micro-batch, chunk
 
+bool is_of_micro_batch(ActionKind kind) {
+  return kind != ActionKind::kFinishReductions && kind != ActionKind::kUpdate;
+}
+
 std::string describe(const Action& action) {
   std::string text(action_name(action.kind));
   if (action.micro_batch >= 0) text += " " + std::to_string(action.micro_batch);
-  text += " of chunk " + std::to_string(action.chunk);
+  if (is_of_micro_batch(action.kind)) text += " of chunk " + std::to_string(action.chunk);
   if (action.peer >= 0) text += " with stage " + std::to_string(action.peer);
   return text;
 }
@@ -24,9 +28,6 @@ bool is_send(ActionKind kind) {
 }
 bool is_receive(ActionKind kind) {
   return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
-}
-bool is_of_micro_batch(ActionKind kind) {
-  return kind != ActionKind::kFinishReductions && kind != ActionKind::kUpdate;
 }
 
 // Checks the list of one stage.
@@ -51,13 +52,17 @@ class StageCheck {
   }
 
   bool is_in_range(const Action& action) {
-    const bool has_chunk = action.chunk >= 0 && action.chunk < shape_.chunks;
-    const bool has_micro = !is_of_micro_batch(action.kind) ||
-                           (action.micro_batch >= 0 && action.micro_batch < shape_.micro_batches);
+    const bool of_micro = is_of_micro_batch(action.kind);
+    const bool has_chunk = action.chunk >= 0 && action.chunk < (of_micro ? shape_.chunks : 1);
+    const bool has_micro =
+        of_micro ? action.micro_batch >= 0 && action.micro_batch < shape_.micro_batches
+                 : action.micro_batch == -1;
+    const bool moves = is_send(action.kind) || is_receive(action.kind);
     const bool has_peer =
-        !(is_send(action.kind) || is_receive(action.kind)) ||
-        (action.peer >= 0 && action.peer < shape_.stages && action.peer != stage_);
-    if (has_chunk && has_micro && has_peer) return true;
+        moves ? action.peer >= 0 && action.peer < shape_.stages && action.peer != stage_
+              : action.peer == -1;
+    const bool may_complete = action.kind == ActionKind::kBackward || !action.completes_gradients;
+    if (has_chunk && has_micro && has_peer && may_complete) return true;
     add(describe(action) + " does not exist");
     return false;
   }
@@ -86,6 +91,7 @@ class StageCheck {
   }
   void expect_peer(int64_t expected, const Action& action) {
     if (action.peer == expected) return;
+    if (expected < 0) return add(describe(action) + ": there is nothing to send or receive");
     add(describe(action) + ": its peer is stage " + std::to_string(expected));
   }
 
@@ -94,7 +100,7 @@ class StageCheck {
     if (updated_) add(describe(action) + " comes after the update");
     switch (action.kind) {
       case ActionKind::kTake:
-        return;
+        return check_take(action);
       case ActionKind::kReceiveActivation:
         return expect_peer(other_stage(part(action) - 1), action);
       case ActionKind::kReceiveGradient:
@@ -117,6 +123,12 @@ class StageCheck {
     }
   }
 
+  void check_take(const Action& action) {
+    const bool is_read = stage_ == 0 || stage_ == shape_.stages - 1;
+    if (action.chunk != 0 || !is_read) add(describe(action) + ": nothing reads it");
+    if (action.micro_batch != taken_++) add(describe(action) + ": takes must ascend");
+  }
+
   void check_forward(const Action& action) {
     const int64_t mine = part(action);
     if (mine == 0 || is_last(mine)) {
@@ -136,6 +148,7 @@ class StageCheck {
       needs(ActionKind::kBackward, {action.micro_batch, action.chunk + 1}, action);
     }
     int64_t& count = backwards_[action.chunk];
+    if (action.micro_batch != count) add(describe(action) + ": backwards must ascend");
     const bool completes = ++count == shape_.micro_batches;
     if (action.completes_gradients != completes) {
       add(describe(action) + (completes ? " completes the gradients and does not say so"
@@ -176,6 +189,7 @@ class StageCheck {
   size_t index_ = 0;
   std::map<ActionKind, std::set<MicroChunk>> done_;
   std::map<int64_t, int64_t> backwards_;  // of each chunk
+  int64_t taken_ = 0;
   bool updated_ = false;
 };
 

@@ -12,11 +12,14 @@ namespace lockstep {
 // shape's model:
 // - each micro-batch goes forward and backward through each chunk exactly once, with what it reads
 //   at hand: data on the first and the last part, the activation or gradient of the neighbour;
+// - micro-batches are taken in ascending order, only where they are read, and the backwards of a
+//   chunk ascend too, so that gradients are summed in the same order whatever the schedule;
 // - whatever a pass produces for another stage is sent exactly once, after the pass;
 // - the sends of a stage to another one are received in the same order;
 // - the backward that completes the gradients of a chunk is the last one, and the reductions'
 //   end and the update follow, once;
-// - no stage waits forever;
+// - no stage waits forever, given that sends wait for nobody: an executor starts a send and keeps
+//   its buffer until the send is over (Communicator::start_send());
 // - no stage keeps more micro-batches in flight than in_flight_bound() allows.
 std::vector<std::string> schedule_problems(const PipelineShape& shape,
                                            const PipelineSchedule& schedule);

@@ -36,18 +36,20 @@ def selected(lines, command):
     tool = [line for line in lines if line.startswith("==> ")]
     training = lines[lines.index(tool[-1]) + 1:] if tool else lines
     training = [line for line in training if not line.startswith("output: ")]
-    # The sample is between empty lines; the last losses are before it.
-    if training.count("") < 2:
-        sys.exit("run.py: the output has no sample between empty lines; did the run complete?")
+    # The sample is between empty lines and may have some itself; the last losses are before it, and
+    # the line that names the job's state is after it.
+    ends = [i for i, line in enumerate(training) if re.match(r"[\w.-]+: Complete ", line)]
+    if "" not in training or not ends:
+        sys.exit("run.py: the output has no sample and no completed job; did the run complete?")
     sample_at = training.index("")
     shown = [("prompt", "$ " + command)]
     shown += [("tool", line) for line in tool if "building" in line or "writing" in line]
     shown += [("", line) for line in training[:HEAD_LINES]]
     shown += [("gap", "...")]
     shown += [("", line) for line in training[sample_at - 3:sample_at]]
-    sample_end = training.index("", sample_at + 1)
-    shown += [("sample", line) for line in training[sample_at:sample_end + 1]]
-    shown += [("", line) for line in training[sample_end + 1:]]
+    sample_end = ends[-1]
+    shown += [("sample", line) for line in training[sample_at:sample_end]]
+    shown += [("", line) for line in training[sample_end:]]
     return shown
 
 

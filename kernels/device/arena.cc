@@ -83,7 +83,7 @@ Result<Arena> Arena::allocate(Device device, ArenaPlan plan) {
 
 Result<Arena> Arena::allocate_pinned(Device device, ArenaPlan plan) {
   TRY_ASSIGN(PinnedBuffer pinned,
-             PinnedBuffer::allocate(device, plan.bytes, "a page-locked arena"));
+             PinnedBuffer::allocate(device, plan.bytes, "page-locked: " + request_text(plan)));
   return Arena(std::move(plan), {}, std::move(pinned));
 }
 

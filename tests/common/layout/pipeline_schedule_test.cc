@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
+#include <map>
 
 #include "common/layout/schedule_check.h"
 
@@ -49,6 +49,15 @@ std::string first_problem(const PipelineShape& shape, const PipelineSchedule& sc
   return problems.empty() ? "" : problems.front();
 }
 
+// The backwards of each chunk, independently of the checker.
+void expect_ascending(const std::vector<Action>& actions) {
+  std::map<int64_t, int64_t> next;
+  for (const Action& action : actions) {
+    if (action.kind != ActionKind::kBackward) continue;
+    EXPECT_EQ(action.micro_batch, next[action.chunk]++);
+  }
+}
+
 TEST(PipelineSchedule, OfOneStageAccumulatesGradients) {
   const PipelineSchedule schedule = made({.kind = PipelineKind::kNaive, .micro_batches = 2});
   ASSERT_EQ(schedule.size(), 1u);
@@ -90,13 +99,14 @@ TEST(PipelineSchedule, IsRightForAllSmallShapes) {
           const Result<PipelineSchedule> schedule = pipeline_schedule(shape);
           if (!schedule.ok()) continue;
           ++checked;
+          for (const std::vector<Action>& actions : *schedule) expect_ascending(actions);
           EXPECT_EQ(first_problem(shape, *schedule), "")
               << pipeline_kind_name(kind) << " " << stages << " " << micro_batches << " " << chunks;
         }
       }
     }
   }
-  EXPECT_EQ(checked, 3 * 6 * 12 + 3 * (12 + 6 + 4 + 3 + 2 + 2));
+  EXPECT_EQ(checked, 3 * 6 * 12 + 2 * (12 + 6 + 4 + 3 + 2 + 2));
 }
 
 TEST(PipelineSchedule, KeepsAsManyMicroBatchesInFlightAsItsKindSays) {
@@ -107,6 +117,11 @@ TEST(PipelineSchedule, KeepsAsManyMicroBatchesInFlightAsItsKindSays) {
   EXPECT_EQ(peak(PipelineKind::kGpipe, 0), 8);
   EXPECT_EQ(peak(PipelineKind::kOneForwardOneBackward, 0), 4);
   EXPECT_EQ(peak(PipelineKind::kOneForwardOneBackward, 3), 1);
+  const PipelineSchedule interleaved =
+      made({.kind = PipelineKind::kInterleaved, .stages = 4, .micro_batches = 8, .chunks = 2});
+  for (size_t stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(peak_in_flight(interleaved[stage]), 11 - 2 * static_cast<int64_t>(stage));
+  }
 }
 
 TEST(PipelineSchedule, RefusesShapesThatDoNotExist) {
@@ -117,6 +132,10 @@ TEST(PipelineSchedule, RefusesShapesThatDoNotExist) {
        "[schedule] gpipe with 1 stages, 0 micro-batches and 1 chunks: each must be at least 1"},
       {{PipelineKind::kNaive, 2, 2, 2},
        "[schedule] naive with 2 stages, 2 micro-batches and 2 chunks: only an interleaved schedule "
+       "has several chunks"},
+      {{PipelineKind::kInterleaved, 2, 4, 1},
+       "[schedule] interleaved with 2 stages, 4 micro-batches and 1 chunks: an interleaved "
+       "schedule "
        "has several chunks"},
       {{PipelineKind::kInterleaved, 2, 3, 2},
        "[schedule] interleaved with 2 stages, 3 micro-batches and 2 chunks: the micro-batches must "
@@ -193,7 +212,7 @@ TEST_F(PlantedMistake, ASwappedOrderIsFound) {
             }).find("backward 0 of chunk 0 comes before receive gradient") == std::string::npos,
             false);
   EXPECT_EQ(found([](PipelineSchedule& s) { std::swap(s[2].back(), s[2][s[2].size() - 2]); }),
-            "stage 2, action 20: update of chunk 0 comes before finish reductions");
+            "stage 2, action 20: update comes before finish reductions");
 }
 
 // Both receive orders are possible; only the sender's order is right.
@@ -246,6 +265,39 @@ TEST_F(PlantedMistake, AWrongEndOfTheGradientsIsFound) {
               s[0][find(s[0], ActionKind::kBackward, 1)].completes_gradients = true;
             }),
             "");
+}
+
+// The original GPipe goes backward in the opposite order, which sums gradients in another order.
+TEST_F(PlantedMistake, DescendingBackwardsAreFound) {
+  shape_ = {.kind = PipelineKind::kGpipe, .stages = 1, .micro_batches = 2};
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              std::swap(s[0][find(s[0], ActionKind::kBackward, 0)].micro_batch,
+                        s[0][find(s[0], ActionKind::kBackward, 1)].micro_batch);
+            }),
+            "stage 0, action 4: backward 1 of chunk 0: backwards must ascend");
+}
+
+TEST_F(PlantedMistake, TakesInAnotherOrderOrForNobodyAreFound) {
+  shape_.kind = PipelineKind::kGpipe;
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              std::swap(s[0][find(s[0], ActionKind::kTake, 0)],
+                        s[0][find(s[0], ActionKind::kTake, 1)]);
+            }),
+            "stage 0, action 0: take 1 of chunk 0: takes must ascend");
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              s[1].insert(s[1].begin(), {.kind = ActionKind::kTake, .micro_batch = 0});
+            }),
+            "stage 1, action 0: take 0 of chunk 0: nothing reads it");
+}
+
+TEST_F(PlantedMistake, AStepwideActionWithAMicroBatchOrAChunkIsFound) {
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              s[0].insert(s[0].begin(), {.kind = ActionKind::kFinishReductions, .micro_batch = 1});
+            }),
+            "stage 0, action 0: finish reductions 1 does not exist");
+  EXPECT_NE(found([](PipelineSchedule& s) { s[0].back().chunk = 1; }), "");
+  EXPECT_NE(found([](PipelineSchedule& s) { s[0][0].peer = 1; }), "");
+  EXPECT_NE(found([](PipelineSchedule& s) { s[0][1].completes_gradients = true; }), "");
 }
 
 TEST_F(PlantedMistake, AnUnknownPeerMicroBatchOrChunkIsFound) {
