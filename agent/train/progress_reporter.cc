@@ -8,8 +8,8 @@ ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t rou
     : page_(std::move(page)) {
   if (page_) board_ = page_->board();
   numbers_.round = static_cast<uint64_t>(round);
-  numbers_.step =
-      0;  // also while it forms and loads, so that a job that stands still there is seen
+  // Known while it forms and loads too, so that a job that stands still there is seen.
+  numbers_.step = 0;
 }
 
 void ProgressReporter::publish() {
