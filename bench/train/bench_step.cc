@@ -21,7 +21,7 @@
 //
 // Prints one line of JSON on stdout: medians, with the middle half as their spread.
 //   partSeconds         the parts of a step. On a GPU they are timed by events of the compute
-//                       stream (agent/train/step_timer.h), and add up to less than stepSeconds
+//                       stream (agent/parallel/step_timer.h), and add up to less than stepSeconds
 //   firstStepSeconds    since program start, including the start of CUDA and its libraries and the
 //                       creation of the model. It excludes the GPU's peak, which is measured after
 //                       the steps, when the model's memory is free again

@@ -319,7 +319,7 @@ Result<Known> known(const Node& expression, const Names& names) {
   return of_field(first.schema->at("items"), first.cost + 1);
 }
 
-using Values = std::map<std::string, Json>;
+using Values = std::map<std::string, const Json*>;
 
 Result<Json> value(const Node& expression, const Values& names);
 
@@ -339,9 +339,16 @@ Result<Json> compare(const std::string& op, const Json& left, const Json& right)
   return Json(op == "/" ? a / b : a % b);
 }
 
+// Returns the value of a name or of its members, without copying it; nullptr if there is none.
+const Json* place(const Node& expression, const Values& names) {
+  if (expression.op == "name") return names.at(expression.text);
+  if (expression.op != "member") return nullptr;
+  const Json* of = place(*expression.of[0], names);
+  return of == nullptr ? nullptr : find_member(*of, expression.text);
+}
+
 Result<Json> value_of_member(const Node& expression, const Values& names) {
-  TRY_ASSIGN(Json of, value(*expression.of[0], names));
-  const Json* member = find_member(of, expression.text);
+  const Json* member = place(expression, names);
   if (member == nullptr) return wrong("no such key: " + expression.text);
   return *member;
 }
@@ -350,7 +357,7 @@ Result<Json> value_of_exists(const Node& expression, const Values& names) {
   TRY_ASSIGN(Json list, value(*expression.of[0], names));
   Values inner = names;
   for (const Json& item : list) {
-    inner[expression.text] = item;
+    inner[expression.text] = &item;
     TRY_ASSIGN(Json found, value(*expression.of[1], inner));
     if (found.get<bool>()) return Json(true);
   }
@@ -372,10 +379,11 @@ Result<Json> value(const Node& expression, const Values& names) {
   if (op == "list") return value_of_list(expression, names);
   if (op == "member") return value_of_member(expression, names);
   if (op == "exists") return value_of_exists(expression, names);
-  if (op == "name") return names.at(expression.text);
+  if (op == "name") return *names.at(expression.text);
   if (op == "has") {
-    TRY_ASSIGN(Json of, value(*expression.of[0]->of[0], names));
-    return Json(of.contains(expression.of[0]->text));
+    const Json* of = place(*expression.of[0]->of[0], names);
+    if (of == nullptr) return wrong("has() of an absent value");
+    return Json(of->contains(expression.of[0]->text));
   }
   TRY_ASSIGN(Json first, value(*expression.of[0], names));
   if (op == "!") return Json(!first.get<bool>());
@@ -418,8 +426,8 @@ Result<double> Cel::check(const Json& schema) const {
 }
 
 Result<bool> Cel::evaluate(const Json& self, const Json* before) const {
-  Values names = {{"self", self}};
-  if (before != nullptr) names["oldSelf"] = *before;
+  Values names = {{"self", &self}};
+  if (before != nullptr) names["oldSelf"] = before;
   TRY_ASSIGN(Json whole, value(*root_, names));
   return whole.get<bool>();
 }
