@@ -16,6 +16,8 @@ namespace lockstep::parallel {
 // Micro-batches whose tokens are on the device at a time: one that is trained on, the next one, and
 // one that is evaluated.
 inline constexpr size_t kTokenSlots = 3;
+inline constexpr size_t kTrainingSlots[] = {0, 1};
+inline constexpr size_t kEvaluationSlot = 2;
 
 // The places of one such micro-batch, of the same size; empty on the CPU.
 struct TokenMemory {

@@ -6,7 +6,8 @@ namespace lockstep::train {
 
 Result<Validator> Validator::create(const Options& options, parallel::Composition& model,
                                     const TokenSource& source) {
-  TRY_ASSIGN(TokenSlot slot, TokenSlot::create(model.stream().device(), model.token_memory(2)));
+  TRY_ASSIGN(TokenSlot slot, TokenSlot::create(model.stream().device(),
+                                               model.token_memory(parallel::kEvaluationSlot)));
   return Validator(options, model, source, std::move(slot));
 }
 

@@ -15,7 +15,6 @@ namespace beast_http = boost::beast::http;
 constexpr size_t kHeadRoom = 4 * 1024;
 constexpr size_t kBodyRoom = 64 * 1024;
 constexpr size_t kChunkedEndBytes = 5;
-constexpr size_t kChunkOverheadMax = 8;  // bytes that a byte of a chunked body may take
 
 std::string text(boost::beast::string_view view) {
   return std::string(view.data(), view.size());
@@ -52,7 +51,7 @@ void RequestReader::begin() {
   parser_ = std::make_unique<Parser>();
   parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes_max));
   parser_->body_limit(limits_.body_bytes_max);
-  head_bytes_ = later_bytes_ = 0;
+  head_bytes_ = 0;
   body_is_too_large_ = false;
 }
 
@@ -102,13 +101,21 @@ RequestReader::Progress RequestReader::step() {
   const bool in_chunks = parser_->is_header_done() && parser_->chunked();
   if (end_ - begin_ < (in_chunks ? kChunkedEndBytes : 1)) return Progress::kNeedsMore;
   boost::system::error_code error;
-  size_t& parsed = parser_->is_header_done() ? later_bytes_ : head_bytes_;
+  const bool in_head = !parser_->is_header_done();
   const size_t used = parser_->put({buffer_.data() + begin_, end_ - begin_}, error);
   begin_ += used;
-  parsed += used;
-  const bool needs_more = error == beast_http::error::need_more;
-  if ((!error || needs_more) && is_too_long()) error = beast_http::error::header_limit;
-  if (needs_more && error == beast_http::error::need_more) return Progress::kNeedsMore;
+  size_t unparsed = end_ - begin_;
+  if (in_head) {
+    // Beast limits only what it has not consumed, and it consumes whole fields as they arrive.
+    head_bytes_ += used;
+    if (parser_->is_header_done()) unparsed = 0;  // of the body
+    if (head_bytes_ + unparsed > limits_.header_bytes_max) error = beast_http::error::header_limit;
+  }
+  if (error == beast_http::error::need_more) {
+    // Beast does not limit the extensions of a chunk and the trailer.
+    if (unparsed <= limits_.header_bytes_max + kBodyRoom) return Progress::kNeedsMore;
+    error = beast_http::error::header_limit;
+  }
   if (!error) return Progress::kComplete;
   if (error == beast_http::error::body_limit)
     return fail(413, "the request body is larger than its limit");
@@ -117,19 +124,6 @@ RequestReader::Progress RequestReader::step() {
                          std::to_string(limits_.header_bytes_max) + " bytes");
   }
   return fail(400, "expected an HTTP/1.1 request: " + error.message());
-}
-
-// Beast limits only what it has not consumed yet. Whole fields, whole chunks with extensions, and
-// the fields of a trailer are consumed as they arrive, so this counts them.
-bool RequestReader::is_too_long() const {
-  const size_t waiting = end_ - begin_;
-  const size_t head_max = limits_.header_bytes_max;
-  if (!parser_->is_header_done()) return head_bytes_ + waiting > head_max;
-  if (head_bytes_ > head_max) return true;
-  if (!parser_->chunked()) return false;
-  // A chunk of one byte takes six.
-  const size_t body_bytes = parser_->get().body().size();
-  return later_bytes_ > head_max + kChunkOverheadMax * body_bytes || waiting > head_max + kBodyRoom;
 }
 
 RequestReader::Progress RequestReader::fail(unsigned status, std::string message) {

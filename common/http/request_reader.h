@@ -55,7 +55,6 @@ class RequestReader {
   struct Parser;
 
   Progress step();
-  bool is_too_long() const;
   Progress fail(unsigned status, std::string message);
 
   const Limits limits_;
@@ -63,9 +62,7 @@ class RequestReader {
   std::string buffer_;  // received and not parsed yet: from begin_ to end_
   size_t begin_ = 0;
   size_t end_ = 0;
-  // Parsed bytes of this request: of its head, and all bytes after that.
-  size_t head_bytes_ = 0;
-  size_t later_bytes_ = 0;
+  size_t head_bytes_ = 0;  // parsed, of this request's head
   bool body_is_too_large_ = false;
   Failure failure_;
 };

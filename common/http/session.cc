@@ -236,8 +236,7 @@ void Session::begin_stream(const Response& response) {
   stream_ = response.stream;
   stream_has_ended_ = head_.method == "HEAD";
   transport_->wait_for_input(then(&Session::on_stream_input));
-  stream_is_chunked_ = !reader_.is_http_1_0();
-  write(format_head(response, {.closes = true, .is_chunked = stream_is_chunked_}),
+  write(format_head(response, {.closes = true, .is_chunked = !reader_.is_http_1_0()}),
         &Session::on_chunk_written);
 }
 
@@ -259,12 +258,12 @@ void Session::next_chunk() {
   if (stream_is_waiting_) return set_alarm(chunk.again);
   stream_has_ended_ = chunk.is_last;
   std::string text;
-  if (!stream_is_chunked_) {
+  if (reader_.is_http_1_0()) {
     text = std::move(chunk.bytes);
-  } else if (!chunk.bytes.empty()) {
-    text = format_chunk(chunk.bytes);
+  } else {
+    if (!chunk.bytes.empty()) text = format_chunk(chunk.bytes);
+    if (chunk.is_last) text += kLastChunk;
   }
-  if (chunk.is_last && stream_is_chunked_) text += kLastChunk;
   if (text.empty()) return finish();
   write(std::move(text), &Session::on_chunk_written);
 }

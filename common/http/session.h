@@ -109,7 +109,6 @@ class Session : public std::enable_shared_from_this<Session> {
   Head head_;
   std::string output_;              // what is being written
   std::shared_ptr<Stream> stream_;  // the body, while it is streamed
-  bool stream_is_chunked_ = true;
   bool stream_has_ended_ = false;   // its last chunk is being written
   bool stream_is_waiting_ = false;  // it had no chunk
   std::string discarded_;
