@@ -134,14 +134,6 @@ TEST(RequestReader, LimitsTheFieldsOfAHeadAndOfATrailerTogether) {
   }
 }
 
-TEST(RequestReader, AllowsAChunkForEachByte) {
-  std::string bytes = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-  for (int i = 0; i < 100; ++i) bytes += "1\r\nx\r\n";
-  const Read result = read(bytes + "0\r\n\r\n", 100);
-  ASSERT_EQ(result.requests.size(), 1u) << result.failure.message;
-  EXPECT_EQ(result.requests[0].body, std::string(100, 'x'));
-}
-
 TEST(RequestReader, TakesALowerLimitForTheBodyAfterTheHead) {
   for (const char* length :
        {"Content-Length: 11\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nb\r\nx\r\n"}) {

@@ -228,6 +228,7 @@ TEST_F(Access, PresentsAnotherClientCertificateOnceItsFilesHoldOne) {
   EXPECT_EQ(name(), "joan") << "over a new connection";
   put("second", "second");
   EXPECT_EQ(name(), "joan");
+  server.wait_for_connections(1);  // the old one ends
 }
 
 TEST_F(Access, RefusesAKeyThatIsNotTheCertificates) {

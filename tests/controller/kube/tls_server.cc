@@ -108,6 +108,17 @@ std::vector<TlsRequest> TlsServer::requests() {
   return requests_;
 }
 
+void TlsServer::wait_for_connections(int count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return open_ == count; });
+}
+
+void TlsServer::count(int difference) {
+  const std::lock_guard lock(mutex_);
+  open_ += difference;
+  changed_.notify_all();
+}
+
 void TlsServer::serve_all() {
   while (true) {
     boost::system::error_code error;
@@ -116,7 +127,11 @@ void TlsServer::serve_all() {
     if (error) continue;
     Connection& connection =
         connections_.emplace_back(Connection{Stream(std::move(socket), tls_), {}});
-    connection.thread = std::thread([this, &connection] { serve(connection.stream); });
+    count(1);
+    connection.thread = std::thread([this, &connection] {
+      serve(connection.stream);
+      count(-1);
+    });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <string>
@@ -54,6 +55,8 @@ class TlsServer {
 
   std::string url() const { return "https://127.0.0.1:" + std::to_string(port_); }
   std::vector<TlsRequest> requests();
+  // Waits until that many connections are open.
+  void wait_for_connections(int count);
 
  private:
   using Stream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
@@ -63,6 +66,7 @@ class TlsServer {
   };
 
   void serve_all();
+  void count(int difference);
   void serve(Stream& stream);
   bool answer(Stream& stream);
 
@@ -73,6 +77,8 @@ class TlsServer {
   int port_ = 0;
   std::atomic<bool> is_over_{false};
   std::mutex mutex_;
+  std::condition_variable changed_;
+  int open_ = 0;  // connections
   std::vector<TlsRequest> requests_;
   std::list<Connection> connections_;  // added to by thread_ only
   std::thread thread_;
