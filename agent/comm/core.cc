@@ -26,6 +26,7 @@ std::shared_ptr<Group> new_group(std::vector<int> ranks, int place, const std::v
   group->sends.resize(ranks.size());
   group->receives.resize(ranks.size());
   std::vector<int> nodes_of_group;
+  nodes_of_group.reserve(ranks.size());
   for (const int rank : ranks) nodes_of_group.push_back(nodes[static_cast<size_t>(rank)]);
   group->hosts = make_host_map(nodes_of_group);
   group->ranks = std::move(ranks);

@@ -40,7 +40,7 @@ class Loans {
   explicit Loans(Options options) : options_(std::move(options)) {}
 
   // Lets this side read the other side's memory from now on.
-  void attach_peer(PeerMemory peer) { peer_ = std::move(peer); }
+  void attach_peer(PeerMemory peer) { peer_ = peer; }
 
   // For the lender. Nothing is lent before enable(), which says that the other side has called
   // attach_peer().

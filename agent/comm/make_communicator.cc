@@ -149,7 +149,7 @@ void set_up_loans(const Core::Options& core, const std::vector<int>& local) {
     if (peer == core.rank) continue;
     Result<PeerMemory> memory = region.find(place_of(local, peer));
     if (!memory.ok()) return region.veto_loans(ShmRegion::LoanVeto::kForbidden);
-    core.links[static_cast<size_t>(peer)]->loans()->attach_peer(std::move(*memory));
+    core.links[static_cast<size_t>(peer)]->loans()->attach_peer(*memory);
   }
   if (core.local_rank == 0 && std::isfinite(cost_max) && measure_loan_cost() > cost_max) {
     region.veto_loans(ShmRegion::LoanVeto::kSlow);

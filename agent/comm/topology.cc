@@ -54,6 +54,7 @@ std::string pairs(const std::vector<std::vector<std::string>>& paths) {
 // Returns the paths from this rank to every other.
 std::vector<Text> own_paths(const Communicator& group) {
   std::vector<Text> mine;
+  mine.reserve(static_cast<size_t>(group.size()));
   for (int peer = 0; peer < group.size(); ++peer) mine.push_back(text_of(group.path_to(peer)));
   return mine;
 }

@@ -186,6 +186,7 @@ DeviceState Composition::state() {
 Status Composition::initialise(uint64_t seed) {
   const std::vector<ArenaEntry>& entries = store_->arena().entries;
   std::vector<ValueRun> runs;
+  runs.reserve(entries.size());
   for (const ArenaEntry& entry : entries) {
     runs.push_back({store_->parameters() + entry.offset, entry.count});
   }
