@@ -123,6 +123,7 @@ Status Composition::build_parts() {
                                                 part_of(*arena_, DevicePart::kNorm)));
   scalars_.emplace(StepScalars::Memory{.device = part_of(*arena_, DevicePart::kScalars).data,
                                        .pinned = part_of(*pinned_, PinnedPart::kScalars).data});
+  state_layout_.emplace(config, options_.mesh);
   transfer_.emplace(stream_, HostTransfer::Buffers{part_of(*pinned_, PinnedPart::kFirstPiece),
                                                    part_of(*pinned_, PinnedPart::kSecondPiece)});
   return {};
@@ -161,12 +162,32 @@ TokenMemory Composition::token_memory(size_t slot) const {
           .pinned = pinned_->workspace(static_cast<size_t>(PinnedPart::kTokens) + slot)};
 }
 
+std::vector<float*> Composition::state_kinds() {
+  return {store_->parameters(), optimizer_->first_moments(), optimizer_->second_moments()};
+}
+
+StateStream Composition::state_stream() {
+  return {world_,
+          *state_layout_,
+          {.arena = store_->arena(), .kinds = state_kinds(), .transfer = *transfer_}};
+}
+
+Status Composition::collect_state(StateSink* sink) {
+  return state_stream().collect(sink);
+}
+
+Status Composition::load_state(StateSource* source, int64_t step) {
+  const size_t kinds = step > 0 ? state_kinds().size() : 1;
+  TRY(state_stream().distribute(source, kinds));
+  return broadcast_state(step);
+}
+
 Status Composition::broadcast_state(int64_t step) {
-  const size_t count = step > 0 ? 3 : 1;
-  const DeviceState mine = state();
-  const std::array<float*, 3> arenas{mine.parameters, mine.first_moments, mine.second_moments};
-  for (size_t i = 0; i < count && data_group_->size() > 1; ++i) {
-    TRY(data_group_->broadcast({.data = arenas[i],
+  std::vector<float*> kinds = state_kinds();
+  if (step == 0) kinds.resize(1);
+  for (float* kind : kinds) {
+    if (data_group_->size() == 1) break;
+    TRY(data_group_->broadcast({.data = kind,
                                 .count = store_->arena().count,
                                 .device = options_.device,
                                 .stream = stream_.handle()},
@@ -267,10 +288,12 @@ Result<std::optional<double>> Composition::evaluate(BatchFeed& feed,
   return totals.stop ? std::optional<double>() : std::optional(totals.loss);
 }
 
-Result<std::vector<int32_t>> Composition::generate(model::GenerateOptions options) {
+Result<std::optional<std::vector<int32_t>>> Composition::generate(model::GenerateOptions options) {
+  if (place_.data != 0) return std::optional<std::vector<int32_t>>();
   options.memory = {.device = part_of(*arena_, DevicePart::kActivations),
                     .pinned = part_of(*pinned_, PinnedPart::kSample)};
-  return model::generate(*model_, *store_, options);
+  TRY_ASSIGN(std::vector<int32_t> tokens, model::generate(*model_, *store_, options));
+  return std::optional(std::move(tokens));
 }
 
 }  // namespace lockstep::parallel

@@ -20,6 +20,7 @@
 #include "agent/parallel/rank_groups.h"
 #include "agent/parallel/replicated_store.h"
 #include "agent/parallel/schedule_executor.h"
+#include "agent/parallel/state_stream.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_timer.h"
 #include "common/api/step_numbers.h"
@@ -78,8 +79,9 @@ class Composition {
   // rank. Nothing if `stop_requested` returned true on some rank before one of its batches.
   Result<std::optional<double>> evaluate(BatchFeed& feed,
                                          const std::function<bool()>& stop_requested);
-  // Continues a text (agent/model/generate.h), in memory of the arenas.
-  Result<std::vector<int32_t>> generate(model::GenerateOptions options);
+  // Continues a text (agent/model/generate.h), in memory of the arenas. All ranks call it. Those
+  // with data coordinate 0 take part, and the others get nothing at once.
+  Result<std::optional<std::vector<int32_t>>> generate(model::GenerateOptions options);
 
   kernels::Stream& stream() { return stream_; }
   const MeshCoordinates& place() const { return place_; }
@@ -99,9 +101,18 @@ class Composition {
   // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
   // and makes the copies for products. The moments stay.
   Status initialise(uint64_t seed);
-  // The parameters of the first rank of the data axis to the others, after `step` (from 1 on) with
-  // the moments. Makes the copies for products as that step has left them.
+  // Hands the whole state to the sink, tensor by tensor (state_stream.h). All ranks call it; only
+  // rank 0 of the world has a sink.
+  Status collect_state(StateSink* sink);
+  // Takes the state after `step` from the source: the parameters, and from step 1 on the
+  // optimizer's states. Makes the copies for products as that step has left them. All ranks call
+  // it; only rank 0 of the world has a source.
+  Status load_state(StateSource* source, int64_t step);
+  // The state of the first rank of the data axis to the others: the parameters and, from step 1 on,
+  // the optimizer's states. Makes the copies for products as that step has left them.
   Status broadcast_state(int64_t step);
+  // The names of the optimizer's states, in the order of StateTensor::kind from 1 on.
+  std::vector<std::string> optimizer_states() const { return {"exp_avg", "exp_avg_sq"}; }
 
  private:
   Composition(comm::Communicator& world, const ComposeOptions& options)
@@ -114,6 +125,9 @@ class Composition {
   Status build_executor();
   Result<model::MicroBatch> make_micro_batch(PassMode mode);
   Status add_losses_of(const DeviceBatch& batch);
+  StateStream state_stream();
+  // The memory of the state by kind: the parameters', then the optimizer's.
+  std::vector<float*> state_kinds();
   // Issues the update with the gradients, clipped. Where their norm is not finite nothing is
   // written.
   void update(const StepRequest& request);
@@ -137,6 +151,7 @@ class Composition {
   std::optional<optim::AdamWOptimizer> optimizer_;
   std::optional<optim::GradientNorm> norm_;
   std::optional<StepScalars> scalars_;
+  std::optional<StateLayout> state_layout_;
   std::optional<HostTransfer> transfer_;
   std::unique_ptr<StepTimer> timer_;
   std::optional<ScheduleExecutor> executor_;

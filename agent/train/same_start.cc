@@ -20,6 +20,22 @@ std::string named(const std::vector<size_t>& ranks) {
   return text;
 }
 
+// Adds the ranks whose digest is not the one that most of the replicas have.
+void add_minority(const std::vector<int64_t>& replicas, const std::vector<Digest>& all,
+                  std::vector<size_t>& others) {
+  const auto digest_of = [&](int64_t rank) { return all[static_cast<size_t>(rank)]; };
+  if (std::ranges::count(replicas, digest_of(replicas[0]), digest_of) == std::ssize(replicas)) {
+    return;
+  }
+  const auto votes = [&](int64_t rank) {
+    return std::ranges::count(replicas, digest_of(rank), digest_of);
+  };
+  const int64_t most = *std::ranges::max_element(replicas, {}, votes);
+  for (const int64_t rank : replicas) {
+    if (digest_of(rank) != digest_of(most)) others.push_back(static_cast<size_t>(rank));
+  }
+}
+
 }  // namespace
 
 Result<Digest> sample_digest(parallel::Composition& model) {
@@ -39,21 +55,21 @@ Result<Digest> sample_digest(parallel::Composition& model) {
   return sha.finish();
 }
 
-Status expect_same_parameters(comm::Communicator& world, const Digest& mine) {
+Status expect_same_parameters(comm::Communicator& world, const Mesh& mesh, const Digest& mine) {
   TRY_ASSIGN(const std::vector<Digest> all, world.all_gather_value(mine));
-  if (std::ranges::count(all, mine) == std::ssize(all)) return {};
-  const Digest most = *std::ranges::max_element(
-      all, {}, [&](const Digest& digest) { return std::ranges::count(all, digest); });
   std::vector<size_t> others;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != most) others.push_back(rank);
+  for (const std::vector<int64_t>& replicas : axis_groups(mesh, Axis::kData)) {
+    add_minority(replicas, all, others);
   }
+  if (others.empty()) return {};
+  std::ranges::sort(others);
   // Every rank has the answer before one of them leaves.
   (void)world.barrier();
+  const bool is_other = std::ranges::count(others, static_cast<size_t>(world.rank())) > 0;
   return internal("[begin] expected all " + std::to_string(all.size()) +
                       " ranks to draw the same initial parameters, " + named(others) +
                       " drew others: compare the seed and the version of lockstep-worker there",
-                  mine == most ? Blame::kPeer : Blame::kUnknown);
+                  is_other ? Blame::kUnknown : Blame::kPeer);
 }
 
 }  // namespace lockstep::train

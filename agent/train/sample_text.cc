@@ -36,17 +36,18 @@ std::string decode(const std::vector<int32_t>& tokens, TokenWidth width) {
 
 }  // namespace
 
-Result<std::string> sample_text(parallel::Composition& model, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width) {
+Result<std::optional<std::string>> sample_text(parallel::Composition& model, const SampleSpec& spec,
+                                               const TokenSource& source, TokenWidth width) {
   TRY_ASSIGN(std::vector<int32_t> tokens, encode(spec.prompt, source, width));
-  TRY_ASSIGN(const std::vector<int32_t> more,
+  TRY_ASSIGN(const std::optional<std::vector<int32_t>> more,
              model.generate({.prompt = tokens,
                              .tokens = spec.tokens,
                              .temperature = static_cast<float>(spec.temperature),
                              .top_k = spec.topK,
                              .seed = static_cast<uint64_t>(spec.seed)}));
-  tokens.insert(tokens.end(), more.begin(), more.end());
-  return decode(tokens, width) + "\n";
+  if (!more) return std::optional<std::string>();
+  tokens.insert(tokens.end(), more->begin(), more->end());
+  return std::optional(decode(tokens, width) + "\n");
 }
 
 }  // namespace lockstep::train

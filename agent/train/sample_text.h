@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agent/parallel/compose.h"
@@ -11,8 +12,8 @@ namespace lockstep::train {
 
 // The prompt and what the model writes after it. With bytes as tokens it is text; with token files
 // the prompt and the result are token ids with spaces between, and a prompt without any begins with
-// the data's first token.
-Result<std::string> sample_text(parallel::Composition& model, const SampleSpec& spec,
-                                const TokenSource& source, TokenWidth width);
+// the data's first token. All ranks call it; it returns nothing on those that take no part.
+Result<std::optional<std::string>> sample_text(parallel::Composition& model, const SampleSpec& spec,
+                                               const TokenSource& source, TokenWidth width);
 
 }  // namespace lockstep::train

@@ -6,7 +6,6 @@
 #include "agent/comm/communicator.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
-#include "agent/train/checkpoint/model_state.h"
 #include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/forming.h"
@@ -41,7 +40,8 @@ class Worker {
   Status form();
   Status load();
   Status open_storage();
-  Status import_parameters();
+  Status open_weights();
+  Status receive_state();
   RunSettings settings() const;
   Status check_run(const VerifiedCheckpoint& checkpoint) const;
   Status choose_attention();
@@ -61,7 +61,6 @@ class Worker {
   void add_position(StepNumbers& numbers) const;
   void add_speed(StepNumbers& numbers);
   Status report(StepNumbers numbers);
-  ModelState model_state() const;
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
   bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
   // Without a checkpoint (rank 0 knows) and weights.
@@ -93,6 +92,7 @@ class Worker {
   std::optional<TokenSource> source_;
   DataSplit split_;
   std::optional<CheckpointFolder> checkpoints_;
+  std::unique_ptr<parallel::StateSource> initial_state_;  // of rank 0, until all have it
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<parallel::Composition> model_;
   std::optional<BatchLoader> loader_;

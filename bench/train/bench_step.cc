@@ -186,8 +186,7 @@ class Bench {
                                               .attention = options_.attention,
                                               .device = options_.device},
                                              *world, clock_));
-    TRY(begin_parameters(*model));
-    TRY(model->broadcast_state(0));
+    TRY(begin_parameters(*model, comm.rank == 0));
     measured.memory_bytes = model->memory().device.bytes;
     if (!options_.tokens.empty()) {
       TRY(time_steps(*model, *world, options_.tokens, measured));
@@ -203,10 +202,15 @@ class Bench {
     return {};
   }
 
-  Status begin_parameters(parallel::Composition& model) const {
-    if (options_.weights.empty()) return model.initialise(1);
-    return train::import_weights(options_.weights, work_.config, *model.state().arena,
-                                 model.state().parameters, model.transfer());
+  Status begin_parameters(parallel::Composition& model, bool is_first) const {
+    if (options_.weights.empty()) {
+      TRY(model.initialise(1));
+      return model.broadcast_state(0);
+    }
+    if (!is_first) return model.load_state(nullptr, 0);
+    TRY_ASSIGN(train::WeightsSource weights,
+               train::WeightsSource::open(options_.weights, work_.config));
+    return model.load_state(&weights, 0);
   }
 
   static Result<std::string> digest(parallel::Composition& model) {

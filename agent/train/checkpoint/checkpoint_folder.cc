@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <system_error>
 
 #include "common/base/log.h"
@@ -108,23 +107,19 @@ Result<std::optional<VerifiedCheckpoint>> CheckpointFolder::newest() const {
 }
 
 Status CheckpointFolder::write_files(const std::string& folder, Manifest manifest,
-                                     std::span<const StoredFile> files,
-                                     parallel::HostTransfer& transfer) const {
+                                     std::vector<StateFile> files, const Collect& collect) const {
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return failure(folder, error);
-  manifest.files.clear();
-  for (const StoredFile& file : files) {
-    TRY_ASSIGN(const FileDigest digest,
-               write_tensor_file(folder + "/" + file.name, file.tensors, transfer));
-    manifest.files.push_back({file.name, digest});
-  }
+  StateWriter writer(folder, std::move(files));
+  TRY(collect(writer));
+  TRY_ASSIGN(manifest.files, writer.finish());
   TRY(write_file_synced(folder + "/" + kManifestName, format_manifest(manifest)));
   return sync_folder(folder);
 }
 
-Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> files,
-                              parallel::HostTransfer& transfer) {
+Status CheckpointFolder::save(Manifest manifest, std::vector<StateFile> files,
+                              const Collect& collect) {
   const int64_t step = manifest.position.step;
   const std::string to = folder_of(step);
   const std::string unfinished = path_ + "/" + std::string(kUnfinished);
@@ -132,7 +127,7 @@ Status CheckpointFolder::save(Manifest manifest, std::span<const StoredFile> fil
   const std::string replaced = unfinished + "old-" + std::to_string(step);
   std::error_code error;
   fs::remove_all(writing, error);
-  TRY(write_files(writing, std::move(manifest), files, transfer));
+  TRY(write_files(writing, std::move(manifest), std::move(files), collect));
   const bool there = fs::exists(to, error);
   if (there) TRY(rename_folder(to, replaced));
   TRY(rename_folder(writing, to));

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "agent/train/checkpoint/manifest.h"
-#include "agent/train/checkpoint/tensor_file.h"
+#include "agent/train/checkpoint/state_files.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
@@ -16,12 +16,6 @@ namespace lockstep::train {
 struct VerifiedCheckpoint {
   std::string path;
   Manifest manifest;
-};
-
-// The tensors of one file of a checkpoint.
-struct StoredFile {
-  std::string name;  // model.safetensors
-  std::vector<StoredTensor> tensors;
 };
 
 // Checkpoints as folders `step-00000500` in one folder: tensors in safetensors files, then a
@@ -40,16 +34,16 @@ class CheckpointFolder {
   Result<std::optional<VerifiedCheckpoint>> newest() const;
 
   // Writes the checkpoint of manifest.position.step (over one of that step that was there), then
-  // removes the oldest ones so that `keep` remain. The files' digests are filled in. Errors leave
-  // the older ones as they were. Beside what the transfer takes, no host memory grows with the
-  // tensors' bytes.
-  Status save(Manifest manifest, std::span<const StoredFile> files,
-              parallel::HostTransfer& transfer);
+  // removes the oldest ones so that `keep` remain. `collect` hands the tensors of the files to the
+  // sink, in their order. The files' digests are filled in. Errors, also those of `collect`, leave
+  // the older ones as they were.
+  using Collect = std::function<Status(parallel::StateSink&)>;
+  Status save(Manifest manifest, std::vector<StateFile> files, const Collect& collect);
 
  private:
   std::string folder_of(int64_t step) const;
-  Status write_files(const std::string& folder, Manifest manifest,
-                     std::span<const StoredFile> files, parallel::HostTransfer& transfer) const;
+  Status write_files(const std::string& folder, Manifest manifest, std::vector<StateFile> files,
+                     const Collect& collect) const;
   void prune(int64_t newest_step) const;
 
   std::string path_;

@@ -55,26 +55,6 @@ Result<FileDigest> TensorFileWriter::finish() {
   return FileDigest{written_, sha_.finish()};
 }
 
-Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
-                                     parallel::HostTransfer& transfer) {
-  std::vector<TensorFileWriter::Shape> shapes;
-  for (const StoredTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
-  TRY_ASSIGN(TensorFileWriter writer, TensorFileWriter::create(path, shapes));
-  std::vector<parallel::ValueRun> runs;
-  for (const StoredTensor& tensor : tensors) {
-    int64_t at = 0;
-    for (const TensorPiece& piece : tensor.pieces) {
-      CHECK(piece.begin == at);
-      runs.push_back({piece.data, piece.count});
-      at += piece.count;
-    }
-    const Result<int64_t> count = element_count(tensor.shape);
-    CHECK(count.ok() && at == *count);
-  }
-  TRY(transfer.read(runs, [&](std::span<const float> values) { return writer.put(values); }));
-  return writer.finish();
-}
-
 Result<TensorFile> TensorFile::open(const std::string& path) {
   TRY_ASSIGN(File file, File::open(path, O_RDONLY));
   TRY_ASSIGN(const uint64_t file_bytes, file.size());

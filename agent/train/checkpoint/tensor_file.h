@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/parallel/host_transfer.h"
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/checkpoint/safetensors.h"
 #include "common/base/result.h"
@@ -17,14 +16,6 @@ struct TensorPiece {
   float* data = nullptr;
   int64_t begin = 0;  // element of the logical tensor
   int64_t count = 0;
-};
-
-// A logical tensor to be stored in fp32: the pieces cover it in ascending order, wherever they lie
-// in memory of the device that a HostTransfer reads.
-struct StoredTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::vector<TensorPiece> pieces;
 };
 
 // A new safetensors file of fp32 tensors that is being written, in the order of its header.
@@ -51,11 +42,6 @@ class TensorFileWriter {
   Sha256 sha_;
   uint64_t written_ = 0;
 };
-
-// Writes a new safetensors file and syncs it; its size and checksum, taken on the way, while the
-// transfer brings the values that follow.
-Result<FileDigest> write_tensor_file(const std::string& path, std::span<const StoredTensor> tensors,
-                                     parallel::HostTransfer& transfer);
 
 // A safetensors file that is being read. Errors name it and blame storage; they are kCorrupt where
 // the file is at fault.

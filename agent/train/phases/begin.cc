@@ -3,6 +3,7 @@
 
 #include "agent/train/same_start.h"
 #include "agent/train/worker.h"
+#include "common/base/log.h"
 
 namespace lockstep::train {
 namespace {
@@ -26,11 +27,21 @@ Status Worker::share_start() {
   position_.step = all[0].step;
   position_.samples = all[0].samples;
   matmul_peak_ = all[0].matmul_peak;
-  if (all[0].draws == 0) return model_->broadcast_state(position_.step);
+  if (all[0].draws == 0) return receive_state();
   TRY(model_->initialise(position_.weights_seed));
   if (world_->size() == 1) return {};
   TRY_ASSIGN(const Digest digest, sample_digest(*model_));
-  return expect_same_parameters(*world_, digest);
+  return expect_same_parameters(*world_, mesh_of(config_.world), digest);
+}
+
+// From rank 0's checkpoint or weights.
+Status Worker::receive_state() {
+  TRY(model_->load_state(initial_state_.get(), position_.step));
+  if (initial_state_ != nullptr && position_.step == 0) {
+    log_info("starting from weights", {{"path", config_.train.model.weights.path}});
+  }
+  initial_state_.reset();
+  return {};
 }
 
 Status Worker::prepare_steps() {

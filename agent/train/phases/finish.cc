@@ -8,23 +8,26 @@
 
 namespace lockstep::train {
 
-// Rank 0 alone has something left to do once all have come to the end: nobody waits for that. Its
-// exit code still counts, so a round in which it fails is a failed round.
+// Only the ranks that take part in the sample have something left to do once all have come to the
+// end: nobody waits for that. Their exit codes still count, so a round in which one fails is a
+// failed round.
 Status Worker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
   TRY(world_->barrier());
   progress_.follow(nullptr);  // the others may leave
-  if (config_.rank == 0 && config_.train.sample.tokens > 0) TRY(sample());
+  if (config_.train.sample.tokens > 0) TRY(sample());
   progress_.enter(WorkerPhase::kDone);
   return {};
 }
 
 Status Worker::sample() {
   TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
-  TRY_ASSIGN(const std::string text, sample_text(*model_, config_.train.sample, *source_, width));
-  log_info("sample", {{"text", text}});
+  TRY_ASSIGN(const std::optional<std::string> text,
+             sample_text(*model_, config_.train.sample, *source_, width));
+  if (!text || config_.rank != 0) return {};
+  log_info("sample", {{"text", *text}});
   if (!stores()) return {};
-  return write_file_synced(config_.checkpoint.path + "/sample.txt", text);
+  return write_file_synced(config_.checkpoint.path + "/sample.txt", *text);
 }
 
 }  // namespace lockstep::train

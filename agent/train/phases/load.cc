@@ -1,4 +1,4 @@
-// Phase 2: data, model and device memory; rank 0 also loads a checkpoint or weights.
+// Phase 2: data, model and device memory; rank 0 also finds a checkpoint or weights.
 #include <string>
 
 #include "agent/train/attention_choice.h"
@@ -32,7 +32,7 @@ Status Worker::load() {
   position_.data_seed = static_cast<uint64_t>(data.seed);
   if (stores()) TRY(open_storage());
   const bool begins = config_.rank == 0 && position_.step == 0;
-  return begins && !draws_parameters() ? import_parameters() : Status();
+  return begins && !draws_parameters() ? open_weights() : Status();
 }
 
 // Rank 0's stands for all; the memory that it takes is free again before the model's is taken.
@@ -108,7 +108,9 @@ Status Worker::open_storage() {
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest, checkpoints_->newest());
   if (newest) {
     TRY(check_run(*newest));
-    TRY(load_model_state(newest->path, model_state(), model_->transfer()));
+    TRY_ASSIGN(StateReader state, StateReader::open(newest->path, parameter_table(model_config_),
+                                                    model_->optimizer_states()));
+    initial_state_ = std::make_unique<StateReader>(std::move(state));
     position_.step = newest->manifest.position.step;
     position_.samples = newest->manifest.position.samples;
     saved_step_ = position_.step;
@@ -132,26 +134,15 @@ RunSettings Worker::settings() const {
   return run_settings(config_.train, source_->count());
 }
 
-ModelState Worker::model_state() const {
-  const parallel::DeviceState arenas = model_->state();
-  return {.config = model_config_,
-          .shard = {},
-          .arena = arenas.arena,
-          .parameters = arenas.parameters,
-          .first_moments = arenas.first_moments,
-          .second_moments = arenas.second_moments};
-}
-
 // Rank 0, without a checkpoint, of a job that names weights.
-Status Worker::import_parameters() {
-  const std::string& path = config_.train.model.weights.path;
-  const Status imported = import_weights(path, model_config_, *model_->state().arena,
-                                         model_->state().parameters, model_->transfer());
-  if (!imported.ok()) {
-    const Error& error = imported.error();
+Status Worker::open_weights() {
+  Result<WeightsSource> weights =
+      WeightsSource::open(config_.train.model.weights.path, model_config_);
+  if (!weights.ok()) {
+    const Error& error = weights.error();
     return error.with_message("spec.train.model.weights.path: " + error.message);
   }
-  log_info("starting from weights", {{"path", path}});
+  initial_state_ = std::make_unique<WeightsSource>(std::move(*weights));
   return {};
 }
 

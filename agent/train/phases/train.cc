@@ -127,14 +127,16 @@ bool Worker::saves_now() const {
 Status Worker::save_if_due() {
   if (!saves_now()) return {};
   hang_limit_.note_pause();  // the others wait in the next step
-  if (!stores()) return {};
+  if (!stores()) return config_.checkpoint.path.empty() ? Status() : model_->collect_state(nullptr);
   progress_.enter(WorkerPhase::kSaving);
-  TRY(checkpoints_->save({.position = position_,
+  const Manifest manifest{.position = position_,
                           .settings = settings(),
                           .loss = progress_.numbers().loss.value_or(0),
                           .round = config_.world.round,
-                          .files = {}},
-                         model_state_files(model_state()), model_->transfer()));
+                          .files = {}};
+  TRY(checkpoints_->save(manifest,
+                         state_files(parameter_table(model_config_), model_->optimizer_states()),
+                         [&](parallel::StateSink& sink) { return model_->collect_state(&sink); }));
   saved_step_ = position_.step;
   progress_.numbers().checkpoint_step = saved_step_;
   progress_.enter(WorkerPhase::kTraining);

@@ -33,37 +33,6 @@ Status read_floats(const TensorFile& file, const TensorInfo& tensor, int64_t fir
   return {};
 }
 
-// The tensor that fills one run of the arena.
-struct Source {
-  const TensorFile* file = nullptr;
-  const TensorInfo* tensor = nullptr;
-  bool is_transposed = false;
-};
-
-// Reads the values of sources, those of each in ascending order, one source after the other.
-class Reader {
- public:
-  Status read(const Source& source, int64_t first, std::span<float> to) {
-    if (!source.is_transposed) return read_floats(*source.file, *source.tensor, first, to);
-    if (first == 0) TRY(turn(source));
-    std::copy_n(turned_.begin() + first, to.size(), to.begin());
-    if (first + std::ssize(to) == std::ssize(turned_)) turned_ = {};
-    return {};
-  }
-
- private:
-  Status turn(const Source& source) {
-    const MatrixSize size{.rows = source.tensor->shape[0], .columns = source.tensor->shape[1]};
-    std::vector<float> stored(static_cast<size_t>(size.rows * size.columns));
-    TRY(read_floats(*source.file, *source.tensor, 0, stored));
-    turned_.resize(stored.size());
-    transpose(stored.data(), size, turned_.data());
-    return {};
-  }
-
-  std::vector<float> turned_;  // a transposed source's, until its last value is read
-};
-
 // A tied head is the token embedding by construction: a file that stores it has it twice. Compares
 // at most the first `count_max` values.
 Status check_head(const WeightFiles& files, const HuggingFaceWeights& weights, int64_t count_max) {
@@ -100,30 +69,8 @@ void tell_of_unused_positions(const HuggingFaceWeights& weights, const ModelConf
            {{"positions", positions}, {"context", config.context}});
 }
 
-Status import_files(const std::string& path, const ModelConfig& config, const ParameterArena& arena,
-                    float* parameters, parallel::HostTransfer& transfer) {
-  TRY_ASSIGN(const WeightFiles files, WeightFiles::open(path));
-  TRY_ASSIGN(const HuggingFaceWeights weights, match(files, config));
-  std::vector<parallel::ValueRun> runs;
-  std::vector<Source> sources;  // of each run
-  for (const Parameter& parameter : parameter_table(config)) {
-    const ArenaEntry* entry = arena.find(parameter.id);
-    CHECK(entry != nullptr && entry->count >= parameter.count());
-    const std::vector<StoredTensorInfo> stored = hugging_face_tensors(parameter);
-    for (size_t i = 0; i < stored.size(); ++i) {
-      const TensorInfo& tensor = *weights.parameters[static_cast<size_t>(parameter.id)][i];
-      const int64_t columns = parameter.dims[1];
-      runs.push_back(
-          {parameters + entry->offset + stored[i].first_row * columns, stored[i].rows * columns});
-      sources.push_back({&files.file_of(tensor), &tensor, stored[i].is_transposed});
-    }
-  }
-  TRY(check_head(files, weights, std::numeric_limits<int64_t>::max()));
-  tell_of_unused_positions(weights, config);
-  Reader reader;
-  return transfer.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
-    return reader.read(sources[run], first, to);
-  });
+Error blamed(const Error& error) {
+  return error.blaming(error.code == Code::kInvalid ? Blame::kConfig : Blame::kData);
 }
 
 }  // namespace
@@ -144,13 +91,70 @@ Status check_weights(const std::string& path, const ModelConfig& config) {
   return check_head(files, weights, kElementsAtOnce);
 }
 
-Status import_weights(const std::string& path, const ModelConfig& config,
-                      const ParameterArena& arena, float* parameters,
-                      parallel::HostTransfer& transfer) {
-  const Status imported = import_files(path, config, arena, parameters, transfer);
-  if (imported.ok()) return {};
-  const bool is_other_model = imported.error().code == Code::kInvalid;
-  return imported.error().blaming(is_other_model ? Blame::kConfig : Blame::kData);
+Result<WeightsSource> WeightsSource::open(const std::string& path, const ModelConfig& config) {
+  Result<WeightsSource> source = open_files(path, config);
+  if (!source.ok()) return blamed(source.error());
+  return source;
+}
+
+Result<WeightsSource> WeightsSource::open_files(const std::string& path,
+                                                const ModelConfig& config) {
+  TRY_ASSIGN(WeightFiles files, WeightFiles::open(path));
+  WeightsSource source(std::move(files));
+  TRY_ASSIGN(const HuggingFaceWeights weights, match(source.files_, config));
+  TRY(check_head(source.files_, weights, std::numeric_limits<int64_t>::max()));
+  tell_of_unused_positions(weights, config);
+  for (const Parameter& parameter : parameter_table(config)) {
+    source.add_parts(parameter, weights.parameters[static_cast<size_t>(parameter.id)]);
+  }
+  return source;
+}
+
+void WeightsSource::add_parts(const Parameter& parameter,
+                              const std::vector<const TensorInfo*>& tensors) {
+  const int64_t columns = parameter.dims[1];
+  const std::vector<StoredTensorInfo> stored = hugging_face_tensors(parameter);
+  std::vector<Part>& parts = parts_.emplace_back();
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const int64_t begin = stored[i].first_row * columns;
+    parts.push_back({.tensor = tensors[i],
+                     .begin = begin,
+                     .end = begin + stored[i].rows * columns,
+                     .is_transposed = stored[i].is_transposed});
+  }
+}
+
+Status WeightsSource::read(const parallel::StateTensor& tensor, int64_t first,
+                           std::span<float> to) {
+  CHECK(tensor.kind == 0);
+  for (const Part& part : parts_[static_cast<size_t>(tensor.parameter.id)]) {
+    const int64_t begin = std::max(first, part.begin);
+    const int64_t end = std::min(first + std::ssize(to), part.end);
+    if (begin >= end) continue;
+    const std::span<float> here =
+        to.subspan(static_cast<size_t>(begin - first), static_cast<size_t>(end - begin));
+    const Status read = read_part(part, begin - part.begin, here);
+    if (!read.ok()) return blamed(read.error());
+  }
+  return {};
+}
+
+Status WeightsSource::read_part(const Part& part, int64_t first, std::span<float> to) {
+  if (!part.is_transposed)
+    return read_floats(files_.file_of(*part.tensor), *part.tensor, first, to);
+  if (first == 0) TRY(transpose_part(part));
+  std::copy_n(transposed_.begin() + first, to.size(), to.begin());
+  if (first + std::ssize(to) == std::ssize(transposed_)) transposed_ = {};
+  return {};
+}
+
+Status WeightsSource::transpose_part(const Part& part) {
+  const MatrixSize size{.rows = part.tensor->shape[0], .columns = part.tensor->shape[1]};
+  std::vector<float> stored(static_cast<size_t>(size.rows * size.columns));
+  TRY(read_floats(files_.file_of(*part.tensor), *part.tensor, 0, stored));
+  transposed_.resize(stored.size());
+  transpose(stored.data(), size, transposed_.data());
+  return {};
 }
 
 }  // namespace lockstep::train

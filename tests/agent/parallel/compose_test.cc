@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "agent/comm/make_communicator.h"
@@ -231,6 +232,54 @@ TEST(Composition, TellsEveryRankThatOneWasAskedToStop) {
       const auto stops = [&] { return communicator->rank() == 1; };
       RepeatedTokens few(2);
       EXPECT_EQ(model->evaluate(few, stops).value(), std::nullopt);
+    });
+  }
+}
+
+// A state in host memory, tensor by tensor.
+class KeptState final : public StateSink, public StateSource {
+ public:
+  Status write(const StateTensor& tensor, int64_t first, std::span<const float> values) override {
+    std::vector<float>& kept = tensors_[{tensor.kind, tensor.parameter.id}];
+    EXPECT_EQ(std::ssize(kept), first);
+    kept.insert(kept.end(), values.begin(), values.end());
+    return {};
+  }
+  Status read(const StateTensor& tensor, int64_t first, std::span<float> to) override {
+    const std::vector<float>& kept = tensors_.at({tensor.kind, tensor.parameter.id});
+    std::copy_n(kept.begin() + first, to.size(), to.begin());
+    return {};
+  }
+  size_t tensors() const { return tensors_.size(); }
+
+ private:
+  std::map<std::pair<size_t, int64_t>, std::vector<float>> tensors_;
+};
+
+TEST(Composition, GoesOnFromTheStateThatAnotherOneHandedOut) {
+  Alone alone(options_for({}));
+  (void)alone.step({.step = 1, .learning_rate = 0.1});
+  KeptState kept;
+  ASSERT_TRUE(alone.model->collect_state(&kept).ok());
+  EXPECT_EQ(kept.tensors(), 3 * parameter_table(kConfig).size());
+  (void)alone.step({.step = 2, .learning_rate = 0.1});
+
+  auto world = comm::make_thread_world(2).value();
+  std::vector<std::jthread> ranks;
+  for (auto& communicator : world) {
+    ranks.emplace_back([&] {
+      auto model = Composition::create(options_for({.data = 2}), *communicator, kClock).value();
+      const bool is_root = communicator->rank() == 0;
+      ASSERT_TRUE(model->load_state(is_root ? &kept : nullptr, 1).ok());
+      RepeatedTokens feed;
+      // Two ranks with the same batch have the gradients of one.
+      ASSERT_TRUE(model->run_step(feed, {.step = 2, .learning_rate = 0.1}).ok());
+      const DeviceState state = model->state();
+      EXPECT_EQ(std::vector(state.parameters, state.parameters + state.arena->count),
+                alone.parameters());
+      KeptState again;
+      ASSERT_TRUE(model->collect_state(is_root ? &again : nullptr).ok());
+      EXPECT_EQ(again.tensors(), is_root ? kept.tensors() : 0);
     });
   }
 }

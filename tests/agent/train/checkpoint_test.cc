@@ -127,11 +127,15 @@ class CheckpointTest : public ::testing::Test {
     std::iota(second_.begin(), second_.end(), 100.0f);
   }
 
-  std::vector<StoredFile> files() {
-    return {{"model.safetensors",
-             {{"w", {2, 3}, {{first_.data(), 0, 2}, {first_.data() + 2, 2, 4}}},
-              {"b", {4}, {{second_.data(), 0, 4}}}}},
-            {"optimizer.safetensors", {{"w.exp_avg", {2, 3}, {{first_.data(), 0, 6}}}}}};
+  // Hands the tensors `w` and `b`, and their only state, to the sink in pieces.
+  Status collect(parallel::StateSink& sink) {
+    for (const size_t kind : {0, 1}) {
+      const std::span<const float> w(first_);
+      TRY(sink.write({table_[0], kind}, 0, w.first(2)));
+      TRY(sink.write({table_[0], kind}, 2, w.subspan(2)));
+      TRY(sink.write({table_[1], kind}, 0, second_));
+    }
+    return {};
   }
 
   static Manifest at_step(int64_t step) {
@@ -140,8 +144,12 @@ class CheckpointTest : public ::testing::Test {
             .files = {}};
   }
 
+  Status try_save(CheckpointFolder& folder, int64_t step) {
+    return folder.save(at_step(step), state_files(table_, {"exp_avg"}),
+                       [this](parallel::StateSink& sink) { return collect(sink); });
+  }
   void save(CheckpointFolder& folder, int64_t step) {
-    const Status saved = folder.save(at_step(step), files(), host_);
+    const Status saved = try_save(folder, step);
     ASSERT_TRUE(saved.ok()) << saved.error().message;
   }
 
@@ -161,7 +169,10 @@ class CheckpointTest : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-  parallel::HostTransfer host_;
+  const std::vector<Parameter> table_ = {
+      {.id = 0, .name = "w", .dims = {2, 3}, .rank = 2},
+      {.id = 1, .name = "b", .dims = {4, 1}, .rank = 1},
+  };
   std::vector<float> first_;
   std::vector<float> second_;
 };
@@ -187,11 +198,13 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
 // The memory does not depend on the size of the tensors.
 TEST_F(CheckpointTest, IsWrittenWithinAMegabyteOfMemory) {
   std::vector<float> large(4 << 20, 0.5f);
-  const StoredFile file{"model.safetensors",
-                        {{"large", {std::ssize(large)}, {{large.data(), 0, std::ssize(large)}}}}};
+  const Parameter parameter{.name = "large", .dims = {std::ssize(large), 1}, .rank = 1};
   CheckpointFolder folder(folder_.path(), 3);
   const int64_t before = test::allocated_bytes();
-  ASSERT_TRUE(folder.save(at_step(1), {&file, 1}, host_).ok());
+  const auto collect = [&](parallel::StateSink& sink) {
+    return sink.write({parameter, 0}, 0, large);
+  };
+  ASSERT_TRUE(folder.save(at_step(1), state_files({&parameter, 1}, {}), collect).ok());
   EXPECT_LT(test::allocated_bytes() - before, 1 << 20);
   EXPECT_GT(test::allocated_bytes(), before) << "it counts";
   EXPECT_EQ(newest_step(folder), 1);
@@ -313,7 +326,7 @@ TEST_F(CheckpointTest, ReportsAFolderThatCannotBeWritten) {
   folder_.write("file", "x");
   CheckpointFolder folder(folder_.file("file/below"), 3);
   EXPECT_FALSE(folder.prepare().ok());
-  EXPECT_FALSE(folder.save(at_step(1), files(), host_).ok());
+  EXPECT_FALSE(try_save(folder, 1).ok());
 }
 
 TEST(Manifest, SurvivesARoundTripAndRefusesWhatIsNotOne) {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "agent/model/init.h"
-#include "agent/train/checkpoint/model_state.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
 #include "agent/train/weights/weight_files.h"
 #include "common/base/random.h"
 #include "tests/agent/train/training.h"
+#include "tests/agent/train/whole_state.h"
 #include "tests/support/emulated_cuda/memory_use.h"
 
 namespace lockstep::train {
@@ -141,14 +141,11 @@ TEST(HostTransfer, EndsWithTheErrorOfTheHostsPartAndCanBeUsedAgain) {
   EXPECT_EQ(seen, static_cast<size_t>(Numbers::kCount));
 }
 
-ModelState state_of(const TrainingSetup& setup, Training& training) {
-  const parallel::DeviceState arenas = training.model().state();
-  return {.config = setup.config,
-          .shard = {},
-          .arena = arenas.arena,
-          .parameters = arenas.parameters,
-          .first_moments = arenas.first_moments,
-          .second_moments = arenas.second_moments};
+WholeState state_of(Training& training, parallel::HostTransfer& transfer) {
+  const parallel::DeviceState state = training.model().state();
+  return {training.options().config,
+          {state.parameters, state.first_moments, state.second_moments},
+          transfer};
 }
 
 uint64_t parameter_bytes(const ModelConfig& config) {
@@ -192,15 +189,12 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   kernels::Stream stream = kernels::Stream::create(kCuda).value();
   const Pieces pieces(512);
   parallel::HostTransfer transfer(stream, pieces.buffers);
-  ASSERT_TRUE(of_gpu.save(manifest, model_state_files(state_of(setup, gpu)), transfer).ok());
+  ASSERT_TRUE(state_of(gpu, transfer).save(of_gpu, manifest).ok());
   EXPECT_EQ(memory_use().to_host_bytes, 3 * parameter_bytes(kConfig));
   EXPECT_EQ(memory_use().to_device_bytes, 0u);
   EXPECT_EQ(memory_use().pinned_bytes_max - pinned, 2 * 512u);
 
-  ASSERT_TRUE(
-      of_cpu
-          .save(manifest, model_state_files(state_of({.device = {}}, cpu)), cpu.model().transfer())
-          .ok());
+  ASSERT_TRUE(state_of(cpu, cpu.model().transfer()).save(of_cpu, manifest).ok());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const std::string name = std::string("/step-00000002/") + file;
     EXPECT_TRUE(read_file(place.file("gpu") + name) == read_file(place.file("cpu") + name)) << file;
@@ -208,8 +202,7 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
 
   Training next(setup);
   emulated_cuda::reset_memory_use();
-  ASSERT_TRUE(
-      load_model_state(place.file("gpu") + "/step-00000002", state_of(setup, next), transfer).ok());
+  ASSERT_TRUE(state_of(next, transfer).load_checkpoint(place.file("gpu") + "/step-00000002").ok());
   EXPECT_EQ(memory_use().to_device_bytes, 3 * parameter_bytes(kConfig));
   EXPECT_EQ(memory_use().to_host_bytes, 0u);
   EXPECT_EQ(next.state(), gpu.state());
@@ -226,13 +219,13 @@ TEST(DeviceState, BeginsWithImportedWeightsAsTheCpuDoes) {
   const auto count = static_cast<size_t>(arena.count);
   std::vector<float> expected(count);
   parallel::HostTransfer host;
-  ASSERT_TRUE(import_weights(file, config, arena, expected.data(), host).ok());
+  ASSERT_TRUE(WholeState(config, {expected.data()}, host).import(file).ok());
   kernels::Stream stream = kernels::Stream::create(kCuda).value();
   for (const size_t piece_bytes : {size_t{52}, size_t{1} << 20}) {
     kernels::Buffer device = kernels::Buffer::allocate(kCuda, count * sizeof(float)).value();
     const Pieces pieces(piece_bytes);
     parallel::HostTransfer transfer(stream, pieces.buffers);
-    ASSERT_TRUE(import_weights(file, config, arena, device.f32(), transfer).ok());
+    ASSERT_TRUE(WholeState(config, {device.f32()}, transfer).import(file).ok());
     std::vector<float> found;
     const parallel::ValueRun all{device.f32(), arena.count};
     ASSERT_TRUE(transfer

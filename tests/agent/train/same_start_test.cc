@@ -11,14 +11,16 @@
 namespace lockstep::train {
 namespace {
 
-// Returns what each rank gets if it holds the digest of its letter.
-std::vector<Status> compare(const std::string& letters) {
+// Returns what each rank of a mesh with `shards` tensor shards gets if it holds the digest of its
+// letter.
+std::vector<Status> compare(const std::string& letters, int64_t shards = 1) {
+  const Mesh mesh{.data = std::ssize(letters) / shards, .tensor = shards};
   auto world = comm::make_thread_world(static_cast<int>(letters.size())).value();
   std::vector<Status> answers(letters.size());
   std::vector<std::jthread> ranks;
   for (size_t rank = 0; rank < letters.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      answers[rank] = expect_same_parameters(*world[rank], sha256(letters.substr(rank, 1)));
+      answers[rank] = expect_same_parameters(*world[rank], mesh, sha256(letters.substr(rank, 1)));
     });
   }
   ranks.clear();
@@ -27,6 +29,14 @@ std::vector<Status> compare(const std::string& letters) {
 
 TEST(SameStart, PassesWhereAllRanksHoldTheSame) {
   for (const Status& answer : compare("aaa")) EXPECT_TRUE(answer.ok());
+}
+
+TEST(SameStart, ComparesOnlyRanksThatHoldTheSameShard) {
+  for (const Status& answer : compare("ababab", 2)) EXPECT_TRUE(answer.ok());
+  for (const Status& answer : compare("ababaa", 2)) {
+    ASSERT_FALSE(answer.ok());
+    EXPECT_NE(answer.error().message.find("rank 5 drew others"), std::string::npos);
+  }
 }
 
 TEST(SameStart, NamesTheRanksThatDifferFromMost) {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "agent/train/checkpoint/checkpoint_folder.h"
-#include "agent/train/checkpoint/model_state.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
+#include "tests/agent/train/whole_state.h"
 
 namespace lockstep::train {
 
@@ -75,17 +75,10 @@ class WeightsTest : public testing::Test {
       }
     }
     std::vector<float> moments(parameters_.size());
-    const ModelState state{.config = config,
-                           .shard = {},
-                           .arena = &arena,
-                           .parameters = parameters_.data(),
-                           .first_moments = moments.data(),
-                           .second_moments = moments.data()};
     CheckpointFolder folder(folder_.file("checkpoints"), 3);
     EXPECT_TRUE(folder.prepare().ok());
-    const Status saved =
-        folder.save({.position = {.step = step}, .files = {}}, model_state_files(state), host_);
-    EXPECT_TRUE(saved.ok());
+    WholeState state(config, {parameters_.data(), moments.data(), moments.data()}, host_);
+    EXPECT_TRUE(state.save(folder, {.position = {.step = step}, .files = {}}).ok());
     return folder_.file("checkpoints") + "/step-0000000" + std::to_string(step);
   }
 
@@ -96,7 +89,7 @@ class WeightsTest : public testing::Test {
     for (const Parameter& parameter : parameter_table(config)) {
       std::fill_n(parameters.data() + arena.find(parameter.id)->offset, parameter.count(), NAN);
     }
-    TRY(import_weights(file, config, arena, parameters.data(), host_));
+    TRY(WholeState(config, {parameters.data()}, host_).import(file));
     return parameters;
   }
 

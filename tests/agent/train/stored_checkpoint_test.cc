@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "agent/train/checkpoint/checkpoint_folder.h"
-#include "agent/train/checkpoint/model_state.h"
 #include "tests/agent/train/temporary_folder.h"
+#include "tests/agent/train/whole_state.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,13 +20,10 @@ struct State {
   ParameterArena arena = parameter_arena(kConfig, whole_model(kConfig), {});
   std::vector<float> values = std::vector<float>(static_cast<size_t>(3 * arena.count));
 
-  ModelState model() {
-    return {.config = kConfig,
-            .shard = {},
-            .arena = &arena,
-            .parameters = values.data(),
-            .first_moments = values.data() + arena.count,
-            .second_moments = values.data() + 2 * arena.count};
+  WholeState whole(parallel::HostTransfer& transfer) {
+    return {kConfig,
+            {values.data(), values.data() + arena.count, values.data() + 2 * arena.count},
+            transfer};
   }
   void fill() {
     for (int64_t part = 0; part < 3; ++part) {
@@ -57,7 +54,7 @@ TEST(StoredCheckpoint, OfAnEarlierVersionIsRead) {
   expected.fill();
   State found;
   parallel::HostTransfer host;
-  const Status loaded = load_model_state((*newest)->path, found.model(), host);
+  const Status loaded = found.whole(host).load_checkpoint((*newest)->path);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   EXPECT_EQ(found.values, expected.values);
 }
@@ -68,7 +65,7 @@ TEST(StoredCheckpoint, HasTheSameBytesToday) {
   TemporaryFolder place;
   CheckpointFolder folder(place.path(), 1);
   parallel::HostTransfer host;
-  ASSERT_TRUE(folder.save(manifest(), model_state_files(state.model()), host).ok());
+  ASSERT_TRUE(state.whole(host).save(folder, manifest()).ok());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const std::string name = std::string("/step-00000007/") + file;
     EXPECT_TRUE(read_file(place.path() + name) == read_file(kStored + name)) << file;

@@ -91,7 +91,9 @@ class Training {
     return validator.run().value().value();
   }
   std::vector<int32_t> write_on(int64_t tokens = 6) {
-    return model_->generate({.prompt = {1, 6, 31}, .tokens = tokens, .temperature = 0.0f}).value();
+    return model_->generate({.prompt = {1, 6, 31}, .tokens = tokens, .temperature = 0.0f})
+        .value()
+        .value();
   }
   // Returns the parameters and both moments.
   std::vector<float> state() {

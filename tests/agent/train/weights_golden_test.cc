@@ -9,7 +9,6 @@
 #include <string>
 
 #include "agent/train/checkpoint/checkpoint_folder.h"
-#include "agent/train/checkpoint/model_state.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
@@ -18,6 +17,7 @@
 #include "tests/agent/model/golden_config.h"
 #include "tests/agent/model/tiny_gpt.h"
 #include "tests/agent/train/temporary_folder.h"
+#include "tests/agent/train/whole_state.h"
 
 namespace lockstep::train {
 namespace {
@@ -73,7 +73,7 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
   const auto rows = static_cast<int64_t>(tokens.size());
   test::TinyGpt gpt(config_, {rows / config_.context, config_.context});
   const Status imported =
-      import_weights(GetParam(), config_, gpt.store.arena(), gpt.store.values().data(), host_);
+      WholeState(config_, {gpt.store.values().data()}, host_).import(GetParam());
   ASSERT_TRUE(imported.ok()) << imported.error().message;
   const double loss = gpt.loss({.tokens = tokens.data(),
                                 .targets = targets.data(),
@@ -87,17 +87,12 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
 TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   const ParameterArena arena = parameter_arena(config_, whole_model(config_));
   std::vector<float> parameters(static_cast<size_t>(arena.count));
-  ASSERT_TRUE(import_weights(GetParam(), config_, arena, parameters.data(), host_).ok());
-  const ModelState state{.config = config_,
-                         .shard = {},
-                         .arena = &arena,
-                         .parameters = parameters.data(),
-                         .first_moments = parameters.data(),
-                         .second_moments = parameters.data()};
+  float* values = parameters.data();
+  WholeState state(config_, {values, values, values}, host_);
+  ASSERT_TRUE(WholeState(config_, {values}, host_).import(GetParam()).ok());
   TemporaryFolder folder;
   CheckpointFolder checkpoints(folder.path(), 1);
-  const Status saved =
-      checkpoints.save({.position = {.step = 1}, .files = {}}, model_state_files(state), host_);
+  const Status saved = state.save(checkpoints, {.position = {.step = 1}, .files = {}});
   ASSERT_TRUE(saved.ok()) << saved.error().message;
   ASSERT_TRUE(export_weights(folder.path(), folder.file("exported")).ok());
 
@@ -123,7 +118,7 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   EXPECT_EQ(compared, theirs.size() - (is_llama() ? 8 : 6));
 
   std::vector<float> again(parameters.size());
-  ASSERT_TRUE(import_weights(folder.file("exported"), config_, arena, again.data(), host_).ok());
+  ASSERT_TRUE(WholeState(config_, {again.data()}, host_).import(folder.file("exported")).ok());
   EXPECT_EQ(std::memcmp(again.data(), parameters.data(), again.size() * sizeof(float)), 0);
 }
 

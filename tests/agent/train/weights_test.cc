@@ -119,28 +119,32 @@ TEST_F(WeightsTest, AreNotWrittenOverAFileNorOfWhatIsNoCheckpoint) {
 
 // Checkpoints whose tensors are not those of a valid GPT-2, although they match their manifest.
 TEST_F(WeightsTest, OfHostileCheckpointsAreRefusedAndLeaveNothing) {
-  float zeros[64] = {};
   const struct {
-    std::vector<StoredTensor> tensors;
+    std::vector<TensorFileWriter::Shape> tensors;
     const char* words;
   } cases[] = {
-      {{{"w", {2}, {{zeros, 0, 2}}}}, "wte.weight is missing"},
-      {{{"wte.weight", {4, 2}, {{zeros, 0, 8}}}, {"wpe.weight", {2, 2}, {{zeros, 0, 4}}}},
-       "layers: 0 is not between"},
-      {{{"wte.weight", {int64_t{1} << 40, 0}, {}},
-        {"wpe.weight", {1, 0}, {}},
-        {"h.0.ln_1.weight", {0}, {}}},
+      {{{"w", {2}}}, "wte.weight is missing"},
+      {{{"wte.weight", {4, 2}}, {"wpe.weight", {2, 2}}}, "layers: 0 is not between"},
+      {{{"wte.weight", {int64_t{1} << 40, 0}}, {"wpe.weight", {1, 0}}, {"h.0.ln_1.weight", {0}}},
        "vocabulary: 1099511627776 is not between"},
-      {{{"transformer.wte.weight", {4, 2}, {{zeros, 0, 8}}},
-        {"transformer.wpe.weight", {2, 2}, {{zeros, 0, 4}}},
-        {"transformer.h.1.ln_1.weight", {2}, {{zeros, 0, 2}}}},
+      {{{"transformer.wte.weight", {4, 2}},
+        {"transformer.wpe.weight", {2, 2}},
+        {"transformer.h.1.ln_1.weight", {2}}},
        "expected transformer.h.0.ln_1.weight as F32 [2], it is missing"},
   };
   for (const auto& c : cases) {
     TemporaryFolder place;
     CheckpointFolder folder(place.path(), 1);
-    const StoredFile file{"model.safetensors", c.tensors};
-    ASSERT_TRUE(folder.save({.position = {.step = 1}, .files = {}}, {&file, 1}, host_).ok());
+    const auto write_zeros = [&](parallel::StateSink& sink) -> Status {
+      for (const auto& [name, dims] : c.tensors) {
+        const Parameter parameter{.name = name, .dims = {dims[0], dims.size() > 1 ? dims[1] : 1}};
+        const std::vector<float> zeros(static_cast<size_t>(parameter.count()));
+        TRY(sink.write({parameter, 0}, 0, zeros));
+      }
+      return {};
+    };
+    const Manifest manifest{.position = {.step = 1}, .files = {}};
+    ASSERT_TRUE(folder.save(manifest, {{"model.safetensors", c.tensors}}, write_zeros).ok());
     expect_error(export_status(place.path(), place.file("to")), Code::kInvalid, c.words);
     EXPECT_FALSE(std::filesystem::exists(place.file("to")));
     EXPECT_FALSE(std::filesystem::exists(place.file("to.unfinished")));

@@ -1,0 +1,55 @@
+#include "common/layout/state_layout.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+StateLayout::StateLayout(const ModelConfig& config, const Mesh& mesh)
+    : mesh_(mesh), table_(parameter_table(config)) {
+  for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
+    for (int64_t shard = 0; shard < mesh.tensor; ++shard) {
+      arenas_.push_back(parameter_arena(config, pipeline_stage(config, mesh.pipeline, stage),
+                                        {.index = shard, .size = mesh.tensor}));
+    }
+  }
+}
+
+std::vector<int64_t> StateLayout::holders(const Parameter& parameter) const {
+  std::vector<int64_t> ranks;
+  for (int64_t stage = 0; stage < mesh_.pipeline; ++stage) {
+    if (arena(stage, 0).find(parameter.id) == nullptr) continue;
+    for (int64_t shard = 0; shard < mesh_.tensor; ++shard) {
+      ranks.push_back(rank_of(mesh_, {.pipeline = stage, .tensor = shard}));
+    }
+  }
+  return ranks;
+}
+
+// The stage of the parameter's block has it first, as blocks and stages ascend.
+std::vector<int64_t> StateLayout::owners(const Parameter& parameter) const {
+  std::vector<int64_t> ranks = holders(parameter);
+  ranks.resize(parameter.shard_axis < 0 ? 1 : static_cast<size_t>(mesh_.tensor));
+  return ranks;
+}
+
+std::vector<ShardRun> StateLayout::pieces(const Parameter& parameter, int64_t rank) const {
+  const MeshCoordinates at = coordinates(mesh_, rank);
+  const ArenaEntry* entry = arena(at.pipeline, at.tensor).find(parameter.id);
+  if (entry == nullptr) return {};
+  return shard_runs(parameter, *entry, {.index = at.tensor, .size = mesh_.tensor});
+}
+
+std::vector<ShardRun> runs_within(const std::vector<ShardRun>& runs, int64_t begin, int64_t end) {
+  std::vector<ShardRun> parts;
+  auto run = std::partition_point(runs.begin(), runs.end(), [&](const ShardRun& each) {
+    return each.global + each.count <= begin;
+  });
+  for (; run != runs.end() && run->global < end; ++run) {
+    const int64_t first = std::max(begin, run->global);
+    const int64_t count = std::min(end, run->global + run->count) - first;
+    parts.push_back({.local = run->local + first - run->global, .global = first, .count = count});
+  }
+  return parts;
+}
+
+}  // namespace lockstep
