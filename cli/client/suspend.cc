@@ -1,4 +1,5 @@
 #include "cli/client/command.h"
+#include "common/api/training_job.h"
 
 namespace lockstep::cli {
 namespace {
@@ -9,9 +10,20 @@ struct ChangeOptions {
   int64_t nodes = 0;
 };
 
+// Checks that the job may have that many nodes: a server without CEL rules would take any number,
+// and the job would fail.
+Status check_nodes(Connection& connection, const std::string& name, const Json& nodes) {
+  TRY_ASSIGN(const Json stored, connection.call({.path = job_path(connection.namespace_(), name)}));
+  TRY_ASSIGN(TrainingJob job, stored_training_job_from_json(stored));
+  job.spec.nodes = nodes.get<int64_t>();
+  const Problems problems = validate(job);
+  return problems.empty() ? Status() : Status(to_error(problems));
+}
+
 Result<int> change(Connection& connection, const std::vector<std::string>& names, const Json& spec,
                    const char* word) {
   for (const std::string& name : names) {
+    if (spec.contains("nodes")) TRY(check_nodes(connection, name, spec["nodes"]));
     TRY_ASSIGN(const Json changed, patch_job(connection, name, {{"spec", spec}}));
     print("trainingjob.lockstep.dev/" + meta_text(changed, "name") + " " + word + "\n");
   }

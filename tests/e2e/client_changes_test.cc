@@ -77,6 +77,26 @@ TEST_F(ClientChangesTest, WhatIsNotThereOrMakesNoSenseIsRefused) {
   EXPECT_TRUE(has(outcome.errors, "nodes \"local-7\" not found")) << outcome.errors;
 }
 
+TEST_F(ClientChangesTest, AJobIsNotScaledToANumberThatItCannotHave) {
+  const std::string file = path("paired.yaml");
+  write_file(file, R"(apiVersion: lockstep.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: paired}
+spec:
+  nodes: 2
+  suspend: true
+  processGroups: [{name: pair, ranks: "0,1"}]
+  command: [sleep, '1000']
+)");
+  ASSERT_EQ(tool({"submit", file}).code, 0);
+  const Outcome outcome = tool({"scale", "paired", "--nodes", "1"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(has(outcome.errors, "spec.processGroups")) << outcome.errors;
+  EXPECT_EQ(object("paired").value("/spec/nodes"_json_pointer, 0), 2);
+  EXPECT_EQ(tool({"scale", "paired", "--nodes", "4"}).code, 0);
+  EXPECT_EQ(tool({"delete", "paired"}).code, 0);
+}
+
 TEST_F(ClientChangesTest, TheWideListSaysMore) {
   ASSERT_EQ(tool({"submit", waiting_job("wide", 1)}).code, 0);
   const auto header = [](const std::string& text) { return text.substr(0, text.find('\n')); };
