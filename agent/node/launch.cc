@@ -36,7 +36,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   const WorldAssignment& world = assignment.world;
   Launch launch;
   launch.round = world.round;
-  launch.rank = assignment.node_index * world.processes_per_node + local_rank;
+  launch.rank = rank_of(world, place_in_round(assignment), local_rank);
   const std::string name = "rank-" + std::to_string(launch.rank);
   launch.log_path = context.work_folder + "/logs/" + name + ".log";
   const int64_t threads = assignment.threads_per_process > 0
@@ -58,7 +58,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.hash = assignment.hash;
   config.rank = launch.rank;
   if (assignment.gpus_per_node > 0) config.gpu = local_rank % assignment.gpus_per_node;
-  config.gpus = assignment.gpus_per_node * std::ssize(world.nodes);
+  config.gpus = assignment.gpus_per_node * std::ssize(world.members);
   config.train = *assignment.train;
   config.checkpoint = assignment.checkpoint;
   config.threads = threads;

@@ -43,7 +43,7 @@ std::string hydra_hostfile_path(const std::string& work_folder) {
 
 std::string hostfile(const WorldAssignment& world, std::string_view before_count) {
   std::string text;
-  for (const WorldNode& node : world.nodes) {
+  for (const WorldMember& node : world.members) {
     text += node.host + std::string(before_count) + std::to_string(world.processes_per_node) + "\n";
   }
   return text;
@@ -54,8 +54,8 @@ std::string hostfile(const WorldAssignment& world, std::string_view before_count
 // runs no store, so rank 0's process opens the one at MASTER_PORT.
 void add_torchrun(const Assignment& assignment, int64_t rank, Variables& out) {
   const WorldAssignment& world = assignment.world;
-  out.set("GROUP_RANK", assignment.node_index);
-  out.set("GROUP_WORLD_SIZE", std::ssize(world.nodes));
+  out.set("GROUP_RANK", place_in_round(assignment));
+  out.set("GROUP_WORLD_SIZE", std::ssize(world.members));
   out.set("ROLE_NAME", "default");
   out.set("ROLE_RANK", rank);
   out.set("ROLE_WORLD_SIZE", world.world_size());
@@ -67,7 +67,7 @@ void add_torchrun(const Assignment& assignment, int64_t rank, Variables& out) {
 
 // jax.distributed.initialize() reads the address itself; programs pass the other two on.
 void add_jax(const Assignment& assignment, int64_t rank, Variables& out) {
-  const WorldNode& first = assignment.world.nodes.front();
+  const WorldMember& first = assignment.world.members.front();
   out.set("JAX_COORDINATOR_ADDRESS", endpoint(first.host, first.port));
   out.set("JAX_NUM_PROCESSES", assignment.world.world_size());
   out.set("JAX_PROCESS_ID", rank);
@@ -78,7 +78,7 @@ void add_jax(const Assignment& assignment, int64_t rank, Variables& out) {
 void add_tensorflow(const Assignment& assignment, int64_t rank, Variables& out) {
   const WorldAssignment& world = assignment.world;
   Json workers = Json::array();
-  for (const WorldNode& node : world.nodes) {
+  for (const WorldMember& node : world.members) {
     for (int64_t i = 0; i < world.processes_per_node; ++i) {
       workers.push_back(endpoint(node.host, node.port + i));
     }
@@ -127,8 +127,9 @@ std::vector<RoundFile> round_files(const Assignment& assignment, const std::stri
 std::vector<std::string> rank_variables(const Assignment& assignment, int64_t local_rank,
                                         const std::string& work_folder) {
   const WorldAssignment& world = assignment.world;
-  const WorldNode& first = world.nodes.front();
-  const int64_t rank = assignment.node_index * world.processes_per_node + local_rank;
+  const WorldMember& first = world.members.front();
+  const int64_t place = place_in_round(assignment);
+  const int64_t rank = rank_of(world, place, local_rank);
   Variables out;
   out.set("LOCKSTEP_JOB_UID", world.job_uid);
   out.set("LOCKSTEP_JOB_NAME", assignment.job_name);
@@ -138,7 +139,7 @@ std::vector<std::string> rank_variables(const Assignment& assignment, int64_t lo
   out.set("LOCAL_RANK", local_rank);
   out.set("WORLD_SIZE", world.world_size());
   out.set("LOCAL_WORLD_SIZE", world.processes_per_node);
-  out.set("NODE_RANK", assignment.node_index);
+  out.set("NODE_RANK", place);
   out.set("MASTER_ADDR", first.host);
   out.set("MASTER_PORT", first.port);
   if (!assignment.train) add_command(assignment, rank, work_folder, out);

@@ -59,13 +59,13 @@ Status RoundMachine::check_identity(const Assignment& assignment) const {
   if (world.job_uid != identity_.job_uid) {
     return invalid("[assignment] expected job " + identity_.job_uid + ", got " + world.job_uid);
   }
-  const auto nodes = static_cast<int64_t>(world.nodes.size());
-  if (assignment.node_index != identity_.node_index || assignment.node_index >= nodes) {
+  const std::optional<int64_t> place = place_of(world, assignment.node_index);
+  if (assignment.node_index != identity_.node_index || !place) {
     return invalid("[assignment] expected node " + std::to_string(identity_.node_index) +
-                   ", got node " + std::to_string(assignment.node_index) + " of " +
-                   std::to_string(nodes));
+                   " and a round that has it, got node " + std::to_string(assignment.node_index) +
+                   " and a round of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t incarnation = world.nodes[static_cast<size_t>(assignment.node_index)].incarnation;
+  const int64_t incarnation = world.members[static_cast<size_t>(*place)].incarnation;
   if (incarnation != identity_.incarnation) {
     return conflict("[assignment] expected incarnation " + std::to_string(identity_.incarnation) +
                     " of this node, got " + std::to_string(incarnation));
@@ -114,9 +114,10 @@ void RoundMachine::begin_round(const Assignment& assignment) {
   live_.progress.reset();
   live_.workers.clear();
   const int64_t local_size = assignment.world.processes_per_node;
+  const int64_t place = place_in_round(assignment);
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     WorkerState worker;
-    worker.rank = identity_.node_index * local_size + local_rank;
+    worker.rank = rank_of(assignment.world, place, local_rank);
     worker.local_rank = local_rank;
     live_.workers.push_back(worker);
   }

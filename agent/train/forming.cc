@@ -36,14 +36,31 @@ std::vector<comm::PeerAddress> peers_of(const WorldAssignment& world) {
   std::vector<comm::PeerAddress> peers;
   for (int64_t rank = 0; rank < world.world_size(); ++rank) {
     const RankCoordinates at = coordinates(world, rank);
-    const WorldNode& node = world.nodes[static_cast<size_t>(at.node)];
+    const WorldMember& member = member_of(world, rank);
     peers.push_back(
-        {node.host, static_cast<int>(node.port + at.local_rank), static_cast<int>(at.node)});
+        {member.host, static_cast<int>(member.port + at.local_rank), static_cast<int>(at.place)});
   }
   return peers;
 }
 
+Status not_in_this_version(const std::string& what, const std::string& expected) {
+  return invalid("[config] world." + what + ": not in this version, expected " + expected,
+                 Blame::kConfig);
+}
+
 }  // namespace
+
+Status check_world(const WorldAssignment& world) {
+  const WorldLayout ordinary;
+  if (world.layout.sharding != ordinary.sharding) {
+    return not_in_this_version("layout.sharding: " + world.layout.sharding, ordinary.sharding);
+  }
+  if (world.layout.schedule != ordinary.schedule) {
+    return not_in_this_version("layout.schedule: " + world.layout.schedule, "none");
+  }
+  if (has_servers(world)) return not_in_this_version("nodes: a server", "workers alone");
+  return {};
+}
 
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
                                                        CollectiveBoard* board) {

@@ -14,6 +14,10 @@
 
 namespace lockstep::train {
 
+// kInvalid, blaming the configuration, if this version cannot carry out the world's layout or
+// roles. A rank that ignored them would train something else than its peers.
+Status check_world(const WorldAssignment& world);
+
 // Connects this rank with all others of its round, at the addresses of the assignment. The
 // communicator reports its progress on `board`, which may be null and outlives the communicator.
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,

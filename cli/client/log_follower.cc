@@ -5,6 +5,8 @@
 #include <map>
 
 #include "cli/client/command.h"
+#include "common/api/round_members.h"
+#include "common/api/world_assignment.h"
 #include "controller/plan/names.h"
 
 namespace lockstep::cli {
@@ -204,6 +206,19 @@ Status print_logs(Connection& connection, const JobName& job, const LogFollowOpt
 }
 
 }  // namespace
+
+Result<int64_t> node_of_rank(const TrainingJob& job, int64_t rank) {
+  const int64_t each = processes_per_node(job.spec);
+  const int64_t place = place_of_rank(rank, each);
+  const auto& round = job.status.rendezvous;
+  const bool leaves_out = round && !round->nodeIndices.empty();
+  const std::vector<int64_t> nodes =
+      leaves_out ? round_members(*round, each) : std::vector<int64_t>{};
+  const int64_t size = leaves_out ? std::ssize(nodes) : job.spec.nodes;
+  if (place < size) return leaves_out ? nodes[static_cast<size_t>(place)] : place;
+  return invalid("--rank: found " + std::to_string(rank) + ", expected less than " +
+                 std::to_string(each * size) + ", the world size of " + job.metadata.name);
+}
 
 std::vector<JobPod> chosen_pods(const Json& pod_list, const LogFollowOptions& options) {
   std::map<int64_t, std::vector<JobPod>> by_node;

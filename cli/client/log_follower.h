@@ -26,6 +26,10 @@ struct JobPod {
   int64_t incarnation = 0;
 };
 
+// Returns the node of a rank: in the current round if that leaves out nodes, else as the job's spec
+// has it. kInvalid if no node has the rank.
+Result<int64_t> node_of_rank(const TrainingJob& job, int64_t rank);
+
 // Returns one pod per node, in order of node index: of the newest incarnation, or with `previous`
 // of the one before it.
 std::vector<JobPod> chosen_pods(const Json& pod_list, const LogFollowOptions& options);

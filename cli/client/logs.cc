@@ -10,19 +10,15 @@ struct LogsOptions {
   LogFollowOptions logs;
 };
 
-// Returns the node of a rank, from the job's spec.
-Result<int64_t> node_of_rank(Connection& connection, const std::string& name, int64_t rank) {
+Result<TrainingJob> read_job(Connection& connection, const std::string& name) {
   TRY_ASSIGN(const Json object, connection.call({.path = job_path(connection.namespace_(), name)}));
-  TRY_ASSIGN(const TrainingJob job, stored_training_job_from_json(object));
-  const int64_t each = processes_per_node(job.spec);
-  if (rank < each * job.spec.nodes) return rank / each;
-  return invalid("--rank: found " + std::to_string(rank) + ", expected less than " +
-                 std::to_string(each * job.spec.nodes) + ", the world size of " + name);
+  return stored_training_job_from_json(object);
 }
 
 Result<int> logs(Connection& connection, LogsOptions options) {
   if (options.logs.rank) {
-    TRY_ASSIGN(options.logs.node, node_of_rank(connection, options.name, *options.logs.rank));
+    TRY_ASSIGN(const TrainingJob job, read_job(connection, options.name));
+    TRY_ASSIGN(options.logs.node, node_of_rank(job, *options.logs.rank));
   }
   TRY(follow_logs(connection, {connection.namespace_(), options.name}, options.logs));
   return 0;

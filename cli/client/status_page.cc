@@ -60,9 +60,12 @@ std::string state_line(const TrainingJob& job) {
 std::string nodes_line(const TrainingJob& job) {
   const int64_t each = processes_per_node(job.spec);
   const int64_t desired = std::max(job.status.nodes.desired, job.spec.nodes);
+  const auto& round = job.status.rendezvous;
+  const bool leaves_out = round && !round->nodeIndices.empty();
+  const int64_t ranks = leaves_out ? round->worldSize : job.spec.nodes * each;
   return std::to_string(job.status.nodes.ready) + " of " + std::to_string(desired) + " ready, " +
          (each == 1 ? "1 process" : std::to_string(each) + " processes") + " each: ranks 0 to " +
-         std::to_string(job.spec.nodes * each - 1);
+         std::to_string(ranks - 1) + (leaves_out ? " on nodes " + round->nodeIndices : "");
 }
 
 // Returns what to add to the speed of a job that cannot compute as it asks to.

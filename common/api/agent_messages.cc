@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/api/message_fields.h"
+#include "common/base/check.h"
 #include "common/base/utf8.h"
 
 namespace lockstep {
@@ -57,6 +58,24 @@ Result<Message> read_message(const Json& document, const std::string& name) {
   return message;
 }
 
+Status check_world(const Assignment& assignment) {
+  const WorldAssignment& world = assignment.world;
+  if (!place_of(world, assignment.node_index)) {
+    return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
+                   " is not in the world of " + std::to_string(world.members.size()) + " nodes");
+  }
+  const int64_t needed = protocol_needed(world);
+  if (assignment.protocol < needed) {
+    return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
+                   std::to_string(needed) + " for a world with gaps, roles or a layout");
+  }
+  const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
+  if (is_shared && !assignment.train) {
+    return invalid("assignment.world: found roles or a layout, expected none without train");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view worker_phase_name(WorkerPhase phase) {
@@ -77,17 +96,23 @@ std::string signal_name(int64_t signal) {
   return name == nullptr ? "" : std::string("SIG") + name;
 }
 
+int64_t protocol_needed(const WorldAssignment& world) {
+  return is_ordinary(world) ? kProtocolOldest : kProtocolWithLayouts;
+}
+
+int64_t place_in_round(const Assignment& assignment) {
+  const std::optional<int64_t> place = place_of(assignment.world, assignment.node_index);
+  CHECK(place);
+  return *place;
+}
+
 Json to_json(const Assignment& assignment) {
   return write_json(assignment);
 }
 
 Result<Assignment> assignment_from_json(const Json& document) {
   TRY_ASSIGN(Assignment assignment, read_message<Assignment>(document, "assignment"));
-  const auto nodes = static_cast<int64_t>(assignment.world.nodes.size());
-  if (assignment.node_index >= nodes) {
-    return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
-                   " is not in the world of " + std::to_string(nodes) + " nodes");
-  }
+  TRY(check_world(assignment));
   const std::string hash = world_hash(assignment.world);
   if (assignment.hash != hash) {
     return invalid("assignment.hash: found " + in_quotes(assignment.hash) + ", expected " + hash);

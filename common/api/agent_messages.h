@@ -32,14 +32,20 @@ namespace lockstep {
 // know. Versions:
 //   1  the first
 //   2  the state of each worker reports what it waits for (`wait`) and whether it is `lifeless`
-inline constexpr int64_t kProtocolNewest = 2;
+//   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`
+inline constexpr int64_t kProtocolNewest = 3;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
 }
+// Older agents refuse gaps in the node indices, and would train replicated whatever the layout is.
+inline constexpr int64_t kProtocolWithLayouts = 3;
 inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
+
+// Returns the oldest version in which an assignment may tell of this world.
+int64_t protocol_needed(const WorldAssignment& world);
 
 // A controller's order to an agent. Level-triggered: sending the same assignment again is a no-op.
 struct Assignment {
@@ -139,6 +145,9 @@ struct AgentState {
 
 // Returns the name, such as "SIGKILL"; "" if Linux has no such signal.
 std::string signal_name(int64_t signal);
+
+// Returns the place in the round of the node that the assignment is for, which is in its world.
+int64_t place_in_round(const Assignment& assignment);
 
 Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);

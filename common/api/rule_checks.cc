@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/api/rank_list.h"
 #include "common/api/training_job_fields.h"
-#include "common/api/world_assignment.h"
 
 namespace lockstep {
 namespace {

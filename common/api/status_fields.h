@@ -74,6 +74,11 @@ struct Schema<RendezvousStatus> {
           &RendezvousStatus::port);
     visit(Field{.name = "worldSize", .meaning = "Number of ranks in the round.", .minimum = 0},
           &RendezvousStatus::worldSize);
+    visit(Field{.name = "nodeIndices",
+                .meaning = "Node indices in the round, in the order of their ranks, such as "
+                           "\"0,2-5\". Empty if they are the first ones.",
+                .bytes_max = 65536},
+          &RendezvousStatus::nodeIndices);
   }
 };
 
@@ -241,7 +246,7 @@ struct Schema<TrainingJobStatus> {
                 .minimum = 0},
           &TrainingJobStatus::round);
     visit(Field{.name = "members",
-                .meaning = "The incarnation of each node index in the round, such as \"1,1,2,1\".",
+                .meaning = "The incarnation of each node index, such as \"1,1,2,1\".",
                 .bytes_max = 65536},
           &TrainingJobStatus::members);
     visit(Field{.name = "worldHash", .meaning = "Hash of the round's assignment."},

@@ -245,6 +245,7 @@ struct RendezvousStatus {
   std::string host;
   int64_t port = 0;
   int64_t worldSize = 0;
+  std::string nodeIndices;  // see round_members.h
 
   bool operator==(const RendezvousStatus&) const = default;
 };

@@ -1,18 +1,21 @@
 #include "common/api/world_assignment.h"
 
 #include <algorithm>
-#include <charconv>
+#include <map>
 
 #include "common/api/codec.h"
+#include "common/api/rank_list.h"
 #include "common/api/training_job_fields.h"
 #include "common/api/world_fields.h"
 #include "common/base/check.h"
 #include "common/base/sha256.h"
+#include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kPortMax = 65535;
+constexpr int64_t kNodeIndexMax = 1'000'000;
 // Limit for the ranks of all the user's groups together, so that an assignment stays within its
 // size limit.
 constexpr size_t kGroupRanksMax = 4 * kWorldSizeMax;
@@ -24,38 +27,93 @@ Mesh mesh_of(const WorldAssignment& world) {
   return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
 }
 
+int64_t workers_of(const WorldAssignment& world) {
+  return std::count_if(world.members.begin(), world.members.end(), [](const WorldMember& member) {
+    return member.role == MemberRole::kWorker;
+  });
+}
+
+int64_t worker_ranks(const WorldAssignment& world) {
+  return workers_of(world) * world.processes_per_node;
+}
+
 // Returns how many groups mesh_groups() makes.
 size_t mesh_group_count(const WorldAssignment& world) {
   return static_cast<size_t>(world.pipeline * world.data + world.pipeline * world.tensor +
                              world.data * world.tensor);
 }
 
-Status check_nodes(const WorldAssignment& world) {
-  if (world.nodes.empty()) return invalid("nodes: none, expected at least 1");
-  if (world.processes_per_node < 1 ||
-      world.processes_per_node > kWorldSizeMax / static_cast<int64_t>(world.nodes.size())) {
-    return invalid("world: " + std::to_string(world.nodes.size()) + " nodes x " +
-                   std::to_string(world.processes_per_node) + " processes, expected 1 to " +
-                   std::to_string(kWorldSizeMax) + " ranks");
+std::string where_of(size_t place) {
+  return "nodes[" + std::to_string(place) + "]";
+}
+
+Status check_member(const WorldAssignment& world, size_t place) {
+  const WorldMember& member = world.members[place];
+  const int64_t port_max = kPortMax - (world.processes_per_node - 1);
+  if (member.index < 0 || member.index > kNodeIndexMax) {
+    return invalid(where_of(place) + ": index " + std::to_string(member.index) +
+                   ", expected 0 to " + std::to_string(kNodeIndexMax));
   }
-  for (size_t i = 0; i < world.nodes.size(); ++i) {
-    const WorldNode& node = world.nodes[i];
-    const std::string where = "nodes[" + std::to_string(i) + "]";
-    if (node.index != static_cast<int64_t>(i)) {
-      return invalid(where + ": index " + std::to_string(node.index) + ", expected " +
-                     std::to_string(i) + " (each index once)");
-    }
-    if (node.host.empty()) return invalid(where + ": no host, expected an address");
-    if (node.port < 1 || node.port > kPortMax - (world.processes_per_node - 1)) {
-      return invalid(where + ": port " + std::to_string(node.port) + " with " +
-                     std::to_string(world.processes_per_node) + " processes, expected 1 to " +
-                     std::to_string(kPortMax - (world.processes_per_node - 1)));
-    }
+  if (member.host.empty()) return invalid(where_of(place) + ": no host, expected an address");
+  if (member.port < 1 || member.port > port_max) {
+    return invalid(where_of(place) + ": port " + std::to_string(member.port) + " with " +
+                   std::to_string(world.processes_per_node) + " processes, expected 1 to " +
+                   std::to_string(port_max));
+  }
+  const bool is_late = place > 0 && member.role == MemberRole::kWorker &&
+                       world.members[place - 1].role != MemberRole::kWorker;
+  if (is_late) {
+    return invalid(where_of(place) + ": a worker after a server, expected the workers first");
   }
   return {};
 }
 
-// Checks that a group's ranks are in the world and unique; `total` sums the sizes over groups.
+bool is_ascending(const std::vector<WorldMember>& members) {
+  return std::adjacent_find(members.begin(), members.end(),
+                            [](const WorldMember& a, const WorldMember& b) {
+                              return a.index >= b.index;
+                            }) == members.end();
+}
+
+Status check_unique(const std::vector<WorldMember>& members) {
+  if (is_ascending(members)) return {};
+  std::map<int64_t, size_t> places;
+  for (size_t place = 0; place < members.size(); ++place) {
+    const auto [first, is_new] = places.emplace(members[place].index, place);
+    if (is_new) continue;
+    return invalid(where_of(place) + ": index " + std::to_string(members[place].index) +
+                   " is also that of " + where_of(first->second) + ", expected each index once");
+  }
+  return {};
+}
+
+Status check_members(const WorldAssignment& world) {
+  if (world.members.empty()) return invalid("nodes: none, expected at least 1");
+  if (world.processes_per_node < 1 ||
+      world.processes_per_node > kWorldSizeMax / std::ssize(world.members)) {
+    return invalid("world: " + std::to_string(world.members.size()) + " nodes x " +
+                   std::to_string(world.processes_per_node) + " processes, expected 1 to " +
+                   std::to_string(kWorldSizeMax) + " ranks");
+  }
+  for (size_t place = 0; place < world.members.size(); ++place) TRY(check_member(world, place));
+  if (world.members.front().role != MemberRole::kWorker) {
+    return invalid("nodes: servers only, expected at least 1 worker");
+  }
+  return check_unique(world.members);
+}
+
+// A pipeline has a schedule, and nothing else does.
+Status check_layout(const WorldAssignment& world) {
+  Problems problems;
+  check_ranges(world.layout, "layout", problems);
+  if (!problems.empty()) return to_error(problems);
+  const bool has_schedule = !world.layout.schedule.empty();
+  if (has_schedule == (world.pipeline > 1)) return {};
+  return invalid("layout.schedule: found " + in_quotes(world.layout.schedule) + ", expected " +
+                 (has_schedule ? "none without a pipeline" : "one for the pipeline"));
+}
+
+// Checks that a group's ranks are those of workers and unique; `total` sums the sizes over groups.
 Status check_group(const WorldGroup& group, int64_t world_size, size_t& total) {
   std::vector<bool> seen(static_cast<size_t>(world_size));
   total += group.ranks.size();
@@ -68,61 +126,6 @@ Status check_group(const WorldGroup& group, int64_t world_size, size_t& total) {
                      ", expected each once, from 0 to " + std::to_string(world_size - 1));
     }
     seen[static_cast<size_t>(rank)] = true;
-  }
-  return {};
-}
-
-// Splits off the text before the next `separator` and removes both.
-std::string_view take_part(std::string_view& text, char separator) {
-  const size_t end = text.find(separator);
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return part;
-}
-
-bool read_rank(std::string_view text, int64_t& value) {
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  return !text.empty() && text[0] != '-' && read.ec == std::errc{} && read.ptr == end;
-}
-
-struct RankRange {
-  int64_t start = 0;
-  int64_t stop = 0;  // exclusive
-  int64_t step = 1;
-};
-
-// Parses one item of a list: "7", "0-3", "0::2", "1:7:2".
-bool read_range(std::string_view item, int64_t world_size, RankRange& range) {
-  range = {.start = 0, .stop = world_size, .step = 1};
-  if (item.find(':') != std::string_view::npos) {
-    const std::string_view start = take_part(item, ':');
-    const std::string_view stop = take_part(item, ':');
-    return (start.empty() || read_rank(start, range.start)) &&
-           (stop.empty() || read_rank(stop, range.stop)) &&
-           (item.empty() || read_rank(item, range.step)) && range.step > 0;
-  }
-  const bool is_span = item.find('-') != std::string_view::npos;
-  if (!read_rank(take_part(item, '-'), range.start)) return false;
-  int64_t last = range.start;
-  if (is_span && !read_rank(item, last)) return false;
-  range.stop = last < INT64_MAX ? last + 1 : last;
-  return last >= range.start;
-}
-
-Status add_range(const RankRange& range, int64_t world_size, std::vector<bool>& seen,
-                 std::vector<int64_t>& ranks) {
-  for (int64_t rank = range.start; rank < range.stop; rank += range.step) {
-    if (rank >= world_size) {
-      return invalid("rank " + std::to_string(rank) + " is not in the world, expected 0 to " +
-                     std::to_string(world_size - 1));
-    }
-    if (seen[static_cast<size_t>(rank)]) {
-      return invalid("rank " + std::to_string(rank) + " is listed twice");
-    }
-    seen[static_cast<size_t>(rank)] = true;
-    ranks.push_back(rank);
-    if (range.step >= range.stop - rank) break;
   }
   return {};
 }
@@ -142,10 +145,25 @@ std::string text_of(const WorldGroup& group) {
   return text + "]}";
 }
 
-std::string text_of(const WorldNode& node) {
-  return "{\"host\":" + quoted(node.host) + ",\"incarnation\":" + std::to_string(node.incarnation) +
-         ",\"index\":" + std::to_string(node.index) + ",\"port\":" + std::to_string(node.port) +
-         "}";
+std::string text_of(const WorldMember& member) {
+  std::string text = "{\"host\":" + quoted(member.host) +
+                     ",\"incarnation\":" + std::to_string(member.incarnation) +
+                     ",\"index\":" + std::to_string(member.index) +
+                     ",\"port\":" + std::to_string(member.port);
+  if (member.role != MemberRole::kWorker) {
+    text += ",\"role\":" + quoted(std::string(member_role_name(member.role)));
+  }
+  return text + "}";
+}
+
+std::string text_of(const WorldLayout& layout) {
+  if (layout == WorldLayout{}) return "";
+  std::string text;
+  if (!layout.schedule.empty()) text += "\"schedule\":" + quoted(layout.schedule);
+  if (layout.sharding != WorldLayout{}.sharding) {
+    text += (text.empty() ? "" : ",") + ("\"sharding\":" + quoted(layout.sharding));
+  }
+  return ",\"layout\":{" + text + "}";
 }
 
 // Returns the same text as dump_json(to_json(world)) without building the document, because every
@@ -156,49 +174,18 @@ std::string text_of(const WorldAssignment& world) {
   for (size_t i = first; i < world.groups.size(); ++i) {
     text += (i == first ? "" : ",") + text_of(world.groups[i]);
   }
-  text += "],\"jobUid\":" + quoted(world.job_uid) +
+  text += "],\"jobUid\":" + quoted(world.job_uid) + text_of(world.layout) +
           ",\"mesh\":{\"data\":" + std::to_string(world.data) +
           ",\"pipeline\":" + std::to_string(world.pipeline) +
           ",\"tensor\":" + std::to_string(world.tensor) + "},\"nodes\":[";
-  for (size_t i = 0; i < world.nodes.size(); ++i) {
-    text += (i == 0 ? "" : ",") + text_of(world.nodes[i]);
+  for (size_t i = 0; i < world.members.size(); ++i) {
+    text += (i == 0 ? "" : ",") + text_of(world.members[i]);
   }
   return text + "],\"processesPerNode\":" + std::to_string(world.processes_per_node) +
          ",\"round\":" + std::to_string(world.round) + "}";
 }
 
-std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
-
-Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_size) {
-  if (world_size < 1 || world_size > kWorldSizeMax) {
-    return invalid("a world of " + std::to_string(world_size) + " ranks, expected 1 to " +
-                   std::to_string(kWorldSizeMax));
-  }
-  std::vector<int64_t> ranks;
-  std::vector<bool> seen(static_cast<size_t>(world_size));
-  for (size_t at = 0;;) {
-    const size_t comma = text.find(',', at);
-    const std::string_view item = without_blanks(text.substr(at, comma - at));
-    RankRange range;
-    if (!read_range(item, world_size, range)) {
-      return invalid("found " + in_quotes(item) + ", expected ranks such as 0,7 or 0-3 or 0::2");
-    }
-    const size_t before = ranks.size();
-    TRY(add_range(range, world_size, seen, ranks));
-    if (ranks.size() == before) {
-      return invalid(in_quotes(item) + " matches no rank of the world, expected 0 to " +
-                     std::to_string(world_size - 1));
-    }
-    if (comma == std::string_view::npos) return ranks;
-    at = comma + 1;
-  }
-}
 
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh) {
   std::vector<WorldGroup> groups;
@@ -212,22 +199,33 @@ std::vector<WorldGroup> mesh_groups(const Mesh& mesh) {
   return groups;
 }
 
+std::string_view member_role_name(MemberRole role) {
+  return role == MemberRole::kWorker ? "worker" : "server";
+}
+
 Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput& input) {
   WorldAssignment world{.job_uid = input.job_uid,
                         .round = input.round,
                         .processes_per_node = processes_per_node(spec),
-                        .nodes = input.nodes,
+                        .layout = {.sharding = spec.parallelism.sharding, .schedule = ""},
+                        .members = input.members,
                         .groups = {}};
-  std::sort(world.nodes.begin(), world.nodes.end(),
-            [](const WorldNode& a, const WorldNode& b) { return a.index < b.index; });
-  TRY(check_nodes(world));
-  const int64_t size = world.world_size();
+  std::sort(world.members.begin(), world.members.end(),
+            [](const WorldMember& a, const WorldMember& b) {
+              return a.role != b.role ? a.role < b.role : a.index < b.index;
+            });
+  TRY(check_members(world));
+  const int64_t size = worker_ranks(world);
   TRY_ASSIGN(const Mesh mesh, make_mesh({.world_size = size,
                                          .pipeline = spec.parallelism.pipeline,
                                          .tensor = spec.parallelism.tensor}));
   world.pipeline = mesh.pipeline;
   world.data = mesh.data;
   world.tensor = mesh.tensor;
+  if (world.pipeline > 1) {
+    world.layout.schedule = pipeline_kind_name(PipelineKind::kOneForwardOneBackward);
+  }
+  TRY(check_layout(world));
   world.groups = mesh_groups(mesh);
   size_t total = 0;
   for (const ProcessGroupSpec& group : spec.processGroups) {
@@ -241,14 +239,47 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
   return world;
 }
 
+int64_t rank_of(const WorldAssignment& world, int64_t place, int64_t local_rank) {
+  CHECK(place >= 0 && place < std::ssize(world.members));
+  CHECK(local_rank >= 0 && local_rank < world.processes_per_node);
+  return place * world.processes_per_node + local_rank;
+}
+
+std::optional<int64_t> place_of(const WorldAssignment& world, int64_t node_index) {
+  const auto found =
+      std::find_if(world.members.begin(), world.members.end(),
+                   [&](const WorldMember& member) { return member.index == node_index; });
+  if (found == world.members.end()) return std::nullopt;
+  return found - world.members.begin();
+}
+
+const WorldMember& member_of(const WorldAssignment& world, int64_t rank) {
+  CHECK(rank >= 0 && rank < world.world_size());
+  return world.members[static_cast<size_t>(place_of_rank(rank, world.processes_per_node))];
+}
+
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank) {
   CHECK(rank >= 0 && rank < world.world_size());
-  const MeshCoordinates at = coordinates(mesh_of(world), rank);
-  return {.node = rank / world.processes_per_node,
+  const Mesh mesh = mesh_of(world);
+  const MeshCoordinates at = rank < mesh.size()
+                                 ? coordinates(mesh, rank)
+                                 : MeshCoordinates{.pipeline = -1, .data = -1, .tensor = -1};
+  return {.place = place_of_rank(rank, world.processes_per_node),
           .local_rank = rank % world.processes_per_node,
           .pipeline = at.pipeline,
           .data = at.data,
           .tensor = at.tensor};
+}
+
+bool has_servers(const WorldAssignment& world) {
+  return !world.members.empty() && world.members.back().role != MemberRole::kWorker;
+}
+
+bool is_ordinary(const WorldAssignment& world) {
+  for (size_t place = 0; place < world.members.size(); ++place) {
+    if (world.members[place].index != static_cast<int64_t>(place)) return false;
+  }
+  return world.layout == WorldLayout{} && !has_servers(world);
 }
 
 int64_t group_rank(const WorldGroup& group, int64_t rank) {
@@ -262,12 +293,20 @@ Json to_json(const WorldAssignment& world) {
   for (size_t i = mesh_group_count(world); i < world.groups.size(); ++i) {
     groups.push_back(write_json(world.groups[i]));
   }
-  return {{"jobUid", world.job_uid},
-          {"round", world.round},
-          {"processesPerNode", world.processes_per_node},
-          {"mesh", {{"pipeline", world.pipeline}, {"data", world.data}, {"tensor", world.tensor}}},
-          {"nodes", write_json(world.nodes)},
-          {"groups", std::move(groups)}};
+  Json document = {
+      {"jobUid", world.job_uid},
+      {"round", world.round},
+      {"processesPerNode", world.processes_per_node},
+      {"mesh", {{"pipeline", world.pipeline}, {"data", world.data}, {"tensor", world.tensor}}},
+      {"nodes", write_json(world.members)},
+      {"groups", std::move(groups)}};
+  for (Json& member : document["nodes"]) {
+    if (member["role"] == member_role_name(MemberRole::kWorker)) member.erase("role");
+  }
+  if (world.layout == WorldLayout{}) return document;
+  Json& layout = document["layout"] = write_json(world.layout);
+  if (world.layout.sharding == WorldLayout{}.sharding) layout.erase("sharding");
+  return document;
 }
 
 Result<WorldAssignment> world_from_json(const Json& document) {
@@ -283,7 +322,10 @@ Result<WorldAssignment> world_from_json(const Json& document) {
   Problems problems;
   const Json* nodes = find_member(document, "nodes");
   if (nodes == nullptr) return invalid("nodes: missing, expected a list");
-  read_json(*nodes, world.nodes, "nodes", kReadStored, problems);
+  read_json(*nodes, world.members, "nodes", kReadStored, problems);
+  if (const Json* layout = find_member(document, "layout")) {
+    read_json(*layout, world.layout, "layout", kReadStored, problems);
+  }
   std::vector<WorldGroup> named;
   if (const Json* groups = find_member(document, "groups")) {
     read_json(*groups, named, "groups", kReadStored, problems);
@@ -293,18 +335,19 @@ Result<WorldAssignment> world_from_json(const Json& document) {
                    std::to_string(kNamedGroupsMax));
   }
   if (!problems.empty()) return to_error(problems);
-  TRY(check_nodes(world));
-  TRY_ASSIGN(const Mesh fitting, make_mesh({.world_size = world.world_size(),
+  TRY(check_members(world));
+  TRY_ASSIGN(const Mesh fitting, make_mesh({.world_size = worker_ranks(world),
                                             .pipeline = world.pipeline,
                                             .tensor = world.tensor}));
   if (mesh_of(world) != fitting) {
     return invalid("mesh.data: " + std::to_string(world.data) + ", expected " +
                    std::to_string(fitting.data) + " (the rest of the world)");
   }
+  TRY(check_layout(world));
   world.groups = mesh_groups(fitting);
   size_t total = 0;
   for (WorldGroup& group : named) {
-    TRY(check_group(group, world.world_size(), total));
+    TRY(check_group(group, worker_ranks(world), total));
     world.groups.push_back(std::move(group));
   }
   return world;

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/api/training_job.h"
@@ -11,14 +14,28 @@
 
 namespace lockstep {
 
-// One node of a round: its identity and where its processes listen.
-struct WorldNode {
-  int64_t index = 0;
+enum class MemberRole : uint8_t { kWorker, kServer };
+
+// "worker", "server".
+std::string_view member_role_name(MemberRole role);
+
+// One node of a round: its identity, its role, and where its processes listen.
+struct WorldMember {
+  int64_t index = 0;  // node index; unique in the job, whatever the role
   int64_t incarnation = 0;
   std::string host;  // the pod's address
   int64_t port = 0;  // port of local rank 0; local rank i uses port + i
+  MemberRole role = MemberRole::kWorker;
 
-  bool operator==(const WorldNode&) const = default;
+  bool operator==(const WorldMember&) const = default;
+};
+
+// How the workers share the training state and a step's work.
+struct WorldLayout {
+  std::string sharding = "none";  // as spec.parallelism.sharding
+  std::string schedule;           // of a pipeline, as pipeline_kind_name(); empty without one
+
+  bool operator==(const WorldLayout&) const = default;
 };
 
 // Ranks ordered by group rank: ranks[3] has group rank 3.
@@ -30,7 +47,7 @@ struct WorldGroup {
 };
 
 struct RankCoordinates {
-  int64_t node = 0;
+  int64_t place = 0;  // of its member in the list
   int64_t local_rank = 0;
   int64_t pipeline = 0;
   int64_t data = 0;
@@ -40,8 +57,10 @@ struct RankCoordinates {
 };
 
 // The members of a round and their ranks: a pure function of the spec, the round, and the members
-// with their addresses (docs/design.md, "Rounds and members"). Ranks are node-major: rank = node x
-// processes per node + local rank. The mesh is pipeline x data x tensor, outer to inner.
+// with their addresses (docs/design.md, "Rounds and members"). The list may leave out any node
+// index. Ranks are node-major: rank = place in the list x processes per node + local rank. Workers
+// come before servers. The mesh, pipeline x data x tensor from outer to inner, is that of the
+// workers' ranks.
 struct WorldAssignment {
   std::string job_uid;
   int64_t round = 0;
@@ -49,10 +68,11 @@ struct WorldAssignment {
   int64_t pipeline = 1;
   int64_t data = 1;
   int64_t tensor = 1;
-  std::vector<WorldNode> nodes;    // ordered by index
+  WorldLayout layout;
+  std::vector<WorldMember> members;
   std::vector<WorldGroup> groups;  // those of each axis, then the user's
 
-  int64_t world_size() const { return static_cast<int64_t>(nodes.size()) * processes_per_node; }
+  int64_t world_size() const { return std::ssize(members) * processes_per_node; }
 
   bool operator==(const WorldAssignment&) const = default;
 };
@@ -60,28 +80,40 @@ struct WorldAssignment {
 struct WorldInput {
   std::string job_uid;
   int64_t round = 0;
-  std::vector<WorldNode> nodes;  // in any order; indices 0..n-1, each once
+  std::vector<WorldMember> members;  // in any order
 };
 
-// kInvalid if the mesh does not fit the world, a node is missing or duplicated, a user's group
-// names a rank that does not exist, or a port is out of range.
+// Lists the workers and then the servers, each by index. kInvalid if the mesh does not fit the
+// workers, there are none, an index is duplicated, a user's group names a rank that no worker has,
+// or a port is out of range.
 Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput& input);
 
+// The mapping of ranks. A member's place is its position in the list of its round.
+constexpr int64_t place_of_rank(int64_t rank, int64_t processes_per_node) {
+  return rank / processes_per_node;
+}
+int64_t rank_of(const WorldAssignment& world, int64_t place, int64_t local_rank);
+// nullopt if the round leaves the node index out.
+std::optional<int64_t> place_of(const WorldAssignment& world, int64_t node_index);
 // rank in [0, world_size).
+const WorldMember& member_of(const WorldAssignment& world, int64_t rank);
+// rank in [0, world_size). For a rank of a server, the mesh's coordinates are -1.
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
+
+bool has_servers(const WorldAssignment& world);
+// Returns whether the members are workers with the indices 0..n-1 in this order, and each worker
+// holds everything. All agents know such worlds; others need kProtocolWithLayouts.
+bool is_ordinary(const WorldAssignment& world);
 // Returns the rank's position in the group, or -1 if it is not a member.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
 
 // Returns the groups of the axes, as make_world() names them: tensor, data, pipeline.
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 
-// Parses "0,7", "0-3", "0::2", "1:7:2" (start:stop:step as in Python, stop exclusive) and
-// comma-separated lists of these. Keeps the order. kInvalid for duplicates and for ranks outside
-// [0, world_size). Bounded by world_size.
-Result<std::vector<int64_t>> parse_ranks(std::string_view text, int64_t world_size);
-
-// The JSON contains only the user's groups, since the mesh determines those of the axes. Reading
-// rebuilds the latter and refuses worlds that make_world() would not have made.
+// The JSON contains only the user's groups, since the mesh determines those of the axes, and roles
+// and a layout only where they are not the default, so that the hash of an ordinary world stays
+// that of earlier versions. Reading rebuilds the groups and refuses worlds that make_world() would
+// not have made, but takes members of a role in any order.
 Json to_json(const WorldAssignment& world);
 Result<WorldAssignment> world_from_json(const Json& document);
 

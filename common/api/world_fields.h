@@ -5,14 +5,38 @@
 
 namespace lockstep {
 
+inline std::string_view enum_name(MemberRole role) {
+  return member_role_name(role);
+}
+inline bool enum_from_name(std::string_view name, MemberRole& role) {
+  for (const MemberRole known : {MemberRole::kWorker, MemberRole::kServer}) {
+    if (name != member_role_name(known)) continue;
+    role = known;
+    return true;
+  }
+  return false;
+}
+
 template <>
-struct Schema<WorldNode> {
+struct Schema<WorldMember> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "index", .required = true}, &WorldNode::index);
-    visit(Field{.name = "incarnation"}, &WorldNode::incarnation);
-    visit(Field{.name = "host", .required = true}, &WorldNode::host);
-    visit(Field{.name = "port", .required = true}, &WorldNode::port);
+    visit(Field{.name = "index", .required = true}, &WorldMember::index);
+    visit(Field{.name = "incarnation"}, &WorldMember::incarnation);
+    visit(Field{.name = "host", .required = true}, &WorldMember::host);
+    visit(Field{.name = "port", .required = true}, &WorldMember::port);
+    visit(Field{.name = "role"}, &WorldMember::role);
+  }
+};
+
+template <>
+struct Schema<WorldLayout> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "sharding", .choices = "none optimizer gradients parameters"},
+          &WorldLayout::sharding);
+    visit(Field{.name = "schedule", .choices = "naive gpipe 1f1b interleaved"},
+          &WorldLayout::schedule);
   }
 };
 

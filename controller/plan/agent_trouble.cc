@@ -1,6 +1,10 @@
 #include "controller/plan/agent_trouble.h"
 
+#include <algorithm>
+
 #include "controller/plan/names.h"
+#include "controller/plan/round_nodes.h"
+#include "controller/plan/world.h"
 
 namespace lockstep::plan {
 namespace {
@@ -28,17 +32,59 @@ AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
                      "recreates its pods"};
 }
 
+// Returns what an ordinary world does not have: "leaves out nodes, and has servers".
+std::string special_parts(const WorldAssignment& world) {
+  std::string text;
+  const auto add = [&](bool has_it, const std::string& part) {
+    if (has_it) text += (text.empty() ? "" : ", and ") + part;
+  };
+  add(std::ssize(world.members) <= world.members.back().index, "leaves out nodes");
+  add(has_servers(world), "has servers");
+  add(world.layout.sharding != WorldLayout{}.sharding, "shards " + world.layout.sharding);
+  add(!world.layout.schedule.empty(), "runs a pipeline");
+  return text.empty() ? "reorders nodes" : text;
+}
+
+AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world) {
+  return {.reason = "AgentTooOld",
+          .message = "the agent of " + pod.name + " speaks protocol version " +
+                     std::to_string(protocol) + ", but the round " + special_parts(world) +
+                     ", which needs version " + std::to_string(protocol_needed(world)) +
+                     ". The round starts once the job is suspended and resumed, which recreates "
+                     "its pods with the controller's version of Lockstep. If spec.image has an "
+                     "older version, change it meanwhile"};
+}
+
+// Returns the trouble of an agent of the round that speaks a served version, but does not know
+// what its world has.
+std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
+  const auto is_old = [&](const PodView* pod) {
+    const AgentView* agent = pass.agent(pod);
+    return agent != nullptr && agent->state && agent->state->protocol < kProtocolWithLayouts;
+  };
+  const auto pods = pass.in_round();
+  const auto old = std::ranges::find_if(pods, is_old);
+  if (old == pods.end()) return std::nullopt;
+  const Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  if (!world.ok() || is_ordinary(*world)) return std::nullopt;
+  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world);
+}
+
 }  // namespace
 
 std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
+  const std::vector<int64_t> wanted = wanted_nodes(pass);
   for (const PodView* pod : pass.current) {
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
+    const bool is_left_out =
+        !pass.is_in_round(pod->node_index) && !std::ranges::binary_search(wanted, pod->node_index);
+    if (is_left_out) continue;
     if (agent->refuses_token) return refused_token(pass, *pod);
     if (agent->has_unsupported_protocol())
       return unsupported_protocol(*pod, agent->state->protocol);
   }
-  return std::nullopt;
+  return trouble_with_world(pass);
 }
 
 }  // namespace lockstep::plan

@@ -1,7 +1,10 @@
+#include <algorithm>
+
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/round_nodes.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -12,14 +15,16 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
   pass.plan.why = why;
   if (pass.formed()) {
     note_pods(pass.status, pass.seen.wall_now);
+    const std::string& nodes = pass.status.rendezvous->nodeIndices;
     pass.event(false, "RoundStarted",
-               "round " + std::to_string(round) + " with members " + pass.status.members);
+               "round " + std::to_string(round) + " with members " + pass.status.members +
+                   (nodes.empty() ? "" : ", of which nodes " + nodes + " take part"));
   }
   return Verdict::kDecided;
 }
 
 Verdict form(Pass& pass) {
-  if (!all_run(pass.in_round())) {
+  if (!can_begin(pass, pass.round_nodes)) {
     pass.plan.why = "waiting for all pods to run";
     return Verdict::kNext;
   }
@@ -34,12 +39,19 @@ bool is_backing_off(Pass& pass) {
   return follows && must_back_off(pass, *last);
 }
 
+// If one of them may not, the others would wait for it in vain.
+bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
+  return std::ranges::all_of(
+      pass.in_round(), [&](const PodView* pod) { return may_be_sent(pass.agent(pod), world); });
+}
+
 }  // namespace
 
 Verdict assignment(Pass& pass) {
   if (!pass.formed()) return form(pass);
-  if (pass.round_size < pass.current.size() && all_run(pass.current)) {
-    return start_round(pass, next_round(pass), "all members that join the round run");
+  const std::vector<int64_t> wanted = wanted_nodes(pass);
+  if (wanted != pass.round_nodes && can_begin(pass, wanted)) {
+    return start_round(pass, next_round(pass), "all members that the round is to have run");
   }
   Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) {
@@ -57,6 +69,10 @@ Verdict assignment(Pass& pass) {
   }
   if (behind.empty()) {
     pass.plan.why = "all agents have their assignment";
+    return Verdict::kNext;
+  }
+  if (!all_may_be_sent(pass, *world)) {
+    pass.plan.why = "an agent has not answered yet, or is too old for the round's world";
     return Verdict::kNext;
   }
   pass.plan.why = "agents must receive the round's assignment";

@@ -23,7 +23,7 @@ bool all_are_done(const Pass& pass) {
 }
 
 bool rank_zero_is_done(const Pass& pass) {
-  const AgentState* state = pass.current_report(pass.current.front());
+  const AgentState* state = pass.current_report(pass.in_round().front());
   if (state == nullptr) return false;
   return std::any_of(state->workers.begin(), state->workers.end(), [](const WorkerState& worker) {
     return worker.rank == 0 && !worker.running && worker.reason == "Completed";
@@ -39,7 +39,7 @@ Verdict completion(Pass& pass) {
   if (!by_rank_zero && !all_are_done(pass)) return Verdict::kNext;
   const std::string time = rfc3339(pass.seen.wall_now);
   const std::string who =
-      by_rank_zero ? "rank 0" : "all " + std::to_string(pass.round_size) + " nodes";
+      by_rank_zero ? "rank 0" : "all " + std::to_string(pass.round_nodes.size()) + " nodes";
   const std::string message = who + " completed round " + std::to_string(pass.status.round);
   const int64_t generation = pass.job().metadata.generation;
   note_recovered(pass.status, pass.seen.wall_now);

@@ -175,14 +175,15 @@ bool all_workers_ended(const Pass& pass, int64_t but_for = -1) {
 FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& peer_reports) {
   std::map<int64_t, int64_t> votes;
   for (const WorkerFailure& peer_report : peer_reports) {
-    if (peer_report.worker->suspect_rank >= 0) ++votes[peer_report.worker->suspect_rank];
+    const int64_t suspect = peer_report.worker->suspect_rank;
+    if (pass.node_of_rank(suspect) >= 0) ++votes[suspect];
   }
   FailureStatus failure = failed_worker(peer_reports.front());
   if (votes.empty()) return failure;
   const auto most = std::max_element(
       votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   failure.rank = most->first;
-  failure.nodeIndex = most->first / std::max<int64_t>(1, processes_per_node(pass.spec()));
+  failure.nodeIndex = pass.node_of_rank(most->first);
   failure.node.clear();
   failure.exitCode = -1;
   const bool is_hang =

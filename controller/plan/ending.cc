@@ -9,10 +9,8 @@ namespace lockstep::plan {
 namespace {
 
 bool is_in_round(const Pass& pass, const PodView& pod) {
-  for (const PodView* member : pass.in_round()) {
-    if (member == &pod) return true;
-  }
-  return false;
+  return pass.is_in_round(pod.node_index) &&
+         pass.current[static_cast<size_t>(pod.node_index)] == &pod;
 }
 
 // Returns whether the agent says that it is exiting, or has exited.
@@ -23,11 +21,11 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
 }
 
 // Returns whether the agent has been silent for too long by the monotonic clock, or shares no
-// protocol version with us.
-bool is_out_of_reach(const Pass& pass, const PodView& pod) {
+// protocol version with us, or is too old for the round's world.
+bool is_out_of_reach(const Pass& pass, const PodView& pod, const WorldAssignment& world) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
-  return view->has_unsupported_protocol() ||
+  return view->has_unsupported_protocol() || (view->state && !may_be_sent(view, world)) ||
          pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 
@@ -81,7 +79,7 @@ Verdict ending(Pass& pass) {
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
     const bool ask = can_ask && is_in_round(pass, pod) && since < pass.limits.exit_timeout &&
-                     !is_out_of_reach(pass, pod);
+                     !is_out_of_reach(pass, pod, *world);
     if (!ask) {
       pass.act(DeletePod{
           .name = pod.name,

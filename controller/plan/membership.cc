@@ -2,6 +2,7 @@
 
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/round_nodes.h"
 
 namespace lockstep::plan {
 namespace {
@@ -37,10 +38,12 @@ Verdict membership(Pass& pass) {
   }
   pass.current.resize(nodes, nullptr);
   pass.status.members = members_to_text(pass.members);
-  if (!pass.status.rendezvous || nodes < pass.round_size) {
+  const bool stay = pass.status.rendezvous && !pass.round_nodes.empty() &&
+                    pass.round_nodes.back() < pass.spec().nodes;
+  if (!stay) {
     pass.status.worldHash.clear();
     pass.status.rendezvous.reset();
-    pass.round_size = nodes;
+    pass.round_nodes = wanted_nodes(pass);
   }
   if (pass.status.startTime.empty()) pass.status.startTime = rfc3339(pass.seen.wall_now);
   return Verdict::kDecided;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +10,15 @@
 #include "controller/plan/plan.h"
 
 namespace lockstep::plan {
+
+struct Pass;
+
+// Returns the node indices that the next round is to have, ascending: at least one if the job has
+// members, and at least one of a round that is formed. It forms once all of these pods run; until
+// then a formed round goes on. Nodes that it leaves out keep their pods, but nothing waits for
+// them. Pure.
+using RoundChoice = std::vector<int64_t> (*)(const Pass&);
+std::vector<int64_t> members_of_round(const Pass& pass);  // this version's choice: all members
 
 // One call of plan(): what was observed, and the result so far. Shared by the policies.
 struct Pass {
@@ -21,18 +32,28 @@ struct Pass {
 
   std::vector<int64_t> members{};         // incarnation by node index, as in status
   std::vector<const PodView*> current{};  // by node index: the member's pod, nullptr if unseen
-  // Number of members, from node index 0 on, that the current round has or, before it is formed,
-  // needs. Excludes members that spec.nodes has added since: they join in the next round, once all
-  // of them run.
-  size_t round_size = 0;
+  // Node indices that the current round has or, before it is formed, needs; ascending, by place.
+  // Excludes members that spec.nodes has added since: they join in the next round, once all of them
+  // run.
+  std::vector<int64_t> round_nodes{};
+  RoundChoice choose = members_of_round;
 
   const TrainingJob& job() const { return seen.job; }
   const TrainingJobSpec& spec() const { return seen.job.spec; }
   // True if the round's assignment is fixed; otherwise pods are being gathered for the next round.
   bool formed() const { return !status.worldHash.empty(); }
   const AgentView* agent(const PodView* pod) const;
-  std::span<const PodView* const> in_round() const { return {current.data(), round_size}; }
-  bool is_in_round(int64_t index) const { return index < static_cast<int64_t>(round_size); }
+  // Returns the pods of these nodes; nullptr for one that is unseen. `indices` outlives the result.
+  auto pods_of(const std::vector<int64_t>& indices) const {
+    return std::views::transform(
+        indices, [this](int64_t index) { return current[static_cast<size_t>(index)]; });
+  }
+  auto in_round() const { return pods_of(round_nodes); }  // by place
+  bool is_in_round(int64_t index) const {
+    return std::binary_search(round_nodes.begin(), round_nodes.end(), index);
+  }
+  // Returns the node index of the member of the round that has this rank; -1 if none has.
+  int64_t node_of_rank(int64_t rank) const;
   // Returns the agent's last report if it is for the current round and hash.
   const AgentState* current_report(const PodView* pod) const;
   // Returns the agent's last report about this job, for whatever round.
@@ -48,7 +69,8 @@ struct Pass {
 // now.
 bool has_completed(const AgentState& state);
 
-Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits);
+Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits,
+               RoundChoice choose = members_of_round);
 
 enum class Verdict {
   kNext,     // nothing to do: ask the next policy
@@ -75,8 +97,9 @@ std::span<const Policy> all_policies();  // in the order above
 // Derives conditions and numbers from what was observed. Always runs last.
 void derive_status(Pass& pass);
 
-// As plan(), with these policies instead: the simulation injects wrong ones.
+// As plan(), with these policies instead: the simulation injects wrong ones, and rounds that leave
+// out nodes.
 Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoint now,
-             const Limits& limits);
+             const Limits& limits, RoundChoice choose = members_of_round);
 
 }  // namespace lockstep::plan

@@ -4,9 +4,9 @@
 
 #include "common/base/check.h"
 #include "controller/plan/conditions.h"
-#include "controller/plan/fixed_fields.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/round_nodes.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -83,29 +83,17 @@ void Pass::requeue(TimePoint at) {
   if (!plan.requeue_at || at < *plan.requeue_at) plan.requeue_at = at;
 }
 
-namespace {
-
-// status.rendezvous describes the round. If the spec is no longer what it was made from, the size
-// is unknown and all members count.
-size_t size_of_round(const Observed& seen, size_t members) {
-  const auto& rendezvous = seen.job.status.rendezvous;
-  if (!rendezvous || !seen.problems.empty()) return members;
-  const int64_t processes = std::max<int64_t>(1, processes_per_node(seen.job.spec));
-  const int64_t nodes = rendezvous->worldSize / processes;
-  if (nodes < 1 || nodes >= static_cast<int64_t>(members)) return members;
-  const bool is_known = rendezvous->worldSize % processes == 0 &&
-                        changed_fields(seen.job.status.fixed, seen.job.spec).empty();
-  return is_known ? static_cast<size_t>(nodes) : members;
+int64_t Pass::node_of_rank(int64_t rank) const {
+  if (rank < 0) return -1;
+  const auto place = static_cast<size_t>(place_of_rank(rank, processes_per_node(spec())));
+  return place < round_nodes.size() ? round_nodes[place] : -1;
 }
 
-}  // namespace
-
-Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
-  Pass pass{.seen = observed, .now = now, .limits = limits};
+Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, RoundChoice choose) {
+  Pass pass{.seen = observed, .now = now, .limits = limits, .choose = choose};
   pass.status = observed.job.status;
   pass.members = members_from_text(pass.status.members);
   pass.current.resize(pass.members.size(), nullptr);
-  pass.round_size = size_of_round(observed, pass.members.size());
   for (const PodView& pod : observed.pods) {
     if (pod.node_index < 0 || pod.node_index >= static_cast<int64_t>(pass.members.size())) continue;
     const auto index = static_cast<size_t>(pod.node_index);
@@ -115,6 +103,7 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits) {
       pass.plan.watch.push_back(target_of(pod));
     }
   }
+  pass.round_nodes = nodes_of_round(pass);
   return pass;
 }
 
@@ -127,8 +116,8 @@ Plan plan(const Observed& observed, TimePoint now, const Limits& limits) {
 }
 
 Plan plan_by(std::span<const Policy> policies, const Observed& observed, TimePoint now,
-             const Limits& limits) {
-  Pass pass = make_pass(observed, now, limits);
+             const Limits& limits, RoundChoice choose) {
+  Pass pass = make_pass(observed, now, limits, choose);
   Verdict verdict = Verdict::kNext;
   for (const Policy policy : policies) {
     verdict = policy(pass);

@@ -11,6 +11,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
 #include "controller/plan/precision.h"
+#include "controller/plan/round_nodes.h"
 #include "controller/plan/stuck.h"
 
 namespace lockstep::plan {
@@ -25,12 +26,6 @@ void set(Pass& pass, const char* type, bool value, std::string reason, std::stri
                               .generation = pass.job().metadata.generation});
 }
 
-int64_t count_ready(const Pass& pass) {
-  return std::count_if(pass.current.begin(), pass.current.end(), [](const PodView* pod) {
-    return pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
-  });
-}
-
 // Something that holds the job up: said in a condition, and once in an event.
 void set_trouble(Pass& pass, const char* type, const std::string& reason,
                  const std::string& message) {
@@ -39,11 +34,13 @@ void set_trouble(Pass& pass, const char* type, const std::string& reason,
   set(pass, type, false, reason, message);
 }
 
+// Nodes that rounds leave out are not waited for.
 void derive_scheduled(Pass& pass) {
-  const auto desired = static_cast<int64_t>(pass.members.size());
+  const std::vector<int64_t> wanted = wanted_nodes(pass);
+  const int64_t desired = std::ssize(wanted);
   int64_t scheduled = 0;
   std::string why_not;
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.pods_of(wanted)) {
     if (pod == nullptr) continue;
     if (pod->scheduled) ++scheduled;
     if (why_not.empty() && !pod->scheduled) why_not = pod->unscheduled_reason;
@@ -58,9 +55,11 @@ void derive_scheduled(Pass& pass) {
 }
 
 void derive_ready(Pass& pass) {
-  const auto desired = static_cast<int64_t>(pass.members.size());
-  const int64_t ready = count_ready(pass);
-  pass.status.nodes = {.desired = pass.spec().nodes, .ready = ready};
+  const std::vector<int64_t> wanted = wanted_nodes(pass);
+  const int64_t desired = std::ssize(wanted);
+  const int64_t ready = std::ranges::count_if(pass.pods_of(wanted), runs);
+  pass.status.nodes = {.desired = pass.spec().nodes,
+                       .ready = std::ranges::count_if(pass.current, runs)};
   if (const std::optional<AgentTrouble> trouble = agent_trouble(pass)) {
     set_trouble(pass, kReady, trouble->reason, trouble->message);
     return;
@@ -73,7 +72,7 @@ void derive_ready(Pass& pass) {
   std::string message = std::to_string(ready) + " of " + std::to_string(desired) + " pods run";
   const char* reason = nullptr;
   size_t named = 0;
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.pods_of(wanted)) {
     const char* trouble = pod == nullptr ? nullptr : start_trouble(*pod);
     if (trouble == nullptr || ++named > kPodsNamed) continue;
     if (reason == nullptr) reason = trouble;
@@ -150,11 +149,11 @@ void round_for_display(ProgressStatus& progress) {
   }
 }
 
-// For the built-in loop, node 0 reports for all. For a command, step and loss are those of the
-// lowest node that reports any, and the counts of all nodes are added up.
+// For the built-in loop, the node of rank 0 reports for all. For a command, step and loss are those
+// of the lowest node that reports any, and the counts of all nodes are added up.
 std::optional<ProgressStatus> reported_progress(const Pass& pass) {
   std::optional<ProgressStatus> progress;
-  for (const PodView* pod : pass.current) {
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.current_report(pod);
     const bool has_any = state != nullptr && state->progress;
     if (has_any && !progress) {
@@ -169,7 +168,7 @@ std::optional<ProgressStatus> reported_progress(const Pass& pass) {
 
 void derive_progress(Pass& pass) {
   if (pass.current.empty()) return;
-  const AgentState* state = pass.current_report(pass.current.front());
+  const AgentState* state = pass.current_report(pass.in_round().front());
   if (state != nullptr && state->last_checkpoint) {
     pass.status.lastCheckpoint = state->last_checkpoint;
   }

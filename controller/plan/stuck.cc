@@ -105,9 +105,9 @@ std::string cycle_text(const StuckRank& stuck, const RankStates& ranks) {
 }
 
 RankStates states_of(const Pass& pass) {
-  const auto each = static_cast<size_t>(std::max<int64_t>(1, processes_per_node(pass.spec())));
-  RankStates ranks(pass.round_size * each);
-  for (const PodView* pod : pass.current) {
+  const auto each = static_cast<size_t>(processes_per_node(pass.spec()));
+  RankStates ranks(pass.round_nodes.size() * each);
+  for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr) continue;
     for (const WorkerState& worker : state->workers) {
@@ -128,9 +128,8 @@ bool any_waits(const Pass& pass) {
 }
 
 bool all_report(const Pass& pass) {
-  const auto round = pass.in_round();
-  return std::all_of(round.begin(), round.end(),
-                     [&](const PodView* pod) { return pass.current_report(pod) != nullptr; });
+  return std::ranges::all_of(
+      pass.in_round(), [&](const PodView* pod) { return pass.current_report(pod) != nullptr; });
 }
 
 // Returns when the first of the current waits began.
@@ -166,10 +165,9 @@ bool is_excused(Pass& pass, const StuckRank& stuck, const RankStates& ranks) {
 }
 
 std::string node_of(const Pass& pass, int64_t rank) {
-  const int64_t each = std::max<int64_t>(1, processes_per_node(pass.spec()));
-  const auto index = static_cast<size_t>(std::max<int64_t>(rank, 0) / each);
-  if (rank < 0 || index >= pass.current.size() || pass.current[index] == nullptr) return "";
-  return pass.current[index]->node_name;
+  const int64_t index = pass.node_of_rank(rank);
+  const PodView* pod = index < 0 ? nullptr : pass.current[static_cast<size_t>(index)];
+  return pod == nullptr ? "" : pod->node_name;
 }
 
 }  // namespace

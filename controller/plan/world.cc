@@ -1,7 +1,9 @@
 #include "controller/plan/world.h"
 
 #include <algorithm>
-#include <iterator>
+
+#include "common/api/round_members.h"
+#include "controller/plan/round_nodes.h"
 
 namespace lockstep::plan {
 
@@ -17,14 +19,15 @@ int64_t port_stride(const Pass& pass) {
     if (pod == nullptr || !pod->ip.starts_with("127.")) return 0;
   }
   const int64_t first = pass.spec().rendezvous.port;
-  const int64_t last = first + port_count(pass.spec()) * std::ssize(pass.in_round()) - 1;
+  const int64_t nodes = pass.round_nodes.empty() ? 0 : pass.round_nodes.back() + 1;
+  const int64_t last = first + port_count(pass.spec()) * nodes - 1;
   const bool meets_agent = first <= kAgentPort && kAgentPort <= last;
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
-// Returns the newest version that every agent of the round speaks. An agent that has not answered
-// yet may speak only the oldest one.
-int64_t protocol_of_round(const Pass& pass) {
+// Returns the newest version that every agent of the round speaks, but at least the one that the
+// world needs. An agent that has not answered yet may speak only the oldest one.
+int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
   int64_t common = kProtocolNewest;
   for (const PodView* pod : pass.in_round()) {
     const AgentView* agent = pass.agent(pod);
@@ -32,37 +35,34 @@ int64_t protocol_of_round(const Pass& pass) {
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
-  return common;
+  return std::max(common, protocol_needed(world));
 }
 
 }  // namespace
 
-bool all_run(std::span<const PodView* const> pods) {
-  for (const PodView* pod : pods) {
-    const bool runs =
-        pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
-    if (!runs) return false;
-  }
-  return !pods.empty();
-}
-
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
-  WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .nodes = {}};
+  WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .members = {}};
   const int64_t port = round_port(pass.spec(), round);
   const int64_t stride = port_stride(pass);
   for (const PodView* pod : pass.in_round()) {
     if (pod == nullptr || pod->ip.empty()) return unavailable("[world] a pod has no address yet");
-    input.nodes.push_back({.index = pod->node_index,
-                           .incarnation = pod->incarnation,
-                           .host = pod->ip,
-                           .port = port + pod->node_index * stride});
+    input.members.push_back({.index = pod->node_index,
+                             .incarnation = pod->incarnation,
+                             .host = pod->ip,
+                             .port = port + pod->node_index * stride});
   }
   return make_world(pass.spec(), input);
 }
 
+bool may_be_sent(const AgentView* agent, const WorldAssignment& world) {
+  const int64_t needed = protocol_needed(world);
+  if (needed == kProtocolOldest) return true;
+  return agent != nullptr && agent->state && agent->state->protocol >= needed;
+}
+
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action) {
   const TrainingJobSpec& spec = pass.spec();
-  return {.protocol = protocol_of_round(pass),
+  return {.protocol = protocol_of_round(pass, world),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
           .job_namespace = pass.job().metadata.namespace_,
@@ -96,19 +96,22 @@ int64_t next_round(const Pass& pass) {
 }
 
 void begin_round(Pass& pass, int64_t round) {
-  if (all_run(pass.current)) pass.round_size = pass.current.size();
+  const std::vector<int64_t> wanted = wanted_nodes(pass);
+  if (can_begin(pass, wanted)) pass.round_nodes = wanted;
   const Result<WorldAssignment> world = world_of(pass, round);
   if (!world.ok()) {
     pass.status.worldHash.clear();
-    // While others are to join, rendezvous tells how many nodes the next round needs: keep it.
-    if (pass.round_size == pass.current.size()) pass.status.rendezvous.reset();
+    // While others are to join, rendezvous tells which nodes the next round needs: keep it.
+    const bool others_join = pass.round_nodes != wanted && is_subset(pass.round_nodes, wanted);
+    if (!others_join) pass.status.rendezvous.reset();
     return;
   }
   pass.status.round = round;
   pass.status.worldHash = world_hash(*world);
-  pass.status.rendezvous = RendezvousStatus{.host = world->nodes.front().host,
-                                            .port = world->nodes.front().port,
-                                            .worldSize = world->world_size()};
+  pass.status.rendezvous = RendezvousStatus{.host = world->members.front().host,
+                                            .port = world->members.front().port,
+                                            .worldSize = world->world_size(),
+                                            .nodeIndices = node_indices_text(pass.round_nodes)};
 }
 
 }  // namespace lockstep::plan

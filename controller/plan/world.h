@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <string>
 
 #include "common/api/agent_messages.h"
 #include "common/api/world_assignment.h"
@@ -9,13 +9,14 @@
 
 namespace lockstep::plan {
 
-// Returns whether all of these pods exist and run.
-bool all_run(std::span<const PodView* const> pods);
-
 // Returns the world of `round` from its members' pods as they are seen now. kUnavailable while a
 // pod or its address is missing; kInvalid if the spec does not fit (validation reports that
 // earlier).
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
+
+// Returns whether the agent can be sent this world: it has answered, in a version that tells of it.
+// Agents that have not answered yet can be sent an ordinary world.
+bool may_be_sent(const AgentView* agent, const WorldAssignment& world);
 
 // Returns what all agents are sent, without the node index of each. `action`: Run or Exit.
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action);
@@ -26,9 +27,9 @@ AgentTarget target_of(const PodView& pod);
 // Agents are ahead of status if it was set back, as from a backup.
 int64_t next_round(const Pass& pass);
 
-// Records `round` as the next one, with the assignment that follows from the pods seen now.
-// Includes members that are to join if all pods run. If a pod that the round needs is missing, the
-// round stays unformed, with the old number, until all are there.
+// Records `round` as the next one, with the assignment that follows from the pods seen now. It has
+// wanted_nodes() if it can begin with them, else pass.round_nodes. If a pod that it needs is
+// missing, the round stays unformed, with the old number, until all are there.
 void begin_round(Pass& pass, int64_t round);
 
 }  // namespace lockstep::plan

@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<WorldAssignment> world = world_from_json(*document);
   if (world.ok()) {
     for (int64_t rank = 0; rank < world->world_size(); rank += world->world_size() / 8 + 1) {
-      CHECK(coordinates(*world, rank).node < static_cast<int64_t>(world->nodes.size()));
+      CHECK(coordinates(*world, rank).place < std::ssize(world->members));
     }
     const Result<WorldAssignment> again = world_from_json(to_json(*world));
     CHECK(again.ok() && *again == *world);

@@ -182,7 +182,7 @@ void PlayedCluster::put_assignment(const loop::AgentAddress& agent,
       told.state.phase = "Running";
       told.state.failed_seconds_ago = 0;
       WorkerState worker;
-      worker.rank = node_index;
+      worker.rank = rank_of(assignment->world, place_of(assignment->world, node_index).value(), 0);
       worker.running = true;
       worker.phase = WorkerPhase::kForming;
       told.state.workers = {worker};
@@ -192,7 +192,7 @@ void PlayedCluster::put_assignment(const loop::AgentAddress& agent,
     Round& round = rounds_[told.state.job_uid];
     if (assignment->world.round > round.number) round = {.number = assignment->world.round};
     round.told.insert(ip);
-    if (round.told.size() == assignment->world.nodes.size()) begin_round(*assignment);
+    if (round.told.size() == assignment->world.members.size()) begin_round(*assignment);
   });
 }
 

@@ -50,6 +50,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
   const std::map<std::string, int64_t> answers = {{"", 1},  // like every controller of version 1
                                                   {"?protocol=1", 1},
                                                   {"?protocol=2", 2},
+                                                  {"?protocol=3", 3},
                                                   {"?protocol=9", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);

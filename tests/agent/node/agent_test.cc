@@ -83,7 +83,7 @@ TEST_F(AgentTest, EndsTheOldWorkersBeforeANewRoundAndRefusesOlderOnes) {
 
   EXPECT_EQ(agent.put(order("one", 2, 2)).status, 409);
   Assignment other_world = order("two", 3, 2);
-  other_world.world.nodes[0].port = 31000;
+  other_world.world.members[0].port = 31000;
   other_world.hash = world_hash(other_world.world);
   EXPECT_EQ(agent.put(other_world).status, 409);
   Assignment wrong_hash = newer;

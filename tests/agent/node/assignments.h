@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "common/api/agent_messages.h"
 
@@ -13,6 +15,7 @@ struct AssignmentOptions {
   int64_t round = 1;
   int64_t nodes = 1;
   int64_t processes = 1;
+  std::vector<int64_t> left_out{};  // node indices
   int64_t incarnation = 1;
   std::string job_name = "wait";
   int64_t port = 29500;
@@ -23,10 +26,11 @@ inline Assignment make_assignment(const AssignmentOptions& options) {
   TrainingJobSpec spec;
   spec.nodes = options.nodes;
   spec.processesPerNode = options.processes;
-  WorldInput input{.job_uid = options.job_uid, .round = options.round, .nodes = {}};
+  WorldInput input{.job_uid = options.job_uid, .round = options.round, .members = {}};
   for (int64_t node = 0; node < options.nodes; ++node) {
+    if (std::ranges::count(options.left_out, node) > 0) continue;
     const std::string host = "127.0.0." + std::to_string(node + 1);
-    input.nodes.push_back({node, node == 0 ? options.incarnation : 1, host, options.port});
+    input.members.push_back({node, node == 0 ? options.incarnation : 1, host, options.port});
   }
   Assignment assignment;
   assignment.job_name = options.job_name;

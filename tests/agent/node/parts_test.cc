@@ -251,6 +251,21 @@ TEST(Launch, GivesAWorkerItsRankConfigAndEnvironment) {
   EXPECT_EQ(make_launch(assignment, 1, a_context()).config.threads, 7);
 }
 
+TEST(Launch, CountsPlacesAndNotNodeIndicesWhereARoundLeavesOutNodes) {
+  Assignment assignment =
+      make_assignment({.round = 3, .nodes = 4, .processes = 2, .left_out = {0, 2}});
+  assignment.node_index = 3;
+  EXPECT_EQ(make_launch(assignment, 1, a_context()).config.rank, 3);
+  assignment.train.reset();
+  assignment.command = {"python3", "train.py"};
+  const Launch launch = make_launch(assignment, 1, a_context());
+  EXPECT_EQ(launch.rank, 3);
+  for (const char* variable : {"RANK=3", "WORLD_SIZE=4", "NODE_RANK=1", "GROUP_RANK=1",
+                               "GROUP_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.2"}) {
+    EXPECT_TRUE(has(launch.env, variable)) << variable;
+  }
+}
+
 TEST(Launch, GivesTheRanksOfANodeItsGpusInTurn) {
   Assignment assignment = make_assignment({.nodes = 2, .processes = 4});
   EXPECT_EQ(make_launch(assignment, 3, a_context()).config.gpu, -1);
@@ -380,7 +395,7 @@ TEST(Launch, TellsACommandWhatJaxTensorflowAndMpiRead) {
 
 TEST(Launch, BracketsAddressesOfIpv6WhereAPortFollows) {
   Assignment assignment = command_assignment({"jax", "tensorflow"});
-  for (WorldNode& node : assignment.world.nodes) node.host = "fd00::1";
+  for (WorldMember& node : assignment.world.members) node.host = "fd00::1";
   const std::vector<std::string> env = make_launch(assignment, 0, a_context()).env;
   EXPECT_EQ(value_of(env, "MASTER_ADDR"), "fd00::1");
   EXPECT_EQ(value_of(env, "JAX_COORDINATOR_ADDRESS"), "[fd00::1]:29500");

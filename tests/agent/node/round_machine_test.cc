@@ -69,8 +69,8 @@ TEST(RoundMachine, RefusesWhatIsNotForItOrOlderAndChangesNothing) {
   const RefusalCase cases[] = {
       {"job", [](Assignment& a) { a.world.job_uid = "other"; }, Code::kInvalid},
       {"node", [](Assignment& a) { a.node_index = 1; }, Code::kInvalid},
-      {"node outside", [](Assignment& a) { a.world.nodes.clear(); }, Code::kInvalid},
-      {"incarnation", [](Assignment& a) { a.world.nodes[0].incarnation = 2; }, Code::kConflict},
+      {"node outside", [](Assignment& a) { a.world.members.clear(); }, Code::kInvalid},
+      {"incarnation", [](Assignment& a) { a.world.members[0].incarnation = 2; }, Code::kConflict},
       {"older", [](Assignment& a) { a.world.round = 4; }, Code::kConflict},
       {"no round", [](Assignment& a) { a.world.round = 0; }, Code::kConflict},
       {"hash", [](Assignment& a) { a.hash = "0123"; }, Code::kConflict},
@@ -90,6 +90,37 @@ TEST(RoundMachine, RefusesWhatIsNotForItOrOlderAndChangesNothing) {
     EXPECT_EQ(bench.step(), Actions{}) << refusal.name;
     EXPECT_EQ(bench.state(), before) << refusal.name;
   }
+}
+
+TEST(RoundMachine, TakesItsRanksFromItsPlaceInEachRound) {
+  NodeIdentity third{.job_uid = "uid-1", .boot_id = "boot", .node_index = 2, .incarnation = 1};
+  RoundMachine machine(third, {});
+  ManualClock clock;
+  const auto ranks_with = [&](AssignmentOptions options) {
+    options.nodes = 4;
+    options.processes = 2;
+    Assignment assignment = make_assignment(options);
+    assignment.node_index = 2;
+    const Status status = machine.assign(assignment, clock.now());
+    EXPECT_TRUE(status.ok()) << status.error().message;
+    static_cast<void>(machine.step(clock.now()));
+    std::vector<int64_t> ranks;
+    for (const WorkerState& worker : machine.state(clock.now()).workers) {
+      ranks.push_back(worker.rank);
+    }
+    return ranks;
+  };
+  EXPECT_EQ(ranks_with({.round = 1}), (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(ranks_with({.round = 2, .left_out = {1}}), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(ranks_with({.round = 3, .left_out = {0, 1}}), (std::vector<int64_t>{0, 1}));
+  Assignment without = make_assignment({.round = 4, .nodes = 4, .left_out = {2}});
+  without.node_index = 2;
+  const Status refused = machine.assign(without, clock.now());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "[assignment] expected node 2 and a round that has it, got node 2 and a round of 3 "
+            "nodes");
+  EXPECT_EQ(ranks_with({.round = 5}), (std::vector<int64_t>{4, 5})) << "it came back";
 }
 
 TEST(RoundMachine, DoesNothingForTheSameAssignmentAgain) {

@@ -23,9 +23,9 @@ WorldAssignment assignment() {
   spec.processesPerNode = 4;
   spec.parallelism = {.tensor = 2, .pipeline = 2};
   spec.processGroups = {{.name = "even", .ranks = "0::2"}, {.name = "ends", .ranks = "7,0,3"}};
-  WorldInput input{.job_uid = "uid", .round = 1, .nodes = {}};
+  WorldInput input{.job_uid = "uid", .round = 1, .members = {}};
   for (int64_t i = 0; i < 2; ++i) {
-    input.nodes.push_back({.index = i, .incarnation = 1, .host = "10.0.0.1", .port = 29500});
+    input.members.push_back({.index = i, .incarnation = 1, .host = "10.0.0.1", .port = 29500});
   }
   auto world = make_world(spec, input);
   EXPECT_TRUE(world.ok()) << world.error().message;

@@ -85,7 +85,7 @@ class FormWorldTest : public testing::Test {
     TrainingJobSpec spec;
     spec.train.emplace();
     auto world = make_world(
-        spec, {.job_uid = "uid", .round = 1, .nodes = {{.host = "127.0.0.1", .port = 29500}}});
+        spec, {.job_uid = "uid", .round = 1, .members = {{.host = "127.0.0.1", .port = 29500}}});
     EXPECT_TRUE(world.ok());
     config_.world = *world;
     config_.hash = world_hash(*world);
@@ -96,13 +96,35 @@ class FormWorldTest : public testing::Test {
   WorkerConfig config_;
 };
 
+TEST_F(FormWorldTest, RefusesALayoutOrRolesThatThisVersionCannotCarryOut) {
+  EXPECT_TRUE(check_world(config_.world).ok());
+  const auto error_of = [&](const std::function<void(WorldAssignment&)>& change) {
+    WorldAssignment world = config_.world;
+    change(world);
+    const Status status = check_world(world);
+    if (status.ok()) return std::string("none");
+    EXPECT_EQ(status.error().blame, Blame::kConfig);
+    return status.error().message;
+  };
+  EXPECT_EQ(error_of([](WorldAssignment& world) { world.members[0].index = 3; }), "none");
+  EXPECT_EQ(error_of([](WorldAssignment& world) { world.layout.sharding = "optimizer"; }),
+            "[config] world.layout.sharding: optimizer: not in this version, expected none");
+  EXPECT_EQ(error_of([](WorldAssignment& world) { world.layout.schedule = "1f1b"; }),
+            "[config] world.layout.schedule: 1f1b: not in this version, expected none");
+  EXPECT_EQ(error_of([](WorldAssignment& world) {
+              world.members.push_back(world.members[0]);
+              world.members[1].role = MemberRole::kServer;
+            }),
+            "[config] world.nodes: a server: not in this version, expected workers alone");
+}
+
 TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
   const Result<int> taken = comm::listen_on("127.0.0.1", 0);
   ASSERT_TRUE(taken.ok());
   sockaddr_in address{};
   socklen_t size = sizeof(address);
   ASSERT_EQ(getsockname(*taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  config_.world.nodes[0].port = ntohs(address.sin_port);
+  config_.world.members[0].port = ntohs(address.sin_port);
   const auto world = form_world(config_, nullptr);
   ASSERT_FALSE(world.ok());
   EXPECT_EQ(world.error().blame, Blame::kPort);
@@ -112,7 +134,7 @@ TEST_F(FormWorldTest, SaysThatAPortIsTaken) {
 
 TEST_F(FormWorldTest, BlamesTheConfigurationForAnAddressThatIsNotThisMachines) {
   for (const char* host : {"192.0.2.1", "node-0"}) {  // of TEST-NET-1; a name
-    config_.world.nodes[0].host = host;
+    config_.world.members[0].host = host;
     const auto world = form_world(config_, nullptr);
     ASSERT_FALSE(world.ok()) << host;
     EXPECT_EQ(world.error().blame, Blame::kConfig) << world.error().message;

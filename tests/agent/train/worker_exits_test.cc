@@ -100,7 +100,7 @@ const Failure kBadConfig[] = {
     {"AddressOfAnotherMachine",
      [](WorkerWorld::Options& options, const TemporaryFolder&) {
        options.change = [](WorkerConfig& config) {
-         config.world.nodes[0].host = "192.0.2.1";  // of TEST-NET-1
+         config.world.members[0].host = "192.0.2.1";  // of TEST-NET-1
          config.hash = world_hash(config.world);
        };
      },
@@ -211,7 +211,7 @@ const Failure kOthers[] = {
     {"PortTaken",
      [](WorkerWorld::Options& options, const TemporaryFolder&) {
        options.change = [listener = std::make_shared<comm::UniqueFd>()](WorkerConfig& config) {
-         const WorldNode& node = config.world.nodes[0];
+         const WorldMember& node = config.world.members[0];
          *listener =
              comm::UniqueFd(comm::listen_on(node.host, static_cast<int>(node.port)).value());
        };

@@ -125,10 +125,11 @@ void WorkerWorld::start(int64_t without) {
   spec.nodes = options_.nodes;
   spec.processesPerNode = options_.per_node;
   spec.train = options_.train;
-  WorldInput input{.job_uid = "test-uid", .round = round_, .nodes = {}};
+  WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
   for (int64_t node = 0; node < options_.nodes; ++node) {
     const std::string host = node_host(node);
-    input.nodes.push_back({.index = node, .incarnation = 1, .host = host, .port = free_port(host)});
+    input.members.push_back(
+        {.index = node, .incarnation = 1, .host = host, .port = free_port(host)});
   }
   Result<WorldAssignment> world = make_world(spec, input);
   ASSERT_TRUE(world.ok()) << world.error().message;

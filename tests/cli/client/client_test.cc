@@ -186,6 +186,8 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
+  input.job.status.rendezvous = RendezvousStatus{.worldSize = 2, .nodeIndices = "1"};
+  EXPECT_TRUE(has(status_page(input), "2 processes each: ranks 0 to 1 on nodes 1\n"));
   input.job.status.progress->palm_mfu = 0.4125;
   EXPECT_TRUE(has(status_page(input), "Speed:         1.00k tokens/s, MFU 41.2 % (PaLM)\n"));
   input.job.status.progress->precision = "fp32";
@@ -194,6 +196,21 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
   EXPECT_TRUE(has(status_page(input), "(PaLM), computed in fp32 (bf16 was asked for)\n"));
   EXPECT_LT(page.find("Earlier"), page.find("Later"));
   EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
+}
+
+TEST(ClientLogs, ARankIsOnTheNodeThatHasItsPlaceInTheRound) {
+  TrainingJob job;
+  job.metadata.name = "gpt";
+  job.spec.nodes = 4;
+  job.spec.processesPerNode = 2;
+  EXPECT_EQ(node_of_rank(job, 7).value(), 3);
+  EXPECT_EQ(node_of_rank(job, 8).error().message,
+            "--rank: found 8, expected less than 8, the world size of gpt");
+  job.status.rendezvous = RendezvousStatus{.worldSize = 4, .nodeIndices = "0,3"};
+  EXPECT_EQ(node_of_rank(job, 1).value(), 0);
+  EXPECT_EQ(node_of_rank(job, 2).value(), 3);
+  EXPECT_EQ(node_of_rank(job, 4).error().message,
+            "--rank: found 4, expected less than 4, the world size of gpt");
 }
 
 TEST(ClientStatusPage, HasEveryNumberThatTheTablePutsThere) {

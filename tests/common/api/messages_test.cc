@@ -14,7 +14,7 @@ WorldAssignment a_world() {
   spec.processesPerNode = 2;
   const WorldInput input{.job_uid = "uid",
                          .round = 7,
-                         .nodes = {{0, 1, "127.1.0.1", 29500}, {1, 4, "127.1.0.2", 29500}}};
+                         .members = {{0, 1, "127.1.0.1", 29500}, {1, 4, "127.1.0.2", 29500}}};
   return *make_world(spec, input);
 }
 
@@ -130,7 +130,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 3), "assignment.protocol: 3 is out of range, expected 1 to 2");
+  EXPECT_EQ(error_of("/protocol", 4), "assignment.protocol: 4 is out of range, expected 1 to 3");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -145,6 +145,48 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
   EXPECT_EQ(assignment_from_json(without).error().message,
             "assignment.world: missing, expected an object");
   EXPECT_FALSE(assignment_from_json(Json(1)).ok());
+}
+
+TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
+  TrainingJobSpec spec;
+  const std::vector<WorldMember> two = {{0, 1, "10.0.0.1", 29500}, {1, 1, "10.0.0.2", 29500}};
+  WorldInput input{.job_uid = "uid", .round = 7, .members = two};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), kProtocolOldest);
+  spec.parallelism.tensor = 2;
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), kProtocolOldest);
+  spec.parallelism.sharding = "optimizer";
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  spec.parallelism = {.tensor = 1, .pipeline = 2};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  spec.parallelism = {};
+  input.members[1].role = MemberRole::kServer;
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  input.members[1] = {2, 1, "10.0.0.3", 29500};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+
+  Assignment assignment = an_assignment();
+  assignment.world = *make_world(spec, input);
+  assignment.hash = world_hash(assignment.world);
+  assignment.node_index = 2;
+  EXPECT_EQ(*assignment_from_json(through_text(assignment)), assignment);
+  EXPECT_EQ(place_in_round(assignment), 1);
+  const auto error_of = [](const Assignment& wrong) {
+    return assignment_from_json(through_text(wrong)).error().message;
+  };
+  assignment.node_index = 1;
+  EXPECT_EQ(error_of(assignment), "assignment.nodeIndex: 1 is not in the world of 2 nodes");
+  assignment.node_index = 2;
+  assignment.protocol = 2;
+  EXPECT_EQ(error_of(assignment),
+            "assignment.protocol: 2, expected 3 for a world with gaps, roles or a layout");
+  assignment.protocol = 3;
+  assignment.train.reset();
+  EXPECT_TRUE(assignment_from_json(through_text(assignment)).ok()) << "a gap concerns any program";
+  spec.parallelism.sharding = "optimizer";
+  assignment.world = *make_world(spec, input);
+  assignment.hash = world_hash(assignment.world);
+  EXPECT_EQ(error_of(assignment),
+            "assignment.world: found roles or a layout, expected none without train");
 }
 
 TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {

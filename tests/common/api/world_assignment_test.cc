@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
 
+#include "common/api/rank_list.h"
+#include "common/api/round_members.h"
 #include "common/base/random.h"
 #include "common/base/sha256.h"
 
@@ -21,9 +24,9 @@ TrainingJobSpec spec_of(int64_t nodes, int64_t processes) {
 }
 
 WorldInput input_of(int64_t nodes, int64_t port = 29500) {
-  WorldInput input{.job_uid = "uid-1", .round = 3, .nodes = {}};
+  WorldInput input{.job_uid = "uid-1", .round = 3, .members = {}};
   for (int64_t i = 0; i < nodes; ++i) {
-    input.nodes.push_back(
+    input.members.push_back(
         {.index = i, .incarnation = 1, .host = "10.0.0." + std::to_string(i + 1), .port = port});
   }
   return input;
@@ -42,10 +45,10 @@ TEST(WorldAssignment, TwoNodesOfFourProcessesAreRanksZeroToSevenOnPort29500) {
   spec.processGroups = {{.name = "even", .ranks = "0::2"}};
   const WorldAssignment world = world_of(spec);
   EXPECT_EQ(world.world_size(), 8);
-  for (const WorldNode& node : world.nodes) EXPECT_EQ(node.port, 29500);
-  EXPECT_EQ(coordinates(world, 4).node, 1);
+  for (const WorldMember& node : world.members) EXPECT_EQ(node.port, 29500);
+  EXPECT_EQ(coordinates(world, 4).place, 1);
   EXPECT_EQ(coordinates(world, 4).local_rank, 0);
-  EXPECT_EQ(coordinates(world, 7).node, 1);
+  EXPECT_EQ(coordinates(world, 7).place, 1);
   EXPECT_EQ(coordinates(world, 7).local_rank, 3);
 
   const WorldGroup& even = world.groups.back();
@@ -69,7 +72,7 @@ TEST(WorldAssignment, AMeshOfTwoByTwoByTwoHasTheTextbooksGroups) {
   for (const WorldGroup& group : world.groups) found[group.name] = group.ranks;
   EXPECT_EQ(found, expected);
   EXPECT_EQ(coordinates(world, 5),
-            (RankCoordinates{.node = 1, .local_rank = 1, .pipeline = 1, .data = 0, .tensor = 1}));
+            (RankCoordinates{.place = 1, .local_rank = 1, .pipeline = 1, .data = 0, .tensor = 1}));
 }
 
 TEST(WorldAssignment, EveryRankIsInExactlyOneGroupOfEachAxisOnAnyMesh) {
@@ -104,7 +107,7 @@ TEST(WorldAssignment, DoesNotDependOnTheOrderOfItsInput) {
   const TrainingJobSpec spec = spec_of(4, 2);
   WorldInput input = input_of(4);
   const WorldAssignment world = *make_world(spec, input);
-  std::reverse(input.nodes.begin(), input.nodes.end());
+  std::reverse(input.members.begin(), input.members.end());
   EXPECT_EQ(*make_world(spec, input), world);
   EXPECT_EQ(world_hash(*make_world(spec, input)), world_hash(world));
 }
@@ -126,13 +129,13 @@ TEST(WorldAssignment, HashChangesWithEveryPartOfTheWorldAndWithNothingElse) {
   changed.job_uid = "uid-2";
   expect_new(spec, changed);
   changed = input;
-  changed.nodes[1].incarnation = 2;
+  changed.members[1].incarnation = 2;
   expect_new(spec, changed);
   changed = input;
-  changed.nodes[1].host = "10.0.0.9";
+  changed.members[1].host = "10.0.0.9";
   expect_new(spec, changed);
   changed = input;
-  changed.nodes[0].port = 29600;
+  changed.members[0].port = 29600;
   expect_new(spec, changed);
   spec.parallelism.tensor = 2;
   expect_new(spec, input);
@@ -158,7 +161,7 @@ TEST(WorldAssignment, HashIsThatOfTheDocument) {
   for (const char* text : {"fd00::1", "a \"quoted\" one", "back\\slash", "tab\there", "h\u00f6st",
                            "not UTF-8: \xff", "del \x7f"}) {
     SCOPED_TRACE(text);
-    input.job_uid = input.nodes[1].host = text;
+    input.job_uid = input.members[1].host = text;
     expect_same();
   }
 }
@@ -186,10 +189,11 @@ TEST(WorldAssignment, RefusesWorldsThatCannotBe) {
   EXPECT_EQ(error_of(spec_of(2, 2), input_of(2, 65535)),
             "nodes[0]: port 65535 with 2 processes, expected 1 to 65534");
   WorldInput twice = input_of(2);
-  twice.nodes[1].index = 0;
-  EXPECT_EQ(error_of(spec_of(2, 2), twice), "nodes[1]: index 0, expected 1 (each index once)");
+  twice.members[1].index = 0;
+  EXPECT_EQ(error_of(spec_of(2, 2), twice),
+            "nodes[1]: index 0 is also that of nodes[0], expected each index once");
   WorldInput nowhere = input_of(2);
-  nowhere.nodes[1].host = "";
+  nowhere.members[1].host = "";
   EXPECT_EQ(error_of(spec_of(2, 2), nowhere), "nodes[1]: no host, expected an address");
   spec = spec_of(2, 2);
   spec.processGroups = {{.name = "far", .ranks = "0,4"}};
@@ -199,6 +203,139 @@ TEST(WorldAssignment, RefusesWorldsThatCannotBe) {
   spec = spec_of(2, 2);
   spec.parallelism = {.tensor = INT64_MAX, .pipeline = INT64_MAX};
   EXPECT_NE(error_of(spec, input_of(2)), "");
+}
+
+// Node 1 of 4 is left out, and the last two are servers.
+WorldAssignment a_world_with_servers() {
+  TrainingJobSpec spec = spec_of(5, 2);
+  spec.parallelism = {.tensor = 2, .pipeline = 1, .sharding = "optimizer"};
+  WorldInput input = input_of(5);
+  input.members.erase(input.members.begin() + 1);
+  input.members[0].role = MemberRole::kServer;  // index 0
+  input.members[3].role = MemberRole::kServer;  // index 4
+  const Result<WorldAssignment> world = make_world(spec, input);
+  EXPECT_TRUE(world.ok()) << world.error().message;
+  return *world;
+}
+
+TEST(WorldAssignment, RanksFollowThePlaceInTheListAndNotTheNodeIndex) {
+  WorldInput input = input_of(5);
+  input.members.erase(input.members.begin() + 3);
+  input.members.erase(input.members.begin());
+  const WorldAssignment world = *make_world(spec_of(5, 2), input);  // nodes 1, 2 and 4
+  EXPECT_EQ(world.world_size(), 6);
+  EXPECT_EQ(world.data, 6);
+  const int64_t indices[] = {1, 2, 4};
+  for (int64_t rank = 0; rank < 6; ++rank) {
+    const RankCoordinates at = coordinates(world, rank);
+    EXPECT_EQ(at.place, rank / 2);
+    EXPECT_EQ(at.local_rank, rank % 2);
+    EXPECT_EQ(rank_of(world, at.place, at.local_rank), rank);
+    EXPECT_EQ(member_of(world, rank).index, indices[rank / 2]);
+    EXPECT_EQ(place_of(world, member_of(world, rank).index), at.place);
+  }
+  EXPECT_EQ(place_of(world, 0), std::nullopt);
+  EXPECT_EQ(place_of(world, 3), std::nullopt);
+  EXPECT_EQ(place_of(world, 5), std::nullopt);
+  EXPECT_FALSE(is_ordinary(world));
+  EXPECT_TRUE(is_ordinary(world_of(spec_of(3, 2))));
+  input.members.pop_back();
+  input.members[0].index = 0;
+  input.members[1].index = 1;
+  EXPECT_TRUE(is_ordinary(*make_world(spec_of(5, 2), input))) << "the last ones are left out";
+}
+
+TEST(WorldAssignment, ServersComeAfterTheWorkersAndAreNotInTheMesh) {
+  const WorldAssignment world = a_world_with_servers();
+  Ranks indices;
+  for (const WorldMember& member : world.members) indices.push_back(member.index);
+  EXPECT_EQ(indices, (Ranks{2, 3, 0, 4}));
+  EXPECT_TRUE(has_servers(world));
+  EXPECT_FALSE(is_ordinary(world));
+  EXPECT_EQ(world.world_size(), 8);
+  EXPECT_EQ(world.data * world.tensor, 4);
+  for (const WorldGroup& group : world.groups) {
+    for (const int64_t rank : group.ranks) EXPECT_LT(rank, 4) << group.name;
+  }
+  EXPECT_EQ(
+      coordinates(world, 5),
+      (RankCoordinates{.place = 2, .local_rank = 1, .pipeline = -1, .data = -1, .tensor = -1}));
+  EXPECT_EQ(member_of(world, 5).index, 0);
+}
+
+TEST(WorldAssignment, EveryPartThatIsNotOrdinaryIsInTheDocumentAndTheHash) {
+  TrainingJobSpec spec = spec_of(4, 1);
+  WorldInput input = input_of(4);
+  std::set<std::string> hashes = {world_hash(*make_world(spec, input))};
+  const auto expect_new = [&] {
+    const WorldAssignment world = *make_world(spec, input);
+    const Json document = to_json(world);
+    EXPECT_TRUE(hashes.insert(world_hash(world)).second);
+    EXPECT_EQ(world_hash(world), hex(sha256(dump_json(document))).substr(0, 16));
+    const Result<WorldAssignment> read = world_from_json(document);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(*read, world);
+    EXPECT_FALSE(is_ordinary(*read));
+  };
+  spec.parallelism.sharding = "parameters";
+  expect_new();
+  spec.parallelism.pipeline = 2;
+  expect_new();
+  spec.parallelism.sharding = "none";
+  expect_new();
+  EXPECT_EQ(make_world(spec, input)->layout.schedule, "1f1b");
+  spec.parallelism.pipeline = 1;
+  input.members[3].role = MemberRole::kServer;
+  expect_new();
+  input.members[3] = input_of(9).members[8];
+  expect_new();
+}
+
+TEST(WorldAssignment, ReadsMembersInAnyOrder) {
+  Json document = to_json(world_of(spec_of(2, 1)));
+  std::swap(document["nodes"][0], document["nodes"][1]);
+  const Result<WorldAssignment> world = world_from_json(document);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_EQ(place_of(*world, 0), 1);
+  EXPECT_EQ(member_of(*world, 0).index, 1);
+  EXPECT_FALSE(is_ordinary(*world));
+}
+
+TEST(WorldAssignment, RefusesMembersAndLayoutsThatCannotBe) {
+  const Json good = to_json(a_world_with_servers());
+  const auto error_with = [&](const char* pointer, Json value) {
+    Json changed = good;
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    const Result<WorldAssignment> world = world_from_json(changed);
+    return world.ok() ? "" : world.error().message;
+  };
+  EXPECT_EQ(error_with("/round", 4), "");
+  EXPECT_EQ(error_with("/nodes/2/role", "cook"),
+            "nodes[2].role: found the string \"cook\", expected a known name");
+  EXPECT_EQ(error_with("/nodes/2/index", 3),
+            "nodes[2]: index 3 is also that of nodes[1], expected each index once");
+  EXPECT_EQ(error_with("/nodes/2/index", -1), "nodes[2]: index -1, expected 0 to 1000000");
+  EXPECT_EQ(error_with("/nodes/2/index", 1'000'001),
+            "nodes[2]: index 1000001, expected 0 to 1000000");
+  EXPECT_EQ(error_with("/nodes/3/role", "worker"),
+            "nodes[3]: a worker after a server, expected the workers first");
+  EXPECT_EQ(error_with("/nodes/0/role", "server"),
+            "nodes[1]: a worker after a server, expected the workers first");
+  EXPECT_EQ(error_with("/nodes", Json::array({good["nodes"][2]})),
+            "nodes: servers only, expected at least 1 worker");
+  EXPECT_EQ(error_with("/layout/sharding", "some"),
+            "layout.sharding: found \"some\", expected none, optimizer, gradients or parameters");
+  EXPECT_EQ(error_with("/layout/schedule", "1f1b"),
+            "layout.schedule: found \"1f1b\", expected none without a pipeline");
+  EXPECT_EQ(error_with("/layout/schedule", "fast"),
+            "layout.schedule: found \"fast\", expected naive, gpipe, 1f1b or interleaved");
+  EXPECT_EQ(error_with("/layout", 1), "layout: found 1, expected an object");
+  EXPECT_EQ(error_with("/groups", Json{{{"name", "x"}, {"ranks", {4}}}}),
+            "group \"x\": rank 4, expected each once, from 0 to 3");
+  Json piped = to_json(world_of(spec_of(2, 1)));
+  piped["mesh"] = {{"data", 1}, {"pipeline", 2}, {"tensor", 1}};
+  EXPECT_EQ(world_from_json(piped).error().message,
+            "layout.schedule: found \"\", expected one for the pipeline");
 }
 
 TEST(WorldAssignment, BoundsTheUsersGroupsSoThatAnAssignmentStaysSmall) {
@@ -240,6 +377,36 @@ TEST(WorldAssignment, RefusesDocumentsWithAMeshOrGroupOfAnotherWorld) {
   EXPECT_FALSE(with("/groups", Json{{{"name", "x"}, {"ranks", {-1}}}}));
   EXPECT_FALSE(with("/groups", 7));
   EXPECT_FALSE(world_from_json(Json::array()).ok());
+}
+
+TEST(RoundMembers, AreTheFirstNodesOrThoseThatStatusLists) {
+  const auto members = [](int64_t world_size, const char* indices, int64_t processes = 1) {
+    return round_members({.worldSize = world_size, .nodeIndices = indices}, processes);
+  };
+  EXPECT_EQ(members(3, ""), (Ranks{0, 1, 2}));
+  EXPECT_EQ(members(6, "", 2), (Ranks{0, 1, 2}));
+  EXPECT_EQ(members(3, "0,2,7"), (Ranks{0, 2, 7}));
+  EXPECT_EQ(members(8, "1-3,5", 2), (Ranks{1, 2, 3, 5}));
+  EXPECT_EQ(members(0, ""), Ranks{});
+  EXPECT_EQ(members(-1, ""), Ranks{});
+  EXPECT_EQ(members(INT64_MAX, ""), Ranks{});
+  EXPECT_EQ(members(3, "", 2), Ranks{}) << "no whole number of nodes";
+  EXPECT_EQ(members(2, "0,2,7"), Ranks{}) << "another number of nodes";
+  EXPECT_EQ(members(2, "2,0"), Ranks{});
+  EXPECT_EQ(members(2, "1,1"), Ranks{});
+  EXPECT_EQ(members(2, "0,99999999"), Ranks{});
+  EXPECT_EQ(members(2, "first"), Ranks{});
+}
+
+TEST(RoundMembers, TextReadsBackAndIsEmptyForTheFirstNodes) {
+  for (const Ranks& nodes : {Ranks{0}, Ranks{0, 1, 2}, Ranks{1}, Ranks{0, 2}, Ranks{1, 2},
+                             Ranks{0, 1, 2, 5, 6, 8, 9, 10}}) {
+    const std::string text = node_indices_text(nodes);
+    EXPECT_EQ(text.empty(), nodes.back() + 1 == std::ssize(nodes)) << text;
+    EXPECT_EQ(round_members({.worldSize = std::ssize(nodes), .nodeIndices = text}, 1), nodes)
+        << text;
+  }
+  EXPECT_EQ(node_indices_text(Ranks{0, 1, 2, 5, 6, 8, 9, 10}), "0-2,5,6,8-10");
 }
 
 struct RanksCase {

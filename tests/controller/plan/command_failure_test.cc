@@ -160,7 +160,7 @@ TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
   ASSERT_EQ(puts.size(), 2u);
   EXPECT_EQ(puts[0].assignment->restarts, 1);
   EXPECT_EQ(puts[0].assignment->max_restarts, 10);
-  EXPECT_EQ(puts[0].assignment->world.nodes[1].port, 29501) << "each pod has its own address";
+  EXPECT_EQ(puts[0].assignment->world.members[1].port, 29501) << "each pod has its own address";
 
   Scene local(2);
   local.seen.job.spec.train.reset();
@@ -170,8 +170,8 @@ TEST(CommandWorld, EachRoundHasPortsOfItsOwnAndEachPodOfOneMachineToo) {
   local.settle();
   const auto of_machine = only<PutAssignment>(local.plan());
   ASSERT_EQ(of_machine.size(), 2u);
-  EXPECT_EQ(of_machine[0].assignment->world.nodes[0].port, 29500);
-  EXPECT_EQ(of_machine[0].assignment->world.nodes[1].port, 29508);
+  EXPECT_EQ(of_machine[0].assignment->world.members[0].port, 29500);
+  EXPECT_EQ(of_machine[0].assignment->world.members[1].port, 29508);
 }
 
 }  // namespace

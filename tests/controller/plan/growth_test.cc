@@ -104,7 +104,7 @@ TEST(Growth, AWorkersFailureIsARestartInPlaceOfTheSameSize) {
   EXPECT_EQ(scene.status().lastFailure->action, "RestartInPlace");
   const auto puts = only<PutAssignment>(scene.plan());
   ASSERT_EQ(puts.size(), 2u);
-  EXPECT_EQ(puts[0].assignment->world.nodes.size(), 2u);
+  EXPECT_EQ(puts[0].assignment->world.members.size(), 2u);
 }
 
 TEST(Growth, AFailureOnceTheNewPodsRunBeginsTheLargerRound) {

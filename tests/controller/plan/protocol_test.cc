@@ -56,7 +56,7 @@ TEST(ProtocolVersions, AnAgentOfOneThatIsNotServedKeepsItsPodAndTheStatusSaysWha
     const Condition& ready = condition(scene.status(), kReady);
     EXPECT_EQ(ready.reason, reason);
     const std::string both = "protocol version " + std::to_string(protocol) +
-                             ", but the controller supports versions 1 to 2";
+                             ", but the controller supports versions 1 to 3";
     EXPECT_NE(ready.message.find(both), std::string::npos) << ready.message;
     EXPECT_NE(ready.message.find("suspended and resumed"), std::string::npos) << ready.message;
   }

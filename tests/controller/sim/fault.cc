@@ -71,6 +71,8 @@ Counts& Counts::operator+=(const Counts& other) {
   seeds += other.seeds;
   jobs += other.jobs;
   events += other.events;
+  left_out += other.left_out;
+  came_back += other.came_back;
   simulated_seconds += other.simulated_seconds;
   return *this;
 }

@@ -104,6 +104,8 @@ struct Counts {
   int64_t seeds = 0;
   int64_t jobs = 0;
   int64_t events = 0;
+  int64_t left_out = 0;   // nodes that a round leaves out and the one before did not
+  int64_t came_back = 0;  // the reverse
   double simulated_seconds = 0;
 
   int64_t all_faults() const;

@@ -1,5 +1,8 @@
 #include "tests/controller/sim/invariants.h"
 
+#include <algorithm>
+
+#include "common/api/round_members.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
@@ -24,16 +27,19 @@ std::string uid_of_regarding(const Json& event) {
   return string_or(member(event, "regarding"), "uid", "");
 }
 
-// Nodes that are still to join a round don't count. A node has one rank.
-int64_t size_of_round(const Json& status) {
-  return int_or(member(status, "rendezvous"), "worldSize", 0);
-}
-
 bool restarts_in_place(const Json& status) {
   return string_or(member(status, "lastFailure"), "action", "") == "RestartInPlace";
 }
 
 }  // namespace
+
+// Nodes that are still to join the round don't count.
+std::vector<int64_t> round_nodes(const Json& status) {
+  const Json& rendezvous = member(status, "rendezvous");
+  const RendezvousStatus stored{.worldSize = int_or(rendezvous, "worldSize", 0),
+                                .nodeIndices = string_or(rendezvous, "nodeIndices", "")};
+  return lockstep::round_members(stored, 1);
+}
 
 bool is_set(const Json& status, const char* type) {
   for (const Json& condition : member(status, "conditions")) {
@@ -65,6 +71,14 @@ void Invariants::job_changed(const FakeStore::Event& event) {
 void Invariants::assignment_received(const Assignment& assignment) {
   if (hashes_[assignment.world.job_uid][assignment.world.round] != assignment.hash) {
     chance_.violate("rounds", "an agent was assigned a round that status does not record");
+  }
+  const std::vector<int64_t>& nodes =
+      round_nodes_[assignment.world.job_uid][assignment.world.round];
+  const bool are_same =
+      std::ranges::equal(nodes, assignment.world.members, {}, {}, &WorldMember::index);
+  if (!are_same) chance_.violate("places", "an agent was assigned other nodes than status records");
+  if (std::ranges::count(nodes, assignment.node_index) != 1) {
+    chance_.violate("places", "a node that the round leaves out got its assignment");
   }
 }
 
@@ -218,10 +232,16 @@ void Invariants::check_round(const Json& job, const Json& after) {
     chance_.violate("rounds", "one round has two hashes");
   }
   if (!hash.empty()) known = hash;
+  if (!hash.empty()) round_nodes_[uid_of(job)][round] = round_nodes(after);
   if (!hash.empty() && string_or(before, "worldHash", "") != hash) {
     formed_at_[uid_of(job)] = chance_.clock.now();
     check_images(job, after);
   }
+  const auto is_same = [&](const char* key) { return member(before, key) == member(after, key); };
+  const bool is_again = !hash.empty() && !string_or(before, "worldHash", "").empty() &&
+                        round != int_or(before, "round", 0) && is_same("members") &&
+                        is_same("rendezvous") && is_same("lastFailure");
+  if (is_again) chance_.violate("rounds", "a round was followed by the same one");
   const bool grows = members_of(after).size() > members_of(before).size();
   const bool is_given_up = hash.empty() && !string_or(before, "worldHash", "").empty();
   if (grows && is_given_up && !is_set(after, kSuspended)) {
@@ -238,7 +258,8 @@ void Invariants::check_round(const Json& job, const Json& after) {
 void Invariants::check_images(const Json& job, const Json& after) {
   const std::vector<int64_t> members = members_of(after);
   std::set<std::string> images;
-  for (int64_t i = 0; i < std::min(size_of_round(after), std::ssize(members)); ++i) {
+  for (const int64_t i : round_nodes(after)) {
+    if (i >= std::ssize(members)) continue;
     const Node* node = nodes_.find(uid_of(job), i, members[static_cast<size_t>(i)]);
     if (node != nullptr) images.insert(node->image);
   }
@@ -272,8 +293,10 @@ bool Invariants::has_completed(const Json& job, const Json& after) const {
       rounds->second.find({int_or(after, "round", 0), string_or(after, "worldHash", "")});
   if (round == rounds->second.end()) return false;
   const bool by_rank_zero = string_or(member(job, "spec"), "successPolicy", "") == kRankZero;
-  return by_rank_zero ? round->second.contains(0)
-                      : std::ssize(round->second) == size_of_round(after);
+  const std::vector<int64_t> nodes = round_nodes(after);
+  if (nodes.empty()) return false;
+  const auto has_ended = [&](int64_t node) { return round->second.contains(node); };
+  return by_rank_zero ? has_ended(nodes.front()) : std::ranges::all_of(nodes, has_ended);
 }
 
 // The first status write after an edit reflects the edit.
@@ -319,6 +342,19 @@ void Invariants::check_validity(const Json& job, const Json& after) {
   }
 }
 
+// Counts nodes that were members of both rounds' jobs, but in one of the rounds alone.
+void Invariants::count_nodes(const Json& before, const Json& after) {
+  const std::vector<int64_t> old = round_nodes(before);
+  const std::vector<int64_t> now = round_nodes(after);
+  const auto both = std::min(std::ssize(members_of(before)), std::ssize(members_of(after)));
+  for (int64_t node = 0; node < both && !old.empty() && !now.empty(); ++node) {
+    const bool was_in = std::ranges::binary_search(old, node);
+    const bool is_in = std::ranges::binary_search(now, node);
+    if (was_in && !is_in) ++chance_.counts.left_out;
+    if (is_in && !was_in) ++chance_.counts.came_back;
+  }
+}
+
 void Invariants::count_transitions(const Json& before, const Json& after) {
   const auto flips = [&](const char* type, bool to) {
     return is_set(before, type) != to && is_set(after, type) == to;
@@ -340,6 +376,7 @@ void Invariants::count_transitions(const Json& before, const Json& after) {
   if (flips(kComplete, true) && by_rank_zero) chance_.count(Transition::kCompleteByRankZero);
   if (int_or(after, "round", 0) > int_or(before, "round", 0)) {
     chance_.count(Transition::kRoundFormed);
+    count_nodes(before, after);
   }
   const size_t size = members_of(before).size();
   if (size > 0 && members_of(after).size() != size) chance_.count(Transition::kResized);

@@ -19,6 +19,8 @@ bool is_set(const Json& status, const char* condition);
 // Returns the condition's reason; empty if there is no such condition.
 std::string reason_of(const Json& status, const char* condition);
 bool is_finished(const Json& status);
+// Returns the node indices of the round that status describes, by place. A node has one rank.
+std::vector<int64_t> round_nodes(const Json& status);
 // Returns the failure that `after` records and `before` doesn't, or null.
 const Json& new_failure(const Json& before, const Json& after);
 // Returns the action of the job's first rule that matches the failure; empty if none does.
@@ -60,6 +62,8 @@ class Invariants {
   void check_hang(const Json& failure, const Node* node);
   void check_round(const Json& job, const Json& after);
   void check_images(const Json& job, const Json& after);
+  void check_places(const Json& job, const Json& failure);
+  void count_nodes(const Json& before, const Json& after);
   void check_end(const Json& job, const Json& after);
   void check_obedience(const Json& job, const Json& after);
   void check_validity(const Json& job, const Json& after);
@@ -88,6 +92,8 @@ class Invariants {
   const Nodes& nodes_;
   std::set<std::string> jobs_;                                    // UIDs of all jobs ever seen
   std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
+  // By job UID: round -> node indices, by place.
+  std::map<std::string, std::map<int64_t, std::vector<int64_t>>> round_nodes_;
   // By job UID, round and hash: the indices of the nodes that have ended well.
   std::map<std::string, std::map<std::pair<int64_t, std::string>, std::set<int64_t>>> ended_;
   std::map<std::string, int64_t> trained_;  // by job UID: the newest round

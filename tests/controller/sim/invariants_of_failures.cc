@@ -47,6 +47,7 @@ void Invariants::check_failure(const Json& job, const Json& after) {
   check_rules(job, after);
   check_given_up(job, after, node);
   check_counted(job, after, failure);
+  check_places(job, failure);
   check_hang(failure, node);
   const std::string reason = string_or(failure, "reason", "");
   const bool is_false_reporter =
@@ -57,6 +58,16 @@ void Invariants::check_failure(const Json& job, const Json& after) {
     chance_.violate("failures", "AgentDisagrees was recorded for an agent that never disagreed");
   }
   if (reason == plan::kAgentSilent) check_silence(job, node);
+}
+
+// A failed rank is on the node that has its place in the round.
+void Invariants::check_places(const Json& job, const Json& failure) {
+  const std::vector<int64_t> nodes = round_nodes(status_of(job));
+  const int64_t rank = int_or(failure, "rank", -1);
+  const bool is_known = rank >= 0 && rank < std::ssize(nodes);
+  if (rank < 0) return;
+  if (is_known && nodes[static_cast<size_t>(rank)] == int_or(failure, "nodeIndex", -1)) return;
+  chance_.violate("places", "a failed rank was recorded on a node that has another place");
 }
 
 // A round ends by a single failure, however many saw it, and a pod is lost once. A worker that is
@@ -72,7 +83,7 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   }
   const int64_t incarnation = members[static_cast<size_t>(index)];
   const bool is_formed = !string_or(before, "worldHash", "").empty() &&
-                         index < int_or(member(before, "rendezvous"), "worldSize", 0);
+                         std::ranges::binary_search(round_nodes(before), index);
   const bool is_new = int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
                       (is_formed ? rounds_lost_[uid].insert(round).second
                                  : pods_lost_[uid].insert({index, incarnation}).second);

@@ -143,14 +143,6 @@ class TamperingAgentClient final : public loop::AgentClient {
   TamperState state_;
 };
 
-Mutation agents(TamperingAgentClient::Tamper put, TamperingAgentClient::TamperState state = {}) {
-  Mutation mutation;
-  mutation.agents = [=](loop::AgentClient& real) {
-    return std::make_unique<TamperingAgentClient>(real, put, state);
-  };
-  return mutation;
-}
-
 bool is(const loop::ApiRequest& request, loop::ApiVerb verb, loop::ResourceType type) {
   return request.verb == verb && request.type.plural == type.plural;
 }
@@ -499,15 +491,15 @@ void add_reports(std::vector<Mutant>& mutants) {
     mutants.push_back({name, found_by, std::move(mutation)});
   };
   add("assignments of another round", "rounds",
-      agents([](Assignment& assignment) { ++assignment.world.round; }));
+      with_agents([](Assignment& assignment) { ++assignment.world.round; }));
   add("assignments with another hash", "rounds",
-      agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
+      with_agents([](Assignment& assignment) { assignment.hash = "0000000000000000"; }));
   add("every assignment has the newest protocol version", "convergence",
-      agents([](Assignment& assignment) { assignment.protocol = kProtocolNewest; }));
-  add("every report has exit code 0", "convergence", agents({}, [](AgentState& state) {
+      with_agents([](Assignment& assignment) { assignment.protocol = kProtocolNewest; }));
+  add("every report has exit code 0", "convergence", with_agents({}, [](AgentState& state) {
         for (WorkerState& worker : state.workers) worker.exit_code = 0;
       }));
-  add("every report says Completed", "I5", agents({}, [](AgentState& state) {
+  add("every report says Completed", "I5", with_agents({}, [](AgentState& state) {
         if (state.round > 0) state.phase = "Completed";
       }));
   Mutation short_silence;
@@ -576,11 +568,19 @@ void add_misjudgements(std::vector<Mutant>& mutants) {
 
 }  // namespace
 
+Mutation with_agents(std::function<void(Assignment&)> put, std::function<void(AgentState&)> state) {
+  Mutation mutation;
+  mutation.agents = [=](loop::AgentClient& real) {
+    return std::make_unique<TamperingAgentClient>(real, put, state);
+  };
+  return mutation;
+}
+
 std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
-  for (const auto& add :
-       {add_missing, add_views, add_statuses, add_wrong_members, add_wrong_specs, add_wrong_ends,
-        add_repetitions, add_requests, add_checks, add_caches, add_reports, add_misjudgements}) {
+  for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_wrong_specs,
+                          add_wrong_ends, add_repetitions, add_requests, add_checks, add_caches,
+                          add_reports, add_misjudgements, add_places}) {
     add(mutants);
   }
   return mutants;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,12 @@ struct Mutant {
 };
 
 std::vector<Mutant> all_mutants();
+
+// Returns a controller that is right but for what its agents are sent, or what they report.
+Mutation with_agents(std::function<void(Assignment&)> put,
+                     std::function<void(AgentState&)> state = {});
+// Adds mistakes in the mapping between nodes, places and ranks, in rounds that leave out nodes
+// (mutants_of_places.cc).
+void add_places(std::vector<Mutant>& mutants);
 
 }  // namespace lockstep::sim

@@ -61,9 +61,15 @@ std::string secret_key_of(const Json& pod) {
   return "";
 }
 
-// Every other image has agents that speak the oldest protocol version only.
-int64_t protocol_of(const std::string& image) {
-  return image.empty() || image.back() % 2 == 0 ? kProtocolNewest : kProtocolOldest;
+// Refuses an assignment that the agent cannot carry out. One of an older version knows ordinary
+// worlds alone.
+Status check_world(const Node& node, const Assignment& assignment) {
+  const int64_t needed = protocol_needed(assignment.world);
+  if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
+    return invalid("unsupported protocol version");
+  }
+  if (!place_of(assignment.world, node.index)) return invalid("the round leaves this node out");
+  return {};
 }
 
 Json terminated(int exit_code) {
@@ -175,7 +181,8 @@ void Nodes::start(const std::string& uid) {
   node.state.node_index = node.index;
   node.state.incarnation = node.incarnation;
   node.state.phase = "Idle";
-  node.state.protocol = protocol_of(node.image);
+  const bool is_old = !node.image.empty() && node.image.back() % 2 != 0;
+  node.state.protocol = is_old ? oldest_protocol : kProtocolNewest;
   store_.update(loop::kPods, node.key, [&](Json& pod) {
     pod["spec"]["nodeName"] = node.machine;
     pod["status"] = {{"phase", "Running"}, {"podIP", node.ip}};
@@ -325,9 +332,9 @@ void Nodes::poll(const loop::AgentAddress& agent, int64_t since, TimePoint until
 Result<AgentState> Nodes::put(const loop::AgentAddress& agent, const Assignment& assignment) {
   Node* node = at(agent);
   if (node == nullptr) return unavailable("no agent answers");
-  if (assignment.protocol > node->state.protocol) return invalid("unsupported protocol version");
   const int64_t round = assignment.world.round;
   if (on_assignment) on_assignment(assignment);
+  TRY(check_world(*node, assignment));
   if (round < node->state.round ||
       (round == node->state.round && assignment.hash != node->state.hash)) {
     return conflict("an older round or another hash");
@@ -351,7 +358,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   node.state.hash = assignment.hash;
   node.state.phase = "Running";
   WorkerState worker;
-  worker.rank = assignment.node_index;
+  worker.rank = rank_of(assignment.world, place_in_round(assignment), 0);
   worker.running = true;
   worker.phase = WorkerPhase::kForming;
   node.state.workers = {worker};
@@ -406,7 +413,7 @@ bool Nodes::proceed(const Round& round) {
   };
   const auto is_well = [](const Node* node) { return node->state.phase != "Failed"; };
   const auto is_hung = [](const Node* node) { return node->hung_at.has_value(); };
-  const bool is_whole = round.size() == round.front()->assignment.world.nodes.size();
+  const bool is_whole = round.size() == round.front()->assignment.world.members.size();
   if (std::none_of(round.begin(), round.end(), runs)) return false;
   if (!is_whole || !std::all_of(round.begin(), round.end(), is_well)) {
     break_up(round);
@@ -430,8 +437,8 @@ void Nodes::train(const Round& round) {
   if (on_trained) on_trained(first.job_uid, first.assignment);
   for (Node* node : round) {
     if (node->state.phase != "Running") continue;
-    const bool ends = work.ends(node->index, step);
     WorkerState& worker = worker_of(*node);
+    const bool ends = work.ends(worker.rank, step);
     worker.phase = ends ? WorkerPhase::kDone : WorkerPhase::kTraining;
     worker.step = step;
     ProgressStatus& progress = node->state.progress.emplace();

@@ -79,6 +79,9 @@ class Nodes {
 
   Nodes(Chance& chance, FakeStore& store);
 
+  // Every other image has agents that speak only this version.
+  int64_t oldest_protocol = kProtocolOldest;
+
   // Callbacks, in this order: an agent received an assignment; a round's workers made a step; a
   // node's ranks ended well in its round, or its agent says so; something happened that may count
   // as a restart.

@@ -1,6 +1,7 @@
-// simulate --seeds N [--first-seed S] [--jobs J] [--verbose] [--mutant NAME]: runs seeds of the
-// simulation and prints how often each fault and each transition happened. Exits with 1 if a seed
-// fails, and prints for each failed seed the command that replays it with the same trace.
+// simulate --seeds N [--first-seed S] [--jobs J] [--verbose] [--mutant NAME] [--leave-out]: runs
+// seeds of the simulation and prints how often each fault and each transition happened. Exits with
+// 1 if a seed fails, and prints for each failed seed the command that replays it with the same
+// trace.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "tests/controller/sim/mutants.h"
+#include "tests/controller/sim/round_choices.h"
 #include "tests/controller/sim/seeds.h"
 
 namespace {
@@ -51,17 +53,20 @@ int program(int argc, char** argv) {
   int jobs = static_cast<int>(std::thread::hardware_concurrency());
   bool verbose = false;
   std::string mutant;
+  bool leaves_out = false;
   CLI::App app("Runs the controller in a simulated cluster, one deterministic run per seed");
   app.add_option("--seeds", seeds, "number of seeds to run")->check(CLI::PositiveNumber);
   app.add_option("--first-seed", first, "first seed to run");
   app.add_option("--jobs", jobs, "number of threads")->check(CLI::Range(1, 256));
   app.add_flag("--verbose", verbose, "print the controller's log; runs on one thread");
-  app.add_option("--mutant", mutant, "plant this bug in the controller")->check(known_mutants());
+  CLI::Option* planted = app.add_option("--mutant", mutant, "plant this bug in the controller")
+                             ->check(known_mutants());
+  app.add_flag("--leave-out", leaves_out, "rounds leave out nodes")->excludes(planted);
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = verbose ? LogLevel::kDebug : LogLevel::kError});
   const auto begin = std::chrono::steady_clock::now();
-  const sim::CampaignResult result =
-      sim::run_seeds(first, seeds, verbose ? 1 : jobs, mutation_named(mutant));
+  const sim::Mutation mutation = leaves_out ? leaving_out_nodes() : mutation_named(mutant);
+  const sim::CampaignResult result = sim::run_seeds(first, seeds, verbose ? 1 : jobs, mutation);
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   print_counts(result.counts);
   std::printf(

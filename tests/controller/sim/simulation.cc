@@ -42,6 +42,7 @@ Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
     : world(clock_, seed),
       mutation_(std::move(mutation)),
       replicas_(static_cast<size_t>(replicas)) {
+  world.nodes.oldest_protocol = mutation_.oldest_protocol;
   for (size_t place = 0; place < replicas_.size(); ++place) start(place);
   world.chance.timers.after(kTick, [this] { stall(); });
 }

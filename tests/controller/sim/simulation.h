@@ -19,6 +19,7 @@ struct Mutation {
   std::function<std::unique_ptr<loop::AgentClient>(loop::AgentClient&)> agents{};
   plan::Limits limits{};
   loop::AgentWatchOptions watch{};
+  int64_t oldest_protocol = kProtocolOldest;  // of agents
 };
 
 // The world and its controllers: one, or several of which one leads. A controller that dies is

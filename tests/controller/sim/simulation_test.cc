@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -7,6 +8,7 @@
 #include "common/base/log.h"
 #include "controller/plan/conditions.h"
 #include "tests/controller/sim/mutants.h"
+#include "tests/controller/sim/round_choices.h"
 #include "tests/controller/sim/seeds.h"
 
 namespace lockstep::sim {
@@ -63,6 +65,57 @@ TEST(Simulation, ASeedIsReplayedExactly) {
     EXPECT_EQ(run_seed(seed).trace_hash, once.trace_hash) << "seed " << seed;
     EXPECT_NE(run_seed(seed + 1).trace_hash, once.trace_hash) << "seed " << seed;
   }
+}
+
+TEST(Simulation, RoundsLeaveOutAnyNodesAndTheyComeBack) {
+  const CampaignResult result = run_seeds(1, kSeeds, kThreads, leaving_out_nodes());
+  for (const SeedResult& failed : result.failed) {
+    ADD_FAILURE() << "seed " << failed.seed << ": " << failed.violation;
+  }
+  EXPECT_GT(result.counts.left_out, 100);
+  EXPECT_GT(result.counts.came_back, 100);
+}
+
+std::vector<int64_t> without_node_1(const plan::Pass& pass) {
+  std::vector<int64_t> nodes = plan::members_of_round(pass);
+  std::erase(nodes, 1);
+  return nodes;
+}
+
+// The first controller's image has agents of protocol 2, the next one's has new ones.
+TEST(Simulation, AgentsThatAreTooOldForARoundAreReportedUntilTheJobIsSuspendedAndResumed) {
+  Mutation mutation = leaving_out_nodes(without_node_1);
+  mutation.oldest_protocol = kProtocolWithLayouts - 1;
+  Simulation simulation(1, mutation);
+  World& world = simulation.world;
+  const std::string key = world.users.add_job({.name = "gap", .nodes = 3});
+  const std::string ordinary = world.users.add_job({.name = "ordinary", .nodes = 2});
+  const auto is_over = [&] { return simulation.is_over(key); };
+  EXPECT_FALSE(simulation.run(std::chrono::minutes(20), is_over));
+  EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
+  EXPECT_TRUE(simulation.is_over(ordinary)) << "its round has node 0 alone, as any agent knows it";
+  const TrainingJobStatus status = simulation.status(key);
+  const Condition* ready = find_condition(status, kReady);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->reason, "AgentTooOld") << simulation.describe();
+  EXPECT_NE(ready->message.find("speaks protocol version 2, but the round leaves out nodes"),
+            std::string::npos)
+      << ready->message;
+  EXPECT_EQ(status.restarts, 0);
+  EXPECT_EQ(status.rendezvous->nodeIndices, "0,2");
+
+  const auto set_suspended = [&](bool value) {
+    world.store.update(loop::kTrainingJobs, key,
+                       [&](Json& job) { job["spec"]["suspend"] = value; });
+  };
+  world.chance.rate(Fault::kTerminated) = 1;
+  simulation.run(std::chrono::seconds(1), [] { return false; });
+  world.chance.rate(Fault::kTerminated) = 0;
+  set_suspended(true);
+  simulation.run(std::chrono::minutes(2), [] { return false; });
+  set_suspended(false);
+  EXPECT_TRUE(simulation.run(std::chrono::minutes(30), is_over)) << simulation.describe();
+  EXPECT_TRUE(is_true(simulation.status(key), kComplete)) << simulation.describe();
 }
 
 struct Search {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "controller/plan/conditions.h"
+#include "controller/plan/pass.h"
 #include "controller/plan/plan.h"
 
 namespace lockstep::plan {
@@ -12,6 +13,7 @@ namespace lockstep::plan {
 struct Scene {
   Observed seen;
   Limits limits;
+  RoundChoice choose = members_of_round;
   TimePoint now{std::chrono::hours(10)};
 
   // A newly created, valid job of `nodes` nodes whose pods the server accepts.
@@ -32,7 +34,7 @@ struct Scene {
   // Advances both clocks.
   void advance(Duration by);
 
-  Plan plan() const { return lockstep::plan::plan(seen, now, limits); }
+  Plan plan() const { return plan_by(all_policies(), seen, now, limits, choose); }
   // Applies the plan's status write, as the server would. Returns whether there was one.
   bool settle();
 };

@@ -1,0 +1,73 @@
+#include "tests/controller/sim/round_choices.h"
+
+#include <algorithm>
+
+#include "controller/plan/conditions.h"
+#include "controller/plan/round_nodes.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr Duration kEpoch = std::chrono::seconds(20);
+
+// Source: Steele et al., "Fast splittable pseudorandom number generators", 2014 (the finalizer of
+// SplitMix64).
+uint64_t mixed(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+  return value ^ (value >> 31);
+}
+
+uint64_t number_of(std::string_view text) {
+  uint64_t number = 1;
+  for (const char c : text) number = mixed(number * 31 + static_cast<uint64_t>(c));
+  return number;
+}
+
+void add(int64_t node, std::vector<int64_t>& nodes) {
+  const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+  if (at == nodes.end() || *at != node) nodes.insert(at, node);
+}
+
+}  // namespace
+
+std::vector<int64_t> choose_some(const plan::Pass& pass) {
+  const uint64_t job = number_of(pass.job().metadata.uid);
+  std::vector<int64_t> all = plan::all_members(pass);
+  if (all.size() < 2 || job % 3 == 0) return all;
+  if (job % 3 == 1) {
+    all.erase(all.begin() + static_cast<int64_t>(job / 3 % all.size()));
+    return all;
+  }
+  const auto epoch = static_cast<uint64_t>(pass.seen.wall_now.time_since_epoch() / kEpoch);
+  const uint64_t chosen = mixed(job + epoch);
+  std::erase_if(all, [&](int64_t node) { return (chosen >> node & 1) == 0; });
+  const bool has_round = pass.formed() && !pass.round_nodes.empty();
+  const bool follows =
+      std::ranges::any_of(all, [&](int64_t node) { return pass.is_in_round(node); });
+  if (has_round && !follows) add(pass.round_nodes.front(), all);
+  if (all.empty()) add(0, all);
+  return all;
+}
+
+loop::PlanFunction plan_with(std::vector<plan::Policy> policies, plan::RoundChoice choose) {
+  return [policies = std::move(policies), choose](const plan::Observed& observed, TimePoint now,
+                                                  const plan::Limits& limits) {
+    plan::Plan plan = plan::plan_by(policies, observed, now, limits, choose);
+    // Time alone changes the choice.
+    const TimePoint again = now + kEpoch;
+    if (!is_finished(observed.job.status) && (!plan.requeue_at || again < *plan.requeue_at)) {
+      plan.requeue_at = again;
+    }
+    return plan;
+  };
+}
+
+Mutation leaving_out_nodes(plan::RoundChoice choose) {
+  const auto all = plan::all_policies();
+  Mutation mutation{.plan = plan_with({all.begin(), all.end()}, choose)};
+  mutation.oldest_protocol = kProtocolWithLayouts;
+  return mutation;
+}
+
+}  // namespace lockstep::sim
