@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/random.h"
 #include "kernels/ops/normal.h"
 
 namespace lockstep::model {
@@ -10,12 +11,25 @@ namespace {
 
 constexpr float kDeviation = 0.02f;
 
+// Draws elements of a parameter that no mesh splits.
+void fill_uniform(const InitialValues& values, int64_t first, std::span<float> out) {
+  Random random(values.seed, static_cast<uint64_t>(values.parameter.id));
+  random.seek(static_cast<uint64_t>(first));
+  const float bound = 1.0f / std::sqrt(static_cast<float>(values.parameter.fan_in));
+  for (float& value : out) value = (2.0f * random.uniform() - 1.0f) * bound;
+}
+
 }  // namespace
 
 void initialise(const InitialValues& values, int64_t first, std::span<float> out) {
   const Parameter& parameter = values.parameter;
   if (parameter.init == Init::kZero || parameter.init == Init::kOne) {
     std::ranges::fill(out, parameter.init == Init::kOne ? 1.0f : 0.0f);
+    return;
+  }
+  if (parameter.init == Init::kUniform) {
+    CHECK(values.entry.count == parameter.count());
+    fill_uniform(values, first, out);
     return;
   }
   float deviation = kDeviation;

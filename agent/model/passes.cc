@@ -36,24 +36,24 @@ class Held {
 
 }  // namespace
 
-Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch) {
-  const int64_t version = batch.input().version;
+Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch) {
+  const int64_t version = batch.version();
   const Stage& stage = model.stage();
   for (int64_t block = stage.begin; block < stage.end; ++block) {
     TRY_ASSIGN(const Held held, Held::get(store, block, version));
     if (block + 1 < stage.end) store.prefetch(block + 1, version);
-    TRY(model.forward(block, held.views(), batch));
+    TRY(batch.forward(block, held.views()));
   }
   return {};
 }
 
-Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink) {
-  const int64_t version = batch.input().version;
+Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink) {
+  const int64_t version = batch.version();
   const Stage& stage = model.stage();
   for (int64_t block = stage.end - 1; block >= stage.begin; --block) {
     TRY_ASSIGN(const Held held, Held::get(store, block, version));
     if (block > stage.begin) store.prefetch(block - 1, version);
-    TRY(model.backward(block, held.views(), batch, sink));
+    TRY(batch.backward(block, held.views(), sink));
   }
   return sink.end_micro_batch();
 }

@@ -1,17 +1,15 @@
 #pragma once
 
-#include "agent/model/gpt.h"
-#include "agent/model/grad_sink.h"
-#include "agent/model/param_store.h"
+#include "agent/model/model.h"
 #include "common/base/result.h"
 
 namespace lockstep::model {
 
 // Runs the blocks of the model's stage in order, each between the store's get and release, and
 // prefetches the next one meanwhile.
-Status forward_pass(Gpt& model, ParamStore& store, MicroBatch& batch);
+Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch);
 
 // Runs backward through the blocks; ends with the sink's end_micro_batch().
-Status backward_pass(Gpt& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
+Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
 
 }  // namespace lockstep::model

@@ -2,30 +2,28 @@
 
 namespace lockstep::optim {
 
-Result<GradientNorm> GradientNorm::create(const ModelConfig& config, const ParameterArena& arena,
-                                          const float* gradients, kernels::Device device,
-                                          const kernels::OpTable& ops,
-                                          kernels::Workspace workspace) {
+GradientNorm GradientNorm::create(const ModelDesign& design, const ParameterArena& arena,
+                                  const float* gradients, const kernels::OpTable& ops) {
   GradientNorm norm;
   norm.ops_ = &ops;
-  norm.workspace_ = workspace;
-  const std::vector<Parameter> table = parameter_table(config);
+  const std::vector<Parameter> table = parameter_table(design);
   for (const ArenaEntry& entry : arena.entries) {
-    if (!entry.counts_in_norm) continue;
-    const bool split = table[static_cast<size_t>(entry.id)].shard_axis >= 0;
-    (split ? norm.sharded_ : norm.whole_).push_back({gradients + entry.offset, entry.count});
-  }
-  if (workspace.data == nullptr) {
-    TRY_ASSIGN(norm.owned_,
-               kernels::Buffer::allocate(device, kernels::kSquaredNormWorkspace, "a norm"));
-    norm.workspace_ = norm.owned_.workspace();
+    const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+    const bool is_repeated = parameter.shard_axis < 0 && arena.shard.index > 0;
+    if (!entry.counts_in_norm || is_repeated) continue;
+    if (!parameter.of_vocabulary) {
+      norm.counted_.push_back({gradients + entry.offset, entry.count});
+      continue;
+    }
+    for (const ShardRun& run : shard_runs(parameter, entry, arena.shard)) {
+      norm.counted_.push_back({gradients + entry.offset + run.local, run.count});
+    }
   }
   return norm;
 }
 
-void GradientNorm::squared(kernels::Stream& stream, double* squares) {
-  ops_->squared_norm(stream, {.tensors = sharded_, .sum = squares, .workspace = workspace_});
-  ops_->squared_norm(stream, {.tensors = whole_, .sum = squares + 1, .workspace = workspace_});
+void GradientNorm::add_squares(kernels::Stream& stream, kernels::SquareSum* sum) const {
+  ops_->squared_norm(stream, {.tensors = counted_, .sum = sum});
 }
 
 }  // namespace lockstep::optim

@@ -1,20 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
+#include "agent/model/device_batch.h"
 #include "common/base/result.h"
 
 namespace lockstep::parallel {
 
-// A micro-batch in memory of the device: tokens and targets are [rows, sequence], and negative
-// targets are not counted.
-struct DeviceBatch {
-  const int32_t* tokens = nullptr;
-  const int32_t* targets = nullptr;
-  int64_t rows = 0;
-  int64_t counted = 0;  // targets that are counted; all of them in training
-};
+using model::DeviceBatch;
 
 // Provides a rank's micro-batches in their order. Used by one thread.
 class BatchFeed {

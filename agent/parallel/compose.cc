@@ -2,12 +2,11 @@
 
 #include <array>
 #include <limits>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "agent/model/init.h"
+#include "agent/model/make_model.h"
 #include "agent/model/passes.h"
 #include "agent/parallel/world_totals.h"
 #include "common/layout/pipeline_schedule.h"
@@ -23,6 +22,14 @@ kernels::Workspace part_of(const kernels::Arena& arena, DevicePart part) {
 
 kernels::Workspace part_of(const kernels::Arena& pinned, PinnedPart part) {
   return pinned.workspace(static_cast<size_t>(part));
+}
+
+std::array<float*, optim::kStatesMax> states_of(const kernels::Arena& arena) {
+  std::array<float*, optim::kStatesMax> states{};
+  for (size_t i = 0; i < states.size(); ++i) {
+    states[i] = static_cast<float*>(arena.at(static_cast<size_t>(DevicePart::kStates) + i));
+  }
+  return states;
 }
 
 }  // namespace
@@ -66,9 +73,10 @@ Status Composition::build(const Clock& clock) {
 
 Result<model::AttentionChoice> Composition::prepare_attention() const {
   if (options_.attention == kernels::AttentionBy::kOwn) return model::AttentionChoice();
-  model::AttentionChoice choice{
-      .by = options_.attention,
-      .shape = model::attention_shape(options_.config, options_.micro_batch, options_.sequence)};
+  const std::optional<kernels::AttentionShape> shape =
+      model::attention_of(options_.design, micro_batch_shape(options_, PassMode::kTrain));
+  if (!shape) return invalid("[compose] expected a model with attention for cuDNN's kernels");
+  model::AttentionChoice choice{.by = options_.attention, .shape = *shape};
   TRY_ASSIGN(choice.workspace_bytes,
              kernels::dnn::prepare_attention(options_.device, choice.shape));
   return choice;
@@ -76,9 +84,8 @@ Result<model::AttentionChoice> Composition::prepare_attention() const {
 
 Status Composition::build_model() {
   TRY_ASSIGN(attention_, prepare_attention());
-  TRY_ASSIGN(model::Gpt model,
-             model::Gpt::create(model_options(options_, attention_), *ops_, stream_, region_));
-  model_.emplace(std::move(model));
+  TRY_ASSIGN(model_,
+             model::make_model(model_options(options_, attention_), *ops_, stream_, region_));
   return {};
 }
 
@@ -90,17 +97,16 @@ Status Composition::allocate() {
   TRY_ASSIGN(pinned_, kernels::Arena::allocate_pinned(options_.device, memory_.pinned));
   model_->use_memory({.scratch = part_of(*arena_, DevicePart::kScratch),
                       .workspace = part_of(*arena_, DevicePart::kOperations),
-                      .angles = part_of(*arena_, DevicePart::kAngles)});
+                      .tables = part_of(*arena_, DevicePart::kTables)});
   return {};
 }
 
 Status Composition::build_parts() {
-  const ModelConfig& config = options_.config;
   const auto floats = [this](DevicePart part) {
     return static_cast<float*>(part_of(*arena_, part).data);
   };
   auto* copies = static_cast<kernels::Bf16*>(part_of(*arena_, DevicePart::kCopies).data);
-  store_.emplace(ReplicatedStoreOptions{.config = config,
+  store_.emplace(ReplicatedStoreOptions{.design = options_.design,
                                         .stage = model_->stage(),
                                         .shard = region_.shard(),
                                         .parameters = floats(DevicePart::kParameters),
@@ -110,28 +116,24 @@ Status Composition::build_parts() {
                                           .gradients = floats(DevicePart::kGradients)},
                                          *data_group_,
                                          {.compute = &stream_, .communication = &reductions_}));
-  TRY_ASSIGN(optimizer_,
-             optim::AdamWOptimizer::create(config, store_->arena(),
-                                           {.parameters = store_->parameters(),
-                                            .gradients = sink_->gradients(),
-                                            .copies = copies,
-                                            .first_moments = floats(DevicePart::kFirstMoments),
-                                            .second_moments = floats(DevicePart::kSecondMoments)},
-                                           options_.optimizer, options_.device, *ops_));
-  TRY_ASSIGN(norm_, optim::GradientNorm::create(config, store_->arena(), sink_->gradients(),
-                                                options_.device, *ops_,
-                                                part_of(*arena_, DevicePart::kNorm)));
+  TRY_ASSIGN(optimizer_, optim::Optimizer::create(options_.design, store_->arena(),
+                                                  {.parameters = store_->parameters(),
+                                                   .gradients = sink_->gradients(),
+                                                   .copies = copies,
+                                                   .states = states_of(*arena_)},
+                                                  options_.optimizer, options_.device, *ops_));
+  norm_ = optim::GradientNorm::create(options_.design, store_->arena(), sink_->gradients(), *ops_);
   scalars_.emplace(StepScalars::Memory{.device = part_of(*arena_, DevicePart::kScalars).data,
                                        .pinned = part_of(*pinned_, PinnedPart::kScalars).data});
-  state_layout_.emplace(config, options_.mesh);
+  state_layout_.emplace(options_.design, options_.mesh);
   transfer_.emplace(stream_, HostTransfer::Buffers{part_of(*pinned_, PinnedPart::kFirstPiece),
                                                    part_of(*pinned_, PinnedPart::kSecondPiece)});
   return {};
 }
 
-Result<model::MicroBatch> Composition::make_micro_batch(PassMode mode) {
-  return model_->make_micro_batch(micro_batch_shape(options_, mode),
-                                  part_of(*arena_, DevicePart::kActivations));
+Result<std::unique_ptr<model::MicroBatch>> Composition::make_micro_batch(PassMode mode) {
+  return model_->new_micro_batch(micro_batch_shape(options_, mode),
+                                 part_of(*arena_, DevicePart::kActivations));
 }
 
 // The micro-batches that train and evaluate share their memory: no step is under way during an
@@ -143,101 +145,38 @@ Status Composition::build_executor() {
   TRY_ASSIGN(PipelineSchedule schedule, pipeline_schedule(shape));
   const std::vector<std::string> problems = schedule_problems(shape, schedule);
   CHECK(problems.empty());
-  TRY_ASSIGN(model::MicroBatch trained, make_micro_batch(PassMode::kTrain));
-  const int64_t rows = micro_batch_shape(options_, PassMode::kTrain).rows();
-  const auto tokens = static_cast<double>(rows * options_.micro_batches * options_.mesh.data);
+  TRY_ASSIGN(std::unique_ptr<model::MicroBatch> trained, make_micro_batch(PassMode::kTrain));
+  const auto counted = static_cast<double>(counted_per_step() * options_.mesh.data);
   executor_.emplace(
       ScheduleExecutor::Options{.actions = schedule[static_cast<size_t>(place_.pipeline)],
-                                .sequence = options_.sequence,
-                                .gradient_scale = static_cast<float>(1.0 / tokens)},
+                                .counted = batch_design_.counted,
+                                .gradient_scale = static_cast<float>(1.0 / counted)},
       std::move(trained),
-      ScheduleExecutor::Parts{*model_, *store_, *sink_, *scalars_, *ops_, *timer_});
+      ScheduleExecutor::Parts{*model_, *store_, *sink_, *scalars_, *ops_, stream_, *timer_});
   TRY_ASSIGN(evaluated_, make_micro_batch(PassMode::kEvaluate));
   return {};
 }
 
-TokenMemory Composition::token_memory(size_t slot) const {
-  CHECK(slot < kTokenSlots);
-  return {.device = arena_->workspace(static_cast<size_t>(DevicePart::kTokens) + slot),
-          .pinned = pinned_->workspace(static_cast<size_t>(PinnedPart::kTokens) + slot)};
+BatchMemory Composition::batch_memory(size_t slot) const {
+  CHECK(slot < kBatchSlots);
+  return {.device = arena_->workspace(static_cast<size_t>(DevicePart::kBatches) + slot),
+          .pinned = pinned_->workspace(static_cast<size_t>(PinnedPart::kBatches) + slot)};
 }
 
-std::vector<float*> Composition::state_kinds() {
-  return {store_->parameters(), optimizer_->first_moments(), optimizer_->second_moments()};
-}
-
-StateStream Composition::state_stream() {
-  return {world_,
-          *state_layout_,
-          {.arena = store_->arena(), .kinds = state_kinds(), .transfer = *transfer_}};
-}
-
-Status Composition::collect_state(StateSink* sink) {
-  return state_stream().collect(sink);
-}
-
-Status Composition::load_state(StateSource* source, int64_t step) {
-  const size_t kinds = step > 0 ? state_kinds().size() : 1;
-  TRY(state_stream().distribute(source, kinds));
-  return broadcast_state(step);
-}
-
-Status Composition::broadcast_state(int64_t step) {
-  std::vector<float*> kinds = state_kinds();
-  if (step == 0) kinds.resize(1);
-  for (float* kind : kinds) {
-    if (data_group_->size() == 1) break;
-    TRY(data_group_->broadcast({.data = kind,
-                                .count = store_->arena().count,
-                                .device = options_.device,
-                                .stream = stream_.handle()},
-                               0));
-  }
-  optimizer_->refresh_copies(stream_, step);
-  return {};
-}
-
-DeviceState Composition::state() {
-  return {.arena = &store_->arena(),
-          .parameters = store_->parameters(),
-          .first_moments = optimizer_->first_moments(),
-          .second_moments = optimizer_->second_moments()};
-}
-
-Status Composition::initialise(uint64_t seed) {
-  const std::vector<ArenaEntry>& entries = store_->arena().entries;
-  std::vector<ValueRun> runs;
-  runs.reserve(entries.size());
-  for (const ArenaEntry& entry : entries) {
-    runs.push_back({store_->parameters() + entry.offset, entry.count});
-  }
-  const std::vector<Parameter> table = parameter_table(options_.config);
-  TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
-    const ArenaEntry& entry = entries[run];
-    lockstep::model::initialise({.parameter = table[static_cast<size_t>(entry.id)],
-                                 .entry = entry,
-                                 .shard = region_.shard(),
-                                 .layers = options_.config.layers,
-                                 .seed = seed},
-                                first, to);
-    return Status();
-  }));
-  optimizer_->refresh_copies(stream_, 0);
-  return {};
-}
-
-void Composition::update(const StepRequest& request) {
+Status Composition::update(const StepRequest& request) {
   StepValues* values = scalars_->on_device();
-  norm_->squared(stream_, values->squares);
+  norm_->add_squares(stream_, &values->squares);
+  TRY(add_up_squares(*groups_, options_.mesh,
+                     {.sum = &values->squares, .device = options_.device, .stream = stream_}));
   // Without clipping a norm that isn't finite stops the update all the same.
   const double no_clipping = std::numeric_limits<double>::max();
-  ops_->clip_scale(stream_, {.squares = values->squares,
-                             .count = 2,
+  ops_->clip_scale(stream_, {.squares = &values->squares,
                              .scale = &values->scale,
                              .clip_norm = request.clip_norm > 0 ? request.clip_norm : no_clipping});
   optimizer_->step(stream_, {.learning_rate = request.learning_rate,
                              .device_scale = &values->scale,
                              .step = request.step});
+  return {};
 }
 
 Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& request) {
@@ -245,14 +184,13 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   scalars_->clear(*ops_, stream_);
   sink_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
-  TRY(executor_->run(feed, [&] { update(request); }));
+  TRY(executor_->run(feed, [&] { return update(request); }));
   // Before the host waits for a stream that may stand behind a reduction.
   TRY(sink_->wait());
   TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
-  const int64_t rows = micro_batch_shape(options_, PassMode::kTrain).rows();
   TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh,
                                               {.loss_sum = values.loss_sum,
-                                               .tokens = rows * options_.micro_batches,
+                                               .counted = counted_per_step(),
                                                .stop = request.stop ? 1 : 0}));
   StepReport report{.numbers = {.loss = totals.loss, .gradient_norm = values.norm()},
                     .stop = totals.stop};
@@ -260,18 +198,15 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   return report;
 }
 
-Status Composition::add_losses_of(const DeviceBatch& batch) {
-  TRY(model_->begin(*evaluated_, {.tokens = batch.tokens,
-                                  .targets = batch.targets,
-                                  .batch = batch.rows,
-                                  .sequence = options_.sequence}));
+Status Composition::add_results_of(const DeviceBatch& batch) {
+  TRY(evaluated_->begin({.batch = batch}));
   TRY(model::forward_pass(*model_, *store_, *evaluated_));
-  scalars_->add_losses(*ops_, stream_, *evaluated_);
+  scalars_->add_results(*ops_, stream_, *evaluated_);
   return {};
 }
 
-Result<std::optional<double>> Composition::evaluate(BatchFeed& feed,
-                                                    const std::function<bool()>& stop_requested) {
+Result<std::optional<Evaluation>> Composition::evaluate(
+    BatchFeed& feed, const std::function<bool()>& stop_requested) {
   RankTotals mine;
   scalars_->clear(*ops_, stream_);
   while (true) {
@@ -279,20 +214,24 @@ Result<std::optional<double>> Composition::evaluate(BatchFeed& feed,
     if (!batch) break;
     mine.stop = stop_requested() ? 1 : 0;
     if (mine.stop != 0) break;
-    TRY(add_losses_of(*batch));
-    mine.tokens += batch->counted;
+    TRY(add_results_of(*batch));
+    mine.counted += batch->counted;
   }
   TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
   mine.loss_sum = values.loss_sum;
+  mine.right = values.right;
   TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh, mine));
-  return totals.stop ? std::optional<double>() : std::optional(totals.loss);
+  if (totals.stop) return std::optional<Evaluation>();
+  Evaluation evaluation{.loss = totals.loss};
+  if (batch_design_.has_accuracy) evaluation.accuracy = totals.accuracy;
+  return std::optional(evaluation);
 }
 
 Result<std::optional<std::vector<int32_t>>> Composition::generate(model::GenerateOptions options) {
   if (place_.data != 0) return std::optional<std::vector<int32_t>>();
   options.memory = {.device = part_of(*arena_, DevicePart::kActivations),
                     .pinned = part_of(*pinned_, PinnedPart::kSample)};
-  TRY_ASSIGN(std::vector<int32_t> tokens, model::generate(*model_, *store_, options));
+  TRY_ASSIGN(std::vector<int32_t> tokens, model_->generate(*store_, options));
   return std::optional(std::move(tokens));
 }
 

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
-#include "agent/model/generate.h"
-#include "agent/model/gpt.h"
+#include "agent/model/model.h"
 #include "agent/model/tp_region.h"
-#include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
+#include "agent/optim/optimizer.h"
 #include "agent/parallel/batch_feed.h"
 #include "agent/parallel/bucketed_sink.h"
 #include "agent/parallel/compose_options.h"
@@ -33,13 +32,12 @@
 
 namespace lockstep::parallel {
 
-// The state of a rank that a checkpoint stores: device memory, each part in the layout of the
-// parameters' arena.
+// A rank's state in device memory, for digests and tests; each part has the layout of the
+// parameters' arena. Checkpoints use collect_state().
 struct DeviceState {
   const ParameterArena* arena = nullptr;
   float* parameters = nullptr;
-  float* first_moments = nullptr;
-  float* second_moments = nullptr;
+  std::vector<optim::OptimizerState> optimizer = {};
 };
 
 struct StepRequest {
@@ -50,10 +48,16 @@ struct StepRequest {
 };
 
 struct StepReport {
-  // Loss, gradient norm and seconds by part. The loss is the mean over the tokens of the global
-  // batch. It and the norm are the same bits on every rank.
+  // Loss, gradient norm and seconds by part. The loss is the mean over what counts in the global
+  // batch (BatchDesign::counted). It and the norm are the same bits on every rank.
   StepNumbers numbers;
   bool stop = false;  // some rank was asked to stop: all learn it at the same step
+};
+
+// The results of an evaluation, the same bits on every rank.
+struct Evaluation {
+  double loss = 0;                      // mean over what counts
+  std::optional<double> accuracy = {};  // right answers / what counts, if the task has answers
 };
 
 // Everything that one rank trains with, built for its place in the mesh and its device. All
@@ -75,12 +79,12 @@ class Composition {
   // of host memory also for the last of them); the parts' times are the device's (step_timer.h). If
   // the loss or the norm is not finite the report says so; with such a norm nothing is updated.
   Result<StepReport> run_step(BatchFeed& feed, const StepRequest& request);
-  // Returns the mean loss over all tokens of all ranks' feeds, in nats, the same bits on every
-  // rank. Nothing if `stop_requested` returned true on some rank before one of its batches.
-  Result<std::optional<double>> evaluate(BatchFeed& feed,
-                                         const std::function<bool()>& stop_requested);
-  // Continues a text (agent/model/generate.h), in memory of the arenas. All ranks call it. Those
-  // with data coordinate 0 take part, and the others get nothing at once.
+  // Evaluates all samples of all ranks' feeds. Nothing if `stop_requested` returned true on some
+  // rank before one of its batches.
+  Result<std::optional<Evaluation>> evaluate(BatchFeed& feed,
+                                             const std::function<bool()>& stop_requested);
+  // Continues a text (Model::generate()), in memory of the arenas. All ranks call it. Those with
+  // data coordinate 0 take part, and the others get nothing at once.
   Result<std::optional<std::vector<int32_t>>> generate(model::GenerateOptions options);
 
   kernels::Stream& stream() { return stream_; }
@@ -88,9 +92,10 @@ class Composition {
   // Returns what this rank has allocated, and what it leaves to CUDA, cuBLASLt and NCCL.
   const MemoryPlan& memory() const { return memory_; }
   size_t buckets() const { return sink_->buckets().size(); }
-  // Returns the memory for the tokens and targets of a micro-batch; slot < kTokenSlots. Empty on
-  // the CPU.
-  TokenMemory token_memory(size_t slot) const;
+  // Returns the memory for the tensors of a micro-batch; slot < kBatchSlots. Empty on the CPU.
+  BatchMemory batch_memory(size_t slot) const;
+  // Returns what micro-batches consist of.
+  const BatchDesign& batch_design() const { return batch_design_; }
 
   // Initially zero. After writing to it with transfer(), call broadcast_state().
   DeviceState state();
@@ -99,7 +104,7 @@ class Composition {
   // Between the host and the device, on stream().
   HostTransfer& transfer() { return *transfer_; }
   // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
-  // and makes the copies for products. The moments stay.
+  // and makes the copies for products. The optimizer's states stay.
   Status initialise(uint64_t seed);
   // Hands the whole state to the sink, tensor by tensor (state_stream.h). All ranks call it; only
   // rank 0 of the world has a sink.
@@ -112,28 +117,35 @@ class Composition {
   // the optimizer's states. Makes the copies for products as that step has left them.
   Status broadcast_state(int64_t step);
   // The names of the optimizer's states, in the order of StateTensor::kind from 1 on.
-  std::vector<std::string> optimizer_states() const { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<std::string> optimizer_states() const;
 
  private:
   Composition(comm::Communicator& world, const ComposeOptions& options)
-      : world_(world), options_(options) {}
+      : world_(world),
+        options_(options),
+        batch_design_(lockstep::parallel::batch_design(options)) {}
   Status build(const Clock& clock);
   Result<model::AttentionChoice> prepare_attention() const;
   Status build_model();
   Status allocate();
   Status build_parts();
   Status build_executor();
-  Result<model::MicroBatch> make_micro_batch(PassMode mode);
-  Status add_losses_of(const DeviceBatch& batch);
+  // Returns how many terms of the loss this rank has in a step.
+  int64_t counted_per_step() const {
+    return options_.micro_batch * options_.micro_batches * batch_design_.counted;
+  }
+  Result<std::unique_ptr<model::MicroBatch>> make_micro_batch(PassMode mode);
+  Status add_results_of(const DeviceBatch& batch);
   StateStream state_stream();
   // The memory of the state by kind: the parameters', then the optimizer's.
   std::vector<float*> state_kinds();
   // Issues the update with the gradients, clipped. Where their norm is not finite nothing is
   // written.
-  void update(const StepRequest& request);
+  Status update(const StepRequest& request);
 
   comm::Communicator& world_;
   ComposeOptions options_;
+  const BatchDesign batch_design_;
   model::AttentionChoice attention_;
   MeshCoordinates place_;
   const kernels::OpTable* ops_ = nullptr;
@@ -145,17 +157,17 @@ class Composition {
   MemoryPlan memory_;
   std::optional<kernels::Arena> arena_;
   std::optional<kernels::Arena> pinned_;
-  std::optional<model::Gpt> model_;
+  std::unique_ptr<model::Model> model_;
   std::optional<ReplicatedStore> store_;
   std::optional<BucketedSink> sink_;
-  std::optional<optim::AdamWOptimizer> optimizer_;
+  std::optional<optim::Optimizer> optimizer_;
   std::optional<optim::GradientNorm> norm_;
   std::optional<StepScalars> scalars_;
   std::optional<StateLayout> state_layout_;
   std::optional<HostTransfer> transfer_;
   std::unique_ptr<StepTimer> timer_;
   std::optional<ScheduleExecutor> executor_;
-  std::optional<model::MicroBatch> evaluated_;  // the micro-batch that evaluates
+  std::unique_ptr<model::MicroBatch> evaluated_;  // the micro-batch that evaluates
 };
 
 }  // namespace lockstep::parallel

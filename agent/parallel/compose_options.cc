@@ -2,10 +2,10 @@
 
 namespace lockstep::parallel {
 
-model::GptOptions model_options(const ComposeOptions& options,
-                                const model::AttentionChoice& attention) {
-  return {.config = options.config,
-          .stage = whole_model(options.config),
+model::ModelOptions model_options(const ComposeOptions& options,
+                                  const model::AttentionChoice& attention) {
+  return {.design = options.design,
+          .stage = whole_model(options.design),
           .precision = options.precision,
           .recompute = options.recompute,
           .attention = attention};
@@ -13,6 +13,10 @@ model::GptOptions model_options(const ComposeOptions& options,
 
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode) {
   return {options.micro_batch, options.sequence, mode};
+}
+
+BatchDesign batch_design(const ComposeOptions& options) {
+  return batch_design(options.design, options.sequence);
 }
 
 }  // namespace lockstep::parallel

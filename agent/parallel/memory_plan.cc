@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "agent/comm/gpu/nccl_backend.h"
 #include "agent/comm/gpu/staging_plan.h"
 #include "agent/comm/make_communicator.h"
-#include "agent/model/generate.h"
 #include "agent/parallel/buckets.h"
 #include "agent/parallel/host_transfer.h"
 #include "agent/parallel/step_scalars.h"
@@ -26,30 +26,41 @@ bool is_cpu(const ComposeOptions& options) {
 
 // A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
 // memory.
-model::GptMemory model_memory(const ComposeOptions& options,
-                              const model::AttentionChoice& attention) {
-  const model::GptOptions model = model_options(options, attention);
+model::ModelMemory model_memory(const ComposeOptions& options,
+                                const model::AttentionChoice& attention) {
+  const model::ModelOptions model = model_options(options, attention);
   const kernels::DeviceType device = options.device.type;
-  model::GptMemory memory =
-      model::gpt_memory(model, {}, micro_batch_shape(options, PassMode::kTrain), device);
-  const model::GptMemory evaluating =
-      model::gpt_memory(model, {}, micro_batch_shape(options, PassMode::kEvaluate), device);
+  model::ModelMemory memory =
+      model::model_memory(model, {}, micro_batch_shape(options, PassMode::kTrain), device);
+  const model::ModelMemory evaluating =
+      model::model_memory(model, {}, micro_batch_shape(options, PassMode::kEvaluate), device);
   memory.activations = std::max(
       {memory.activations, evaluating.activations, model::generate_memory(model, device).device});
   memory.workspace = std::max(memory.workspace, evaluating.workspace);
   return memory;
 }
 
-// Tokens and targets of a micro-batch. The CPU reads them where the loader has put them.
-uint64_t token_bytes(const ComposeOptions& options) {
-  if (is_cpu(options)) return 0;
-  const auto tokens = static_cast<uint64_t>(micro_batch_shape(options, PassMode::kTrain).rows());
-  return 2 * tokens * sizeof(int32_t);
+// The CPU reads the tensors of a micro-batch where the loader has put them.
+void add_batches(const ComposeOptions& options, std::vector<kernels::ArenaRequest>& requests) {
+  const BatchDesign batch = batch_design(options);
+  std::string names;
+  for (const BatchTensor& tensor : batch.tensors) {
+    names += (names.empty() ? "" : " and ") + std::string(tensor.name);
+  }
+  const auto bytes =
+      is_cpu(options) ? uint64_t{0} : static_cast<uint64_t>(batch.bytes(options.micro_batch));
+  for (size_t slot = 0; slot < kBatchSlots; ++slot) {
+    requests.push_back({kernels::ArenaUse::kWorkspace, names, bytes});
+  }
 }
 
-void add_tokens(const ComposeOptions& options, std::vector<kernels::ArenaRequest>& requests) {
-  for (size_t slot = 0; slot < kTokenSlots; ++slot) {
-    requests.push_back({kernels::ArenaUse::kWorkspace, "tokens and targets", token_bytes(options)});
+void add_states(const ComposeOptions& options, uint64_t bytes,
+                std::vector<kernels::ArenaRequest>& requests) {
+  const std::span<const optim::StateKind> kinds = optim::state_kinds(options.optimizer);
+  for (size_t i = 0; i < optim::kStatesMax; ++i) {
+    const bool is_kept = i < kinds.size();
+    requests.push_back(
+        {kernels::ArenaUse::kOptimizer, is_kept ? kinds[i].meaning : "", is_kept ? bytes : 0});
   }
 }
 
@@ -57,24 +68,23 @@ void add_tokens(const ComposeOptions& options, std::vector<kernels::ArenaRequest
 Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
                                        const DeviceFindings& findings) {
   const auto count =
-      static_cast<uint64_t>(parameter_arena(options.config, whole_model(options.config)).count);
+      static_cast<uint64_t>(parameter_arena(options.design, whole_model(options.design)).count);
   const uint64_t floats = count * sizeof(float);
   const uint64_t copies =
       options.precision == kernels::Precision::kBf16 ? count * sizeof(kernels::Bf16) : 0;
-  const model::GptMemory model = model_memory(options, findings.attention);
+  const model::ModelMemory model = model_memory(options, findings.attention);
   std::vector<kernels::ArenaRequest> requests{
       {kernels::ArenaUse::kParameters, "fp32", floats},
       {kernels::ArenaUse::kParameters, "bf16 for products", copies},
-      {kernels::ArenaUse::kGradients, "fp32", floats},
-      {kernels::ArenaUse::kOptimizer, "first moments", floats},
-      {kernels::ArenaUse::kOptimizer, "second moments", floats},
-      {kernels::ArenaUse::kActivations, "of a micro-batch", model.activations},
-      {kernels::ArenaUse::kActivations, "their gradients", model.scratch},
-      {kernels::ArenaUse::kWorkspace, "operations", model.workspace},
-      {kernels::ArenaUse::kWorkspace, "rotary embedding's angles", model.angles},
-      {kernels::ArenaUse::kWorkspace, "norm of the gradients", kernels::kSquaredNormWorkspace},
-      {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}};
-  add_tokens(options, requests);
+      {kernels::ArenaUse::kGradients, "fp32", floats}};
+  add_states(options, floats, requests);
+  requests.insert(requests.end(),
+                  {{kernels::ArenaUse::kActivations, "of a micro-batch", model.activations},
+                   {kernels::ArenaUse::kActivations, "their gradients", model.scratch},
+                   {kernels::ArenaUse::kWorkspace, "operations", model.workspace},
+                   {kernels::ArenaUse::kWorkspace, "rotary embedding's angles", model.tables},
+                   {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}});
+  add_batches(options, requests);
   TRY_ASSIGN(kernels::ArenaPlan plan, kernels::plan_arena(requests));
   if (is_cpu(options)) return plan;
   const uint64_t nccl = options.mesh.data > 1 ? comm::kNcclMemoryBytes : 0;
@@ -92,7 +102,7 @@ Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
       {kernels::ArenaUse::kWorkspace, "state of the model", piece},
       {kernels::ArenaUse::kWorkspace, "state of the model", piece},
       {kernels::ArenaUse::kWorkspace, "tokens of a sample", sample}};
-  add_tokens(options, requests);
+  add_batches(options, requests);
   return kernels::plan_arena(requests);
 }
 
@@ -105,7 +115,7 @@ uint64_t staging_bytes(int64_t floats) {
 
 // Every bucket may be under way, after the parameters were broadcast, and blocks are kept.
 uint64_t staging_bytes_max(const ComposeOptions& options) {
-  const ParameterArena arena = parameter_arena(options.config, whole_model(options.config));
+  const ParameterArena arena = parameter_arena(options.design, whole_model(options.design));
   uint64_t bytes = staging_bytes(arena.count);
   for (const Bucket& bucket : make_buckets(arena, options.bucket_bytes)) {
     bytes += staging_bytes(bucket.count);
@@ -124,12 +134,9 @@ Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindin
   MemoryPlan plan;
   TRY_ASSIGN(plan.device, plan_device(options, findings));
   TRY_ASSIGN(plan.pinned, plan_pinned(options));
-  const ActivationOptions how =
-      model::activation_options(model_options(options, {}), options.device.type);
-  const ActivationShape shape = micro_batch_shape(options, PassMode::kTrain);
-  plan.logits_rows = head_rows(options.config, {}, shape.rows(), how);
-  plan.logits_bytes = static_cast<uint64_t>(plan.logits_rows *
-                                            padded_vocabulary(options.config, 1) * how.value_bytes);
+  const model::ModelMemory model = model_memory(options, findings.attention);
+  plan.logits_rows = model.logits_rows;
+  plan.logits_bytes = model.logits_bytes;
   return plan;
 }
 

@@ -6,21 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "agent/model/gpt.h"
 #include "agent/parallel/compose_options.h"
 #include "common/base/result.h"
 #include "kernels/device/arena.h"
 
 namespace lockstep::parallel {
 
-// Micro-batches whose tokens are on the device at a time: one that is trained on, the next one, and
-// one that is evaluated.
-inline constexpr size_t kTokenSlots = 3;
+// Micro-batches whose tensors are on the device at a time: one that is trained on, the next one,
+// and one that is evaluated.
+inline constexpr size_t kBatchSlots = 3;
 inline constexpr size_t kTrainingSlots[] = {0, 1};
 inline constexpr size_t kEvaluationSlot = 2;
 
 // The places of one such micro-batch, of the same size; empty on the CPU.
-struct TokenMemory {
+struct BatchMemory {
   kernels::Workspace device;
   kernels::Workspace pinned;
 };
@@ -30,22 +29,20 @@ enum class DevicePart : size_t {
   kParameters,
   kCopies,
   kGradients,
-  kFirstMoments,
-  kSecondMoments,
-  kActivations,
+  kStates,  // the first of the optimizer's; without a state its place is empty
+  kActivations = kStates + optim::kStatesMax,
   kScratch,
   kOperations,
-  kAngles,
-  kNorm,
+  kTables,
   kScalars,
-  kTokens,  // the first of the slots
+  kBatches,  // the first of the slots
 };
 enum class PinnedPart : size_t {
   kScalars,
   kFirstPiece,  // of the model's state (HostTransfer)
   kSecondPiece,
   kSample,
-  kTokens,  // the first of the slots
+  kBatches,  // the first of the slots
 };
 
 enum class MemoryPlace : uint8_t {
@@ -78,7 +75,7 @@ struct MemoryPlan {
   kernels::ArenaPlan device;  // on a CPU: ordinary memory. Its reserve is an estimate
   kernels::ArenaPlan pinned;  // page-locked memory of the host; on a CPU: ordinary memory
   std::vector<MemoryPart> others;
-  // Part of the activations: the logits of one chunk of rows.
+  // Part of the activations: the logits of one chunk of a transformer's rows; 0 for other families.
   int64_t logits_rows = 0;
   uint64_t logits_bytes = 0;
 };

@@ -4,12 +4,12 @@ namespace lockstep::parallel {
 
 ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
     : stage_(options.stage),
-      arena_(parameter_arena(options.config, options.stage, options.shard)),
+      arena_(parameter_arena(options.design, options.stage, options.shard)),
       parameters_(options.parameters),
       copies_(options.copies) {
   for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
     std::vector<model::ParamView>& views = views_.emplace_back();
-    for (const int64_t id : block_parameters(options.config, block)) {
+    for (const int64_t id : block_parameters(options.design, block)) {
       const ArenaEntry* entry = arena_.find(id);
       CHECK(entry != nullptr);
       const float* value = parameters_ + entry->offset;

@@ -6,16 +6,16 @@
 
 #include "agent/model/param_store.h"
 #include "common/base/result.h"
-#include "common/layout/parameters.h"
+#include "common/layout/model_design.h"
 #include "kernels/device/device.h"
 
 namespace lockstep::parallel {
 
 struct ReplicatedStoreOptions {
-  ModelConfig config;
+  ModelDesign design;
   Stage stage;
   TensorShard shard;
-  // Memory of the device, of parameter_arena(config, stage, shard).count elements each, zeroed; it
+  // Memory of the device, of parameter_arena(design, stage, shard).count elements each, zeroed; it
   // outlives the store.
   float* parameters = nullptr;
   kernels::Bf16* copies = nullptr;  // for the products; null: they read the parameters themselves

@@ -18,7 +18,7 @@ bool has_transport(const std::vector<Action>& actions) {
 
 }  // namespace
 
-ScheduleExecutor::ScheduleExecutor(Options options, model::MicroBatch micro_batch,
+ScheduleExecutor::ScheduleExecutor(Options options, std::unique_ptr<model::MicroBatch> micro_batch,
                                    const Parts& parts)
     : options_(std::move(options)),
       micro_batch_(std::move(micro_batch)),
@@ -27,14 +27,14 @@ ScheduleExecutor::ScheduleExecutor(Options options, model::MicroBatch micro_batc
   CHECK(peak_in_flight(options_.actions) == 1 && !has_transport(options_.actions));
 }
 
-Status ScheduleExecutor::run(BatchFeed& feed, const std::function<void()>& update) {
+Status ScheduleExecutor::run(BatchFeed& feed, const std::function<Status()>& update) {
   taken_ = 0;
   for (const Action& action : options_.actions) TRY(run(action, feed, update));
   return {};
 }
 
 Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
-                             const std::function<void()>& update) {
+                             const std::function<Status()>& update) {
   switch (action.kind) {
     case ActionKind::kTake:
       return take(action, feed);
@@ -46,7 +46,7 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
       TRY(parts_.sink.finish());
       return parts_.timer.lap(StepPart::kCommunication);
     case ActionKind::kUpdate:
-      update();
+      TRY(update());
       return parts_.timer.lap(StepPart::kUpdate);
     case ActionKind::kReceiveActivation:
     case ActionKind::kSendActivation:
@@ -62,27 +62,23 @@ Status ScheduleExecutor::take(const Action& action, BatchFeed& feed) {
   TRY_ASSIGN(const std::optional<DeviceBatch> batch, feed.next());
   if (!batch) return internal("[step] expected another micro-batch, the data has ended");
   batch_ = *batch;
-  // The weight of each token's loss takes whole micro-batches for granted.
-  CHECK(batch_.counted == batch_.rows * options_.sequence);
+  // gradient_scale takes whole micro-batches for granted.
+  CHECK(batch_.counted == batch_.rows * options_.counted);
   return parts_.timer.lap(StepPart::kData);
 }
 
 Status ScheduleExecutor::forward() {
-  TRY(parts_.model.begin(micro_batch_, {.tokens = batch_.tokens,
-                                        .targets = batch_.targets,
-                                        .batch = batch_.rows,
-                                        .sequence = options_.sequence,
-                                        .gradient_scale = options_.gradient_scale,
-                                        .observer = &laps_}));
-  TRY(model::forward_pass(parts_.model, parts_.store, micro_batch_));
+  TRY(micro_batch_->begin(
+      {.batch = batch_, .gradient_scale = options_.gradient_scale, .observer = &laps_}));
+  TRY(model::forward_pass(parts_.model, parts_.store, *micro_batch_));
   return parts_.timer.lap(StepPart::kForward);
 }
 
 Status ScheduleExecutor::backward(const Action& action) {
   if (action.completes_gradients) parts_.sink.enable_reduction();
-  TRY(model::backward_pass(parts_.model, parts_.store, micro_batch_, parts_.sink));
+  TRY(model::backward_pass(parts_.model, parts_.store, *micro_batch_, parts_.sink));
   TRY(laps_.status());
-  parts_.scalars.add_losses(parts_.ops, parts_.model.stream(), micro_batch_);
+  parts_.scalars.add_results(parts_.ops, parts_.stream, *micro_batch_);
   return parts_.timer.lap(StepPart::kBackward);
 }
 

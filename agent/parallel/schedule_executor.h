@@ -2,9 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
-#include "agent/model/gpt.h"
+#include "agent/model/model.h"
 #include "agent/model/param_store.h"
 #include "agent/model/pass_observer.h"
 #include "agent/parallel/batch_feed.h"
@@ -24,26 +25,27 @@ class ScheduleExecutor {
  public:
   // All outlive it.
   struct Parts {
-    model::Gpt& model;
+    const model::Model& model;
     model::ParamStore& store;
     StepSink& sink;
     StepScalars& scalars;
     const kernels::OpTable& ops;
+    kernels::Stream& stream;  // the model's
     StepTimer& timer;
   };
   struct Options {
     std::vector<Action> actions;  // with one micro-batch in flight and no transport
-    int64_t sequence = 0;
-    // Weight of each token's loss: 1 / tokens of the global batch.
-    float gradient_scale = 1;
+    int64_t counted = 0;          // terms of the loss per sample (BatchDesign)
+    float gradient_scale = 1;     // 1 / terms of the loss in the global batch
   };
   // `micro_batch` trains, and is nobody else's during a step.
-  ScheduleExecutor(Options options, model::MicroBatch micro_batch, const Parts& parts);
+  ScheduleExecutor(Options options, std::unique_ptr<model::MicroBatch> micro_batch,
+                   const Parts& parts);
   ScheduleExecutor(const ScheduleExecutor&) = delete;
   ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
 
   // `update` issues the update of the parameters. kInternal if the feed ends.
-  Status run(BatchFeed& feed, const std::function<void()>& update);
+  Status run(BatchFeed& feed, const std::function<Status()>& update);
 
  private:
   // Counts the forward work in the head's backward as forward.
@@ -64,13 +66,13 @@ class ScheduleExecutor {
     Status status_;
   };
 
-  Status run(const Action& action, BatchFeed& feed, const std::function<void()>& update);
+  Status run(const Action& action, BatchFeed& feed, const std::function<Status()>& update);
   Status take(const Action& action, BatchFeed& feed);
   Status forward();
   Status backward(const Action& action);
 
   Options options_;
-  model::MicroBatch micro_batch_;
+  std::unique_ptr<model::MicroBatch> micro_batch_;
   Parts parts_;
   HeadLaps laps_;
   DeviceBatch batch_;

@@ -8,10 +8,13 @@ void StepScalars::clear(const kernels::OpTable& ops, kernels::Stream& stream) {
                     .count = static_cast<int64_t>(sizeof(StepValues) / sizeof(float))});
 }
 
-void StepScalars::add_losses(const kernels::OpTable& ops, kernels::Stream& stream,
-                             const model::MicroBatch& batch) {
-  ops.loss_sum(stream,
-               {.losses = batch.losses(), .count = batch.rows(), .sum = &values_->loss_sum});
+void StepScalars::add_results(const kernels::OpTable& ops, kernels::Stream& stream,
+                              const model::MicroBatch& batch) {
+  const model::MicroBatch::Terms losses = batch.losses();
+  ops.loss_sum(stream, {.losses = losses.values, .count = losses.count, .sum = &values_->loss_sum});
+  const model::MicroBatch::Terms hits = batch.hits();
+  if (hits.count == 0) return;
+  ops.loss_sum(stream, {.losses = hits.values, .count = hits.count, .sum = &values_->right});
 }
 
 Result<StepValues> StepScalars::read(kernels::Stream& stream) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "agent/model/gpt.h"
+#include "agent/model/model.h"
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
@@ -13,12 +13,13 @@ namespace lockstep::parallel {
 
 // The scalars that a step computes, in addition to its tensors; in device memory.
 struct StepValues {
-  double loss_sum = 0;         // of this rank's tokens, in nats
-  double squares[2] = {0, 0};  // of gradients (GradientNorm)
-  float scale = 0;             // of the update (ClipScale)
+  double loss_sum = 0;              // of this rank's terms of the loss
+  double right = 0;                 // right answers of an evaluation
+  kernels::SquareSum squares = {};  // of gradients (GradientNorm)
+  float scale = 0;                  // of the update (ClipScale)
 
   // The norm of all gradients, before clipping.
-  double norm() const { return std::sqrt(squares[0] + squares[1]); }
+  double norm() const { return std::sqrt(kernels::value_of(squares)); }
 };
 
 // Lets operations add to them and the host read them once, when the step is over: nothing in
@@ -36,9 +37,10 @@ class StepScalars {
 
   // These issue.
   void clear(const kernels::OpTable& ops, kernels::Stream& stream);
-  // Adds the losses of a micro-batch whose backward (or evaluating forward) was issued.
-  void add_losses(const kernels::OpTable& ops, kernels::Stream& stream,
-                  const model::MicroBatch& batch);
+  // Adds the losses and right answers of a micro-batch whose backward (or evaluating forward) was
+  // issued.
+  void add_results(const kernels::OpTable& ops, kernels::Stream& stream,
+                   const model::MicroBatch& batch);
   StepValues* on_device() { return values_; }
 
   // Waits until all that was issued on the stream is done.

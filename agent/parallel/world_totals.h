@@ -3,25 +3,42 @@
 #include <cstdint>
 
 #include "agent/comm/communicator.h"
+#include "agent/parallel/rank_groups.h"
 #include "common/base/result.h"
 #include "common/layout/mesh.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/squared_norm.h"
 
 namespace lockstep::parallel {
 
 // A rank's part of what a step or an evaluation adds up.
 struct RankTotals {
-  double loss_sum = 0;  // over its tokens, in nats
-  int64_t tokens = 0;   // that are counted
+  double loss_sum = 0;  // over its terms of the loss
+  int64_t counted = 0;  // terms
+  double right = 0;     // right answers of an evaluation
   int64_t stop = 0;     // 1: the rank was asked to stop
 };
 
 struct WorldTotals {
-  double loss = 0;    // mean over all tokens; 0 if there are none
-  bool stop = false;  // some rank was asked to stop
+  double loss = 0;      // mean over all terms; 0 if there are none
+  double accuracy = 0;  // right answers / all terms; 0 if there are none
+  bool stop = false;    // some rank was asked to stop
 };
 
+// A sum of squares in the memory of a rank's device.
+struct DeviceSquares {
+  kernels::SquareSum* sum = nullptr;
+  kernels::Device device;
+  kernels::Stream& stream;
+};
+
+// Adds up what ranks with the same place on the data axis have, in place and in stream order, so
+// that each of them gets the sum. Ranks along the data axis have equal sums. Sends nothing where
+// the other axes have size 1.
+Status add_up_squares(const RankGroups& groups, const Mesh& mesh, const DeviceSquares& mine);
+
 // Adds up over all ranks of the mesh, in the order of ranks, so that every rank gets the same bits.
-// Each token counts once: only the last stage of a pipeline has losses, and the ranks along the
+// Each term counts once: only the last stage of a pipeline has losses, and the ranks along the
 // tensor axis repeat them. Errors are the communicator's.
 Result<WorldTotals> add_up(comm::Communicator& world, const Mesh& mesh, const RankTotals& mine);
 

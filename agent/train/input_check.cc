@@ -2,21 +2,15 @@
 
 #include <string>
 
-#include "agent/train/data/token_check.h"
-#include "agent/train/data/windows.h"
+#include "agent/train/data/open_data.h"
 #include "agent/train/weights/import_weights.h"
 
 namespace lockstep::train {
 namespace {
 
-Status check_data(const DataSpec& data, const ModelConfig& model) {
-  TRY_ASSIGN(const TokenWidth width, token_width(data.tokenizer));
-  TRY_ASSIGN(const TokenSource source, TokenSource::open({data.path, width, model.vocabulary}));
-  TRY(split_data({.tokens = source.count(),
-                  .context = model.context,
-                  .validation_fraction = data.validationFraction},
-                 data.path));
-  return check_tokens(source);
+Status check_data(const DataSpec& data, const ModelDesign& design) {
+  TRY_ASSIGN(const OpenedData opened, open_data(data, design));
+  return opened.samples->check();
 }
 
 // The field's path says more than the message's [place].
@@ -26,17 +20,27 @@ std::string problem_of(const std::string& field, const Error& error) {
   return field + ": " + (end == std::string::npos ? text : text.substr(end + 2));
 }
 
+// Returns the field of the file that the error is about.
+std::string data_field(const DataSpec& data, const Error& error) {
+  const auto is_about = [&](const std::string& file) {
+    return !file.empty() && error.message.starts_with("[data] " + file + ":");
+  };
+  if (is_about(data.targets)) return "spec.train.data.targets";
+  return data.features.empty() ? "spec.train.data.path" : "spec.train.data.features";
+}
+
 }  // namespace
 
 Problems input_problems(const TrainSpec& train) {
-  const ModelConfig model = model_config(train);
+  const ModelDesign design = model_design(train);
   Problems problems;
-  if (const Status data = check_data(train.data, model); !data.ok()) {
-    problems.push_back(problem_of("spec.train.data.path", data.error()));
+  if (const Status data = check_data(train.data, design); !data.ok()) {
+    problems.push_back(problem_of(data_field(train.data, data.error()), data.error()));
   }
   const std::string& path = train.model.weights.path;
-  if (path.empty()) return problems;
-  if (const Status weights = check_weights(path, model); !weights.ok()) {
+  const ModelConfig* transformer = transformer_of(design);
+  if (path.empty() || transformer == nullptr) return problems;
+  if (const Status weights = check_weights(path, *transformer); !weights.ok()) {
     problems.push_back(problem_of("spec.train.model.weights.path", weights.error()));
   }
   return problems;

@@ -35,25 +35,30 @@ kernels::Precision precision_of(const TrainingJobSpec& spec) {
 }
 
 bool may_use_cudnn(const TrainSpec& train, const parallel::ComposeOptions& options) {
-  return train.attention != "own" && options.precision == kernels::Precision::kBf16 &&
+  const ActivationShape shape = parallel::micro_batch_shape(options, PassMode::kTrain);
+  return model::attention_of(options.design, shape).has_value() && train.attention != "own" &&
+         options.precision == kernels::Precision::kBf16 &&
          options.device.type == kernels::DeviceType::kCuda;
 }
 
 // Our own kernels if this machine cannot tell what cuDNN's take.
 model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
-  const kernels::AttentionShape shape =
-      model::attention_shape(options.config, options.micro_batch, options.sequence);
-  const Result<size_t> bytes = kernels::dnn::prepare_attention(options.device, shape);
+  const std::optional<kernels::AttentionShape> shape =
+      model::attention_of(options.design, parallel::micro_batch_shape(options, PassMode::kTrain));
+  CHECK(shape.has_value());
+  const Result<size_t> bytes = kernels::dnn::prepare_attention(options.device, *shape);
   if (!bytes.ok()) return {};
-  return {.by = kernels::AttentionBy::kCudnn, .shape = shape, .workspace_bytes = *bytes};
+  return {.by = kernels::AttentionBy::kCudnn, .shape = *shape, .workspace_bytes = *bytes};
 }
 
 std::vector<parallel::MemoryPart> train_memory(const TrainSpec& train,
                                                const parallel::ComposeOptions& options) {
-  const uint64_t batch = token_batch_bytes(options.micro_batch, options.sequence);
+  const auto batch =
+      static_cast<uint64_t>(parallel::batch_design(options).bytes(options.micro_batch));
   const bool validates = train.data.validationFraction > 0;
   const bool on_cpu = options.device.type == kernels::DeviceType::kCpu;
-  const bool imports = !train.model.weights.path.empty();
+  const ModelConfig* transformer = transformer_of(options.design);
+  const bool imports = !train.model.weights.path.empty() && transformer != nullptr;
   std::vector<parallel::MemoryPart> parts{
       {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kEstimate,
        on_cpu ? "the program and its libraries" : "the program, without CUDA's libraries",
@@ -64,7 +69,7 @@ std::vector<parallel::MemoryPart> train_memory(const TrainSpec& train,
        "a micro-batch of the validation", validates ? batch : 0},
       {parallel::MemoryPlace::kHost, parallel::MemoryBasis::kAtMost,
        "the import of weights, on rank 0 before the first step",
-       imports ? import_bytes_max(options.config) : 0}};
+       imports ? import_bytes_max(*transformer) : 0}};
   std::erase_if(parts, [](const parallel::MemoryPart& part) { return part.bytes == 0; });
   return parts;
 }
@@ -75,17 +80,21 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                                                  const RoundSettings& round) {
   TRY_ASSIGN(const Recompute recompute, parse_recompute(train.recompute));
   const OptimizerSpec& optimizer = train.optimizer;
-  const ModelConfig config = model_config(train);
-  return parallel::ComposeOptions{.config = config,
+  TRY_ASSIGN(const optim::OptimizerKind kind, optim::parse_optimizer(optimizer.name));
+  const ModelDesign design = model_design(train);
+  return parallel::ComposeOptions{.design = design,
                                   .mesh = round.mesh,
                                   .groups = round.groups,
                                   .micro_batches = round.micro_batches,
                                   .micro_batch = round.micro_batch,
-                                  .sequence = config.context,
+                                  .sequence = std::max<int64_t>(tokens_per_sample(design), 1),
                                   .bucket_bytes = train.bucketBytes,
-                                  .optimizer = {.beta1 = optimizer.beta1,
+                                  .optimizer = {.kind = kind,
+                                                .beta1 = optimizer.beta1,
                                                 .beta2 = optimizer.beta2,
                                                 .epsilon = optimizer.epsilon,
+                                                .momentum = optimizer.momentum,
+                                                .nesterov = optimizer.nesterov,
                                                 .weight_decay = optimizer.weightDecay,
                                                 .rounding_seed = rounding_seed(train)},
                                   .precision = round.precision,
@@ -110,7 +119,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   CHECK(spec.train.has_value());
   const TrainSpec& train = *spec.train;
   kernels::set_threads(static_cast<int>(threads_of(spec)));
-  JobPlan plan{.options = {.config = {}, .mesh = {}, .optimizer = {}},
+  JobPlan plan{.options = {.design = {}, .mesh = {}, .optimizer = {}},
                .memory = {},
                .nodes = spec.nodes,
                .ranks_per_node = processes_per_node(spec),
@@ -126,7 +135,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
                                                    .micro_batches = batch.accumulation,
                                                    .precision = precision_of(spec),
                                                    .device = {device, 0}}));
-  TRY(validate(plan.options.config, 1, "spec.train.model"));
+  TRY(validate(plan.options.design, 1, "spec.train.model"));
   model::AttentionChoice attention;
   if (may_use_cudnn(train, plan.options)) attention = cudnn_if_known(plan.options);
   plan.options.attention = attention.by;

@@ -52,17 +52,23 @@ std::string recompute_name(Recompute recompute) {
   return "";
 }
 
+// Returns the length of a transformer's samples, and settings that only transformers have.
+std::string sample_text(const JobPlan& plan) {
+  const parallel::ComposeOptions& options = plan.options;
+  if (tokens_per_sample(options.design) == 0) return " samples";
+  return " x " + std::to_string(options.sequence) +
+         " tokens; recompute: " + recompute_name(options.recompute) +
+         "; attention: " + (options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own") +
+         (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "");
+}
+
 std::string head_text(const JobPlan& plan) {
   const parallel::ComposeOptions& options = plan.options;
   const std::string where = on_gpus(plan) ? "on GPUs" : "on CPUs";
   return counted(plan.nodes * plan.ranks_per_node, "process", "processes") + " on " +
          counted(plan.nodes, "node", "nodes") + ", " + where + " in " +
          (options.precision == kernels::Precision::kBf16 ? "bf16" : "fp32") +
-         "; micro-batches of " + std::to_string(options.micro_batch) + " x " +
-         std::to_string(options.sequence) +
-         " tokens; recompute: " + recompute_name(options.recompute) +
-         "; attention: " + (options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own") +
-         (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "") + "\n";
+         "; micro-batches of " + std::to_string(options.micro_batch) + sample_text(plan) + "\n";
 }
 
 uint64_t bytes_needed(const JobPlan& plan, const MemoryLimit& limit) {
@@ -133,8 +139,11 @@ std::string memory_report(const JobPlan& plan, const std::vector<MemoryLimit>& l
           " of a process, for copies:\n" + arena_rows(memory.pinned);
   text += "other memory of a process:\n";
   for (const parallel::MemoryPart& part : memory.others) text += part_row(part);
-  text += "\nThe activations include " + kernels::bytes_text(memory.logits_bytes) +
-          " for the logits of " + std::to_string(memory.logits_rows) + " tokens.\n";
+  text += "\n";
+  if (memory.logits_rows > 0) {
+    text += "The activations include " + kernels::bytes_text(memory.logits_bytes) +
+            " for the logits of " + std::to_string(memory.logits_rows) + " tokens.\n";
+  }
   text += "memory: " + memory_line(plan) + "\n";
   for (const MemoryLimit& limit : limits) text += fit_text(plan, limit) + "\n";
   return text;

@@ -11,7 +11,7 @@ constexpr int64_t kSequenceMax = 4096;
 constexpr uint64_t kGigabyte = 1'000'000'000;
 
 parallel::ComposeOptions options_of(const ModelConfig& config) {
-  parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
+  parallel::ComposeOptions options{.design = config, .mesh = {}, .optimizer = {}};
   options.sequence = std::min(config.context, kSequenceMax);
   options.precision = kernels::Precision::kBf16;
   options.device = {kernels::DeviceType::kCuda, 0};
@@ -24,7 +24,7 @@ bool fits(parallel::ComposeOptions options, int64_t micro_batch, uint64_t bytes)
   return plan.ok() && plan->device.bytes + plan->device.reserve <= bytes;
 }
 
-// Parameters with their copies, gradients and moments.
+// Parameters with their copies, gradients and states of the optimizer.
 uint64_t state_bytes(const parallel::ComposeOptions& options) {
   const Result<parallel::MemoryPlan> plan = parallel::plan_memory(options);
   CHECK(plan.ok());

@@ -6,10 +6,10 @@
 namespace lockstep::train {
 
 Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts& parts) {
-  TRY_ASSIGN(std::unique_ptr<TokenFeed> feed,
-             TokenFeed::create(parts.loader, parts.model.stream(),
-                               {parts.model.token_memory(parallel::kTrainingSlots[0]),
-                                parts.model.token_memory(parallel::kTrainingSlots[1])}));
+  TRY_ASSIGN(std::unique_ptr<DeviceFeed> feed,
+             DeviceFeed::create(parts.loader, parts.model.stream(),
+                                {parts.model.batch_memory(parallel::kTrainingSlots[0]),
+                                 parts.model.batch_memory(parallel::kTrainingSlots[1])}));
   return TrainStep(options, parts, std::move(feed));
 }
 

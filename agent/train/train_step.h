@@ -7,7 +7,7 @@
 #include "agent/optim/schedule.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/data/batch_loader.h"
-#include "agent/train/data/device_tokens.h"
+#include "agent/train/data/device_feed.h"
 #include "common/api/step_numbers.h"
 #include "common/base/result.h"
 
@@ -37,12 +37,12 @@ class TrainStep {
   Result<Outcome> run(int64_t step, bool stop);
 
  private:
-  TrainStep(const TrainStepOptions& options, const Parts& parts, std::unique_ptr<TokenFeed> feed)
+  TrainStep(const TrainStepOptions& options, const Parts& parts, std::unique_ptr<DeviceFeed> feed)
       : options_(options), parts_(parts), feed_(std::move(feed)) {}
 
   TrainStepOptions options_;
   Parts parts_;
-  std::unique_ptr<TokenFeed> feed_;
+  std::unique_ptr<DeviceFeed> feed_;
 };
 
 }  // namespace lockstep::train

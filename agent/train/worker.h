@@ -8,6 +8,7 @@
 #include "agent/train/checkpoint/checkpoint_folder.h"
 #include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/data/batch_loader.h"
+#include "agent/train/data/open_data.h"
 #include "agent/train/forming.h"
 #include "agent/train/gpu_monitor.h"
 #include "agent/train/metrics_file.h"
@@ -67,7 +68,7 @@ class Worker {
   bool draws_parameters() const {
     return position_.step == 0 && config_.train.model.weights.path.empty();
   }
-  bool saves_now() const;  // rank 0 does
+  bool saves_now() const;  // the same on all ranks, which collect the state together
   bool at_end() const { return position_.step >= config_.train.steps; }
 
   const WorkerConfig config_;
@@ -79,18 +80,18 @@ class Worker {
   double matmul_peak_ = 0;  // FLOP/s that rank 0's products reach; 0: not measured, as on the CPU
   std::unique_ptr<GpuMonitor> monitor_;
   kernels::AttentionBy attention_ = kernels::AttentionBy::kOwn;
-  ModelConfig model_config_;
+  ModelDesign design_;
   BatchShape batch_;
   Agreement agreement_;
   TrainingPosition position_;
-  int64_t saved_step_ = -1;  // of the newest checkpoint in storage
+  int64_t saved_step_ = -1;      // of the newest checkpoint in storage; known to rank 0
+  int64_t collected_step_ = -1;  // whose state is stored; the same on all ranks
   HangLimit hang_limit_;
   double smoothed_seconds_ = 0;
   bool stopping_ = false;
 
   std::unique_ptr<comm::Communicator> world_;
-  std::optional<TokenSource> source_;
-  DataSplit split_;
+  OpenedData data_;
   std::optional<CheckpointFolder> checkpoints_;
   std::unique_ptr<parallel::StateSource> initial_state_;  // of rank 0, until all have it
   std::optional<MetricsFile> metrics_;

@@ -49,7 +49,7 @@ class Memory {
   int32_t* integers(const std::vector<int32_t>& values);
   kernels::Workspace workspace(size_t bytes);
 
-  std::deque<std::vector<kernels::AdamWTensor>> updated;
+  std::deque<std::vector<kernels::UpdatedTensor>> updated;
   std::deque<std::vector<kernels::FlatTensor>> flat;
 
   BenchDevice& bench_device() { return bench_device_; }

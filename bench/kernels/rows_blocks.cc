@@ -107,6 +107,23 @@ void add_activations(const Model& m, std::vector<Row>& list) {
                                                              .dx = memory.numbers(count, dtype),
                                                              .count = count});
                   }});
+  list.push_back({.op = "pointwise_forward", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(
+                        &kernels::OpTable::pointwise_forward,
+                        kernels::PointwiseForward{.x = memory.numbers(count, dtype),
+                                                  .y = memory.numbers(count, dtype),
+                                                  .count = count,
+                                                  .function = kernels::Pointwise::kTanh});
+                  }});
+  list.push_back({.op = "pointwise_backward", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(
+                        &kernels::OpTable::pointwise_backward,
+                        kernels::PointwiseBackward{.y = memory.numbers(count, dtype),
+                                                   .dy = memory.numbers(count, dtype),
+                                                   .dx = memory.numbers(count, dtype),
+                                                   .count = count,
+                                                   .function = kernels::Pointwise::kTanh});
+                  }});
   list.push_back({.op = "swiglu_forward", .sizes = sizes, .prepare = [=](Memory& memory) {
                     return memory.call(
                         &kernels::OpTable::swiglu_forward,

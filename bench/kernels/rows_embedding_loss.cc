@@ -101,6 +101,24 @@ Call classifier(Memory& memory, const Model& m) {
           .logits = l.values, .targets = l.targets, .losses = l.losses, .shape = l.shape});
 }
 
+Call classifier_hits(Memory& memory, const Model& m) {
+  const Logits l = logits(memory, m);
+  return memory.call(
+      &kernels::OpTable::classifier_hits,
+      kernels::ClassifierHits{
+          .logits = l.values, .targets = l.targets, .hits = l.losses, .shape = l.shape});
+}
+
+Call squared_error(Memory& memory, const Model& m) {
+  const Logits l = logits(memory, m);
+  return memory.call(&kernels::OpTable::squared_error,
+                     kernels::SquaredError{.outputs = l.values,
+                                           .values = memory.floats(l.shape.rows * m.columns),
+                                           .losses = l.losses,
+                                           .rows = l.shape.rows,
+                                           .columns = m.columns});
+}
+
 Call classifier_max(Memory& memory, const Model& m) {
   const Logits l = logits(memory, m);
   return memory.call(
@@ -136,6 +154,8 @@ void add_classifiers(const Model& m, std::vector<Row>& list) {
   const std::string sizes =
       "R=" + std::to_string(m.head_rows) + " columns=" + std::to_string(m.columns);
   for (const auto& [op, prepare] : {std::pair<const char*, PrepareCall>{"classifier", classifier},
+                                    {"classifier_hits", classifier_hits},
+                                    {"squared_error", squared_error},
                                     {"classifier_max", classifier_max},
                                     {"classifier_sum", classifier_sum},
                                     {"classifier_finish", classifier_finish}}) {

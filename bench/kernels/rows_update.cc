@@ -28,25 +28,48 @@ std::string sizes_of(const std::vector<int64_t>& counts) {
 }
 
 // Matrices have a bf16 copy if products read bf16.
-Call adamw(Memory& memory, const Model& m) {
+const std::vector<kernels::UpdatedTensor>& updated_tensors(Memory& memory, const Model& m,
+                                                           int states) {
   const bool copies = m.precision == kernels::Precision::kBf16 || m.dtype == kernels::DType::kBf16;
-  std::vector<kernels::AdamWTensor>& tensors = memory.updated.emplace_back();
+  std::vector<kernels::UpdatedTensor>& tensors = memory.updated.emplace_back();
   constexpr Range kSquares{0.0f, 1.0f};
   for (const int64_t count : parameter_counts(m)) {
     const bool is_matrix = count >= m.width * m.width;
     tensors.push_back({.parameter = memory.floats(count),
                        .gradient = memory.floats(count),
-                       .m = memory.floats(count),
-                       .v = memory.floats(count, kSquares),
                        .copy = copies && is_matrix ? memory.numbers(count, kernels::DType::kBf16)
                                                    : kernels::View(),
                        .count = count,
                        .weight_decay = 0.1f});
+    for (int k = 0; k < states; ++k) tensors.back().states[k] = memory.floats(count, kSquares);
   }
-  return memory.call(
-      &kernels::OpTable::adamw,
-      kernels::AdamW{
-          .tensors = tensors, .learning_rate = 1e-5f, .device_scale = memory.values({0.5f})});
+  return tensors;
+}
+
+Call adamw(Memory& memory, const Model& m) {
+  return memory.call(&kernels::OpTable::adamw,
+                     kernels::AdamW{.tensors = updated_tensors(memory, m, 2),
+                                    .learning_rate = 1e-5f,
+                                    .device_scale = memory.values({0.5f})});
+}
+
+Call sgd(Memory& memory, const Model& m) {
+  return memory.call(&kernels::OpTable::sgd, kernels::Sgd{.tensors = updated_tensors(memory, m, 1),
+                                                          .learning_rate = 1e-5f,
+                                                          .momentum = 0.9f,
+                                                          .device_scale = memory.values({0.5f})});
+}
+
+Call adagrad(Memory& memory, const Model& m) {
+  return memory.call(&kernels::OpTable::adagrad,
+                     kernels::Adagrad{.tensors = updated_tensors(memory, m, 1),
+                                      .learning_rate = 1e-5f,
+                                      .device_scale = memory.values({0.5f})});
+}
+
+kernels::SquareSum* square_sum(Memory& memory) {
+  const std::vector<double> zeroes(kernels::kSquareWords);
+  return reinterpret_cast<kernels::SquareSum*>(memory.doubles(zeroes));
 }
 
 Call squared_norm(Memory& memory, const Model& m) {
@@ -54,17 +77,13 @@ Call squared_norm(Memory& memory, const Model& m) {
   for (const int64_t count : parameter_counts(m)) {
     tensors.push_back({.data = memory.floats(count), .count = count});
   }
-  return memory.call(
-      &kernels::OpTable::squared_norm,
-      kernels::SquaredNorm{.tensors = tensors,
-                           .sum = memory.doubles({0.0}),
-                           .workspace = memory.workspace(kernels::kSquaredNormWorkspace)});
+  return memory.call(&kernels::OpTable::squared_norm,
+                     kernels::SquaredNorm{.tensors = tensors, .sum = square_sum(memory)});
 }
 
 Call clip_scale(Memory& memory) {
   return memory.call(&kernels::OpTable::clip_scale,
-                     kernels::ClipScale{.squares = memory.doubles({4.0}),
-                                        .count = 1,
+                     kernels::ClipScale{.squares = square_sum(memory),
                                         .scale = memory.values({0.0f}),
                                         .norm = memory.values({0.0f}),
                                         .clip_norm = 1.0});
@@ -109,6 +128,11 @@ void add_update_rows(const Model& m, std::vector<Row>& list) {
   const std::string sizes = sizes_of(parameter_counts(m));
   list.push_back(
       {.op = "adamw", .sizes = sizes, .prepare = [m](Memory& memory) { return adamw(memory, m); }});
+  list.push_back(
+      {.op = "sgd", .sizes = sizes, .prepare = [m](Memory& memory) { return sgd(memory, m); }});
+  list.push_back({.op = "adagrad", .sizes = sizes, .prepare = [m](Memory& memory) {
+                    return adagrad(memory, m);
+                  }});
   list.push_back({.op = "squared_norm", .sizes = sizes, .prepare = [m](Memory& memory) {
                     return squared_norm(memory, m);
                   }});

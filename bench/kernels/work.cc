@@ -1,6 +1,7 @@
 #include "bench/kernels/work.h"
 
 #include <algorithm>
+#include <span>
 
 namespace lockstep::bench {
 
@@ -13,12 +14,17 @@ constexpr double kLayerNormFlops = 8;      // mean 1, variance 3, normalize 2, w
 constexpr double kLayerNormBackwardFlops = 13;
 constexpr double kRmsNormFlops = 4;
 constexpr double kRmsNormBackwardFlops = 9;
+constexpr double kTanhFlops = 5;  // an exponential counts as one
+constexpr double kTanhBackwardFlops = 3;
 constexpr double kSwigluFlops = 5;
 constexpr double kSwigluBackwardFlops = 11;
 constexpr double kRotaryFlops = 3;   // 6 per pair
 constexpr double kSoftmaxFlops = 5;  // per pair: scale, maximum, -, exp, sum
 constexpr double kSoftmaxBackwardFlops = 6;
 constexpr double kAdamWFlops = 17;
+constexpr double kSgdFlops = 5;       // without momentum: scale, decay 2, step 2
+constexpr double kSquareFlops = 7;    // square, first digit 2, rest, second digit, two sums
+constexpr double kAdagradFlops = 10;  // scale, decay 2, square 2, root, epsilon, step 3
 
 double of(int64_t count) {
   return static_cast<double>(count);
@@ -47,6 +53,17 @@ double elements(const kernels::ClassifierShape& shape) {
 }
 double bytes(kernels::ConstView logits, const kernels::ClassifierShape& shape) {
   return bytes(logits, shape.rows * shape.columns);
+}
+
+Work update_work(std::span<const kernels::UpdatedTensor> tensors, double flops) {
+  Work work;
+  for (const kernels::UpdatedTensor& t : tensors) {
+    work.bytes +=
+        2.0 * bytes(t.parameter, t.count) + bytes(t.gradient, t.count) + bytes(t.copy, t.count);
+    for (const float* state : t.states) work.bytes += 2.0 * bytes(state, t.count);
+    work.other_flops += flops * of(t.count);
+  }
+  return work;
 }
 
 }  // namespace
@@ -132,6 +149,18 @@ Work work_of(const kernels::GeluBackward& a) {
           .other_flops = kGeluBackwardFlops * of(a.count)};
 }
 
+Work work_of(const kernels::PointwiseForward& a) {
+  const bool is_tanh = a.function == kernels::Pointwise::kTanh;
+  return {.bytes = bytes(a.x, a.count) + bytes(a.y, a.count),
+          .other_flops = (is_tanh ? kTanhFlops : 1) * of(a.count)};
+}
+
+Work work_of(const kernels::PointwiseBackward& a) {
+  const bool is_tanh = a.function == kernels::Pointwise::kTanh;
+  return {.bytes = bytes(a.y, a.count) + bytes(a.dy, a.count) + bytes(a.dx, a.count),
+          .other_flops = (is_tanh ? kTanhBackwardFlops : 1) * of(a.count)};
+}
+
 Work work_of(const kernels::SwigluForward& a) {
   const int64_t count = a.rows * a.width;
   return {.bytes = bytes(a.gate_up, 2 * count) + bytes(a.y, count),
@@ -178,6 +207,20 @@ Work work_of(const kernels::Classifier& a) {
           .other_flops = (a.gradient ? 6.0 : 4.0) * elements(a.shape)};
 }
 
+Work work_of(const kernels::ClassifierHits& a) {
+  const kernels::ClassifierShape& s = a.shape;
+  return {.bytes = bytes(a.logits, s.rows * s.columns) + bytes(a.targets, s.rows) +
+                   bytes(a.hits, s.rows),
+          .other_flops = of(s.rows * s.columns)};
+}
+
+Work work_of(const kernels::SquaredError& a) {
+  const int64_t count = a.rows * a.columns;
+  return {.bytes = (a.gradient ? 2.0 : 1.0) * bytes(a.outputs, count) + bytes(a.values, count) +
+                   bytes(a.losses, a.rows),
+          .other_flops = (a.gradient ? 4.0 : 3.0) * of(count)};
+}
+
 Work work_of(const kernels::ClassifierMax& a) {
   return {.bytes = bytes(a.logits, a.shape) + bytes(a.maxima, a.shape.rows),
           .other_flops = elements(a.shape)};
@@ -198,27 +241,29 @@ Work work_of(const kernels::ClassifierFinish& a) {
 }
 
 Work work_of(const kernels::AdamW& a) {
-  Work work;
-  for (const kernels::AdamWTensor& t : a.tensors) {
-    work.bytes += 2.0 * (bytes(t.parameter, t.count) + bytes(t.m, t.count) + bytes(t.v, t.count)) +
-                  bytes(t.gradient, t.count) + bytes(t.copy, t.count);
-    work.other_flops += kAdamWFlops * of(t.count);
-  }
-  return work;
+  return update_work(a.tensors, kAdamWFlops);
+}
+
+Work work_of(const kernels::Sgd& a) {
+  const double momentum = a.momentum > 0 ? 2.0 : 0.0;
+  return update_work(a.tensors, kSgdFlops + momentum + (a.nesterov ? 2.0 : 0.0));
+}
+
+Work work_of(const kernels::Adagrad& a) {
+  return update_work(a.tensors, kAdagradFlops);
 }
 
 Work work_of(const kernels::SquaredNorm& a) {
-  Work work{.bytes = bytes(a.sum, 1)};
+  Work work{.bytes = 2.0 * bytes(a.sum, 1)};
   for (const kernels::FlatTensor& t : a.tensors) {
     work.bytes += bytes(t.data, t.count);
-    work.other_flops += 2.0 * of(t.count);
+    work.other_flops += kSquareFlops * of(t.count);
   }
   return work;
 }
 
 Work work_of(const kernels::ClipScale& a) {
-  return {.bytes = bytes(a.squares, a.count) + bytes(a.scale, 1) + bytes(a.norm, 1),
-          .other_flops = of(a.count)};
+  return {.bytes = bytes(a.squares, 1) + bytes(a.scale, 1) + bytes(a.norm, 1), .other_flops = 1};
 }
 
 Work work_of(const kernels::LossSum& a) {

@@ -45,6 +45,8 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/model/transformer/gpt.h"
+#include "agent/train/data/token_windows.h"
 #include "agent/train/device_choice.h"
 #include "agent/train/forming.h"
 #include "agent/train/matmul_peak.h"
@@ -175,7 +177,7 @@ class Bench {
     TRY_ASSIGN(const kernels::DeviceMemory before, kernels::memory_of(options_.device));
     TRY_ASSIGN(const std::unique_ptr<comm::Communicator> world, comm::make_communicator(comm));
     TRY_ASSIGN(const std::unique_ptr<parallel::Composition> model,
-               parallel::Composition::create({.config = work_.config,
+               parallel::Composition::create({.design = work_.config,
                                               .mesh = {.data = options_.ranks},
                                               .micro_batches = options_.accumulate,
                                               .micro_batch = work_.batch,
@@ -231,7 +233,8 @@ class Bench {
                train::split_data({.tokens = source.count(), .context = work_.context}, path));
     const train::BatchShape batch{
         .micro = work_.batch, .accumulation = options_.accumulate, .data_size = options_.ranks};
-    train::BatchLoader loader(source, split, {.shape = batch, .data_rank = world.rank()});
+    const train::TokenWindows windows(source, split);
+    train::BatchLoader loader(windows, {.shape = batch, .data_rank = world.rank()});
     TRY_ASSIGN(train::TrainStep step,
                train::TrainStep::create({.schedule = {.kind = optim::ScheduleKind::kConstant,
                                                       .peak = options_.rate,

@@ -106,7 +106,7 @@ std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
     const auto full = static_cast<size_t>(share * static_cast<double>(cells));
     std::string left;
     if (job.spec.train && job.status.state == "Running") {
-      left = time_left(*job.status.progress, tokens_per_step(*job.spec.train));
+      left = time_left(*job.status.progress, step_size(*job.spec.train));
     }
     text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] " + text + "/" +
            std::to_string(steps) + " (" + number(100 * share, "%.0f") + " %" +

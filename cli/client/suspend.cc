@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/client/command.h"
 #include "common/api/training_job.h"
 
@@ -15,8 +17,12 @@ struct ChangeOptions {
 Status check_nodes(Connection& connection, const std::string& name, const Json& nodes) {
   TRY_ASSIGN(const Json stored, connection.call({.path = job_path(connection.namespace_(), name)}));
   TRY_ASSIGN(TrainingJob job, stored_training_job_from_json(stored));
+  const Problems before = validate(job);
   job.spec.nodes = nodes.get<int64_t>();
-  const Problems problems = validate(job);
+  Problems problems = validate(job);
+  std::erase_if(problems, [&](const std::string& problem) {
+    return std::ranges::find(before, problem) != before.end();
+  });
   return problems.empty() ? Status() : Status(to_error(problems));
 }
 
@@ -24,6 +30,8 @@ Result<int> change(Connection& connection, const std::vector<std::string>& names
                    const char* word) {
   for (const std::string& name : names) {
     if (spec.contains("nodes")) TRY(check_nodes(connection, name, spec["nodes"]));
+  }
+  for (const std::string& name : names) {
     TRY_ASSIGN(const Json changed, patch_job(connection, name, {{"spec", spec}}));
     print("trainingjob.lockstep.dev/" + meta_text(changed, "name") + " " + word + "\n");
   }

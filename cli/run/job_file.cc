@@ -25,36 +25,41 @@ void make_absolute(std::string& path, const fs::path& folder) {
 }
 
 // Looks for something to read; the worker checks its content.
-Problems check_data(const TrainSpec& train) {
+Problems check_text(const std::string& path) {
   const std::string at = "spec.train.data.path: ";
   std::error_code error;
-  fs::file_status status = fs::status(train.data.path, error);
+  fs::file_status status = fs::status(path, error);
   if (!fs::exists(status))
-    return {at + train.data.path + " does not exist, expected a file or folder with the data"};
-  if (access(train.data.path.c_str(), R_OK) != 0)
-    return {at + train.data.path + " is not readable by this user"};
+    return {at + path + " does not exist, expected a file or folder with the data"};
+  if (access(path.c_str(), R_OK) != 0) return {at + path + " is not readable by this user"};
   if (fs::is_regular_file(status)) {
-    if (fs::file_size(train.data.path, error) == 0)
-      return {at + train.data.path + " is empty, expected a file with data"};
+    if (fs::file_size(path, error) == 0)
+      return {at + path + " is empty, expected a file with data"};
     return {};
   }
   if (!fs::is_directory(status))
-    return {at + train.data.path + " is neither a file nor a folder, expected one of them"};
-  for (const auto& entry : fs::directory_iterator(train.data.path, error)) {
+    return {at + path + " is neither a file nor a folder, expected one of them"};
+  for (const auto& entry : fs::directory_iterator(path, error)) {
     if (entry.is_regular_file(error)) return {};
   }
-  return {at + "the folder " + train.data.path + " contains no files, expected files with data"};
+  return {at + "the folder " + path + " contains no files, expected files with data"};
 }
 
-Problems check_weights(const std::string& path) {
-  if (path.empty()) return {};
-  const std::string at = "spec.train.model.weights.path: ";
+// A field that names a file.
+struct FileField {
+  const char* path;
+  const std::string& file;
+  const char* expected;
+};
+
+Problems check_file(const FileField& field) {
+  if (field.file.empty()) return {};
+  const std::string found = std::string(field.path) + ": " + field.file;
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return {at + path + " does not exist, expected a safetensors file"};
-  if (!fs::is_regular_file(status))
-    return {at + path + " is not a file, expected a safetensors file"};
-  if (access(path.c_str(), R_OK) != 0) return {at + path + " is not readable by this user"};
+  const fs::file_status status = fs::status(field.file, error);
+  if (!fs::exists(status)) return {found + " does not exist, expected " + field.expected};
+  if (!fs::is_regular_file(status)) return {found + " is not a file, expected " + field.expected};
+  if (access(field.file.c_str(), R_OK) != 0) return {found + " is not readable by this user"};
   return {};
 }
 
@@ -95,9 +100,15 @@ void share_cpus(TrainingJobSpec& spec) {
 // Looks for the files of data and weights, then has the worker check their content.
 Problems check_files(const std::string& program_folder, LocalJob& local) {
   const TrainSpec& train = *local.job.spec.train;
-  Problems problems = check_data(train);
-  for (std::string& problem : check_weights(train.model.weights.path))
-    problems.push_back(std::move(problem));
+  Problems problems;
+  if (!train.data.path.empty()) problems = check_text(train.data.path);
+  const FileField files[] = {
+      {"spec.train.data.features", train.data.features, "a .npy file"},
+      {"spec.train.data.targets", train.data.targets, "a .npy file"},
+      {"spec.train.model.weights.path", train.model.weights.path, "a safetensors file"}};
+  for (const FileField& field : files) {
+    for (std::string& problem : check_file(field)) problems.push_back(std::move(problem));
+  }
   if (!problems.empty()) return problems;
   Result<WorkerCheck> found = check_with_worker(program_folder, local.job);
   if (!found.ok()) {
@@ -145,6 +156,8 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
   make_absolute(job.spec.checkpoint.path, folder);
   if (job.spec.train) {
     make_absolute(job.spec.train->data.path, folder);
+    make_absolute(job.spec.train->data.features, folder);
+    make_absolute(job.spec.train->data.targets, folder);
     make_absolute(job.spec.train->model.weights.path, folder);
   }
   share_cpus(job.spec);

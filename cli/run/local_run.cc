@@ -158,7 +158,7 @@ ProgressSnapshot LocalRun::snapshot() const {
   if (status_.progress) snapshot.numbers = *status_.progress;
   if (spec.train) {
     snapshot.numbers.steps = spec.train->steps;
-    snapshot.tokens_per_step = tokens_per_step(*spec.train);
+    snapshot.step_size = step_size(*spec.train);
   }
   // The file is newer than the status, which is written every few seconds.
   update(snapshot.numbers, metrics_.newest());
@@ -281,6 +281,8 @@ void LocalRun::print_result(End end) {
   if (numbers.loss) summary += ", loss " + number(*numbers.loss, "%.4f");
   if (!metrics_.validation_losses().empty())
     summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
+  if (numbers.validation_accuracy)
+    summary += ", accuracy " + number(*numbers.validation_accuracy, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
   print_files();

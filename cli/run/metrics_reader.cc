@@ -52,6 +52,7 @@ void MetricsReader::take_line(const std::string& line) {
   if (step < 0) return;
   if (numbers.validation_loss) {
     validation_losses_[step] = *numbers.validation_loss;
+    newest_.validation_accuracy = numbers.validation_accuracy;
     return;
   }
   // A repeated step: the job continued from an earlier one.

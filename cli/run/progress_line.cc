@@ -27,7 +27,7 @@ std::string numbers(const ProgressSnapshot& snapshot) {
   };
   for (const StepNumber& number : step_number_table())
     append(number_text(number, snapshot.numbers, number.run));
-  append(time_left(snapshot.numbers, snapshot.tokens_per_step));
+  append(time_left(snapshot.numbers, snapshot.step_size));
   if (snapshot.restarts > 0) append("restarts " + std::to_string(snapshot.restarts));
   return text;
 }
@@ -63,11 +63,18 @@ std::string number_text(const StepNumber& number, const StepNumbers& numbers,
   return text.replace(text.find("{}"), 2, styled(*value, shown.style));
 }
 
-std::string time_left(const StepNumbers& numbers, double tokens_per_step) {
-  const double rate = numbers.tokens_per_second.value_or(0);
-  if (rate <= 0 || tokens_per_step <= 0) return "";
+StepSize step_size(const TrainSpec& train) {
+  return {.tokens = tokens_per_step(train), .samples = static_cast<double>(train.batch.global)};
+}
+
+std::string time_left(const StepNumbers& numbers, const StepSize& step) {
+  const bool has_tokens = step.tokens > 0 && numbers.tokens_per_second;
+  const double size = has_tokens ? step.tokens : step.samples;
+  const double rate =
+      (has_tokens ? numbers.tokens_per_second : numbers.samples_per_second).value_or(0);
+  if (rate <= 0 || size <= 0) return "";
   const int64_t steps = std::max<int64_t>(0, numbers.steps.value_or(0) - numbers.step.value_or(0));
-  return clock_text(static_cast<double>(steps) * tokens_per_step / rate) + " left";
+  return clock_text(static_cast<double>(steps) * size / rate) + " left";
 }
 
 std::string clock_text(double seconds) {

@@ -4,15 +4,23 @@
 #include <string>
 
 #include "common/api/step_number_table.h"
+#include "common/api/training_job.h"
 
 namespace lockstep::cli {
+
+// The size of a step; 0: unknown, as for a program.
+struct StepSize {
+  double tokens = 0;
+  double samples = 0;
+};
+StepSize step_size(const TrainSpec& train);
 
 // The state of a run at one moment.
 struct ProgressSnapshot {
   std::string name;
   std::string state;  // Pending, Forming, Running, ...
   StepNumbers numbers;
-  double tokens_per_step = 0;  // 0: unknown, as for a program
+  StepSize step_size = {};
   int64_t restarts = 0;
   double elapsed_seconds = 0;
 };
@@ -28,7 +36,7 @@ std::string number_text(const StepNumber& number, const StepNumbers& numbers,
                         const ShownNumber& shown);
 // Returns how long the rest of the steps takes at this speed, as "1:32 left"; empty if that is
 // unknown.
-std::string time_left(const StepNumbers& numbers, double tokens_per_step);
+std::string time_left(const StepNumbers& numbers, const StepSize& step);
 
 // 45 -> "0:45", 3723 -> "1:02:03".
 std::string clock_text(double seconds);

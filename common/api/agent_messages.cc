@@ -64,10 +64,11 @@ Status check_world(const Assignment& assignment) {
     return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t needed = protocol_needed(world);
+  const int64_t needed = protocol_needed(world, assignment.train);
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
-                   std::to_string(needed) + " for a world with gaps, roles or a layout");
+                   std::to_string(needed) +
+                   " for a world with gaps, roles or a layout, and for a new model or optimizer");
   }
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
@@ -96,8 +97,9 @@ std::string signal_name(int64_t signal) {
   return name == nullptr ? "" : std::string("SIG") + name;
 }
 
-int64_t protocol_needed(const WorldAssignment& world) {
-  return is_ordinary(world) ? kProtocolOldest : kProtocolWithLayouts;
+int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
+  const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
+  return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;
 }
 
 int64_t place_in_round(const Assignment& assignment) {

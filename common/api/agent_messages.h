@@ -32,7 +32,9 @@ namespace lockstep {
 // know. Versions:
 //   1  the first
 //   2  the state of each worker reports what it waits for (`wait`) and whether it is `lifeless`
-//   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`
+//   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`;
+//      `train` may have an mlp, and the optimizers sgd and adagrad. Workers of version 3 refuse
+//      every layout but the ordinary one: the first strategy that has another one needs version 4.
 inline constexpr int64_t kProtocolNewest = 3;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -44,8 +46,8 @@ inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 
-// Returns the oldest version in which an assignment may tell of this world.
-int64_t protocol_needed(const WorldAssignment& world);
+// Returns the oldest version in which an assignment may tell of this world and this training.
+int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train);
 
 // A controller's order to an agent. Level-triggered: sending the same assignment again is a no-op.
 struct Assignment {

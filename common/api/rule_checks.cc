@@ -64,6 +64,36 @@ std::string not_in_this_version(const std::string& path, const std::string& foun
   return path + ": " + found + " is not in this version, expected " + expected;
 }
 
+std::string too_many_stages(int64_t stages, const std::string& layers) {
+  return "spec.parallelism.pipeline: " + text(stages) + " stages, expected at most " + layers;
+}
+
+void check_transformer(const ModelConfig& config, const ParallelismSpec& parallelism,
+                       Problems& problems) {
+  const bool is_complete = config.layers != 0 && config.width != 0 && config.heads != 0 &&
+                           config.context != 0 && config.vocabulary != 0;
+  if (!is_complete) return;  // another rule reports this
+  for (std::string& problem : model_problems(config, parallelism.tensor, "spec.train.model")) {
+    problems.push_back(std::move(problem));
+  }
+  if (parallelism.pipeline > config.layers) {
+    problems.push_back(
+        too_many_stages(parallelism.pipeline, "spec.train.model.layers: " + text(config.layers)));
+  }
+}
+
+// The fields' limits and other rules find what mlp_problems() does.
+void check_mlp(const MlpConfig& config, const ParallelismSpec& parallelism, Problems& problems) {
+  if (parallelism.tensor > 1) {
+    problems.push_back("spec.parallelism.tensor: " + text(parallelism.tensor) +
+                       " is not valid with family: mlp, expected 1");
+  }
+  if (parallelism.pipeline > config.layers()) {
+    problems.push_back(
+        too_many_stages(parallelism.pipeline, "the mlp's layers: " + text(config.layers())));
+  }
+}
+
 }  // namespace
 
 const Pattern kLabel{"^[a-z](-*[a-z0-9])*$", is_label};
@@ -117,23 +147,18 @@ void check_groups(const TrainingJob& job, Problems& problems) {
 
 void check_model(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
-  const ModelConfig config = model_config(*job.spec.train);
-  const bool is_complete = config.layers != 0 && config.width != 0 && config.heads != 0 &&
-                           config.context != 0 && config.vocabulary != 0;
-  if (!is_complete) return;  // another rule reports this
-  const ParallelismSpec& parallelism = job.spec.parallelism;
-  for (std::string& problem : model_problems(config, parallelism.tensor, "spec.train.model")) {
-    problems.push_back(std::move(problem));
-  }
-  if (parallelism.pipeline > config.layers) {
-    problems.push_back("spec.parallelism.pipeline: " + text(parallelism.pipeline) +
-                       " stages, expected at most spec.train.model.layers: " + text(config.layers));
+  const TrainSpec& train = *job.spec.train;
+  if (train.model.family == kMlp) {
+    check_mlp(mlp_config(train.model), job.spec.parallelism, problems);
+  } else {
+    check_transformer(model_config(train), job.spec.parallelism, problems);
   }
 }
 
 void check_tokens(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
+  if (train.model.family == kMlp) return;  // the limits of steps and batch suffice
   const int64_t context = std::max<int64_t>(model_config(train).context, 1);
   const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
   if (train.steps <= kTokensMax / tokens_of_step) return;

@@ -9,6 +9,27 @@
 namespace lockstep {
 namespace {
 
+// Fields that only transformers or only an mlp read: below spec.train.model, and below spec.train.
+constexpr const char* kTransformerModelFields[] = {"preset",
+                                                   "layers",
+                                                   "width",
+                                                   "heads",
+                                                   "context",
+                                                   "vocabulary",
+                                                   "hiddenWidth",
+                                                   "head",
+                                                   "kvHeads",
+                                                   "ropeBase",
+                                                   "ropeScaling.factor",
+                                                   "ropeScaling.lowFrequencyFactor",
+                                                   "ropeScaling.highFrequencyFactor",
+                                                   "ropeScaling.originalContext",
+                                                   "normEpsilon",
+                                                   "weights.path"};
+constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "recompute",
+                                                   "attention", "sample.tokens"};
+constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "outputs", "activation", "task"};
+constexpr const char* kMlpTrainFields[] = {"data.features", "data.targets"};
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
 constexpr char kMeshGroups[] = "world pipeline data tensor";
 constexpr int64_t kPortsEnd = 65536;
@@ -33,9 +54,12 @@ class Table {
     add_mesh();
     add_ports();
     add_groups();
+    add_families();
     add_model();
+    add_mlp();
     add_batch();
     add_training();
+    add_optimizer();
     add_command();
     check(check_version, {"spec.parallelism"});
     return std::move(rules_);
@@ -61,15 +85,20 @@ class Table {
   void add_mesh();
   void add_ports();
   void add_groups();
+  void add_families();
   void add_model();
+  void add_mlp();
   void add_batch();
   void add_training();
+  void add_optimizer();
   void add_command();
 
   const Scope root_{""};
   const Scope spec_{"spec"};
   const Scope train_{"spec.train"};
   const Scope model_{"spec.train.model"};
+  const Expression is_mlp_ = model_["family"] == kMlp;            // in model_
+  const Expression trains_mlp_ = train_["model.family"] == kMlp;  // in train_
   const Expression nodes_ = spec_["nodes"];
   const Expression gpus_ = spec_["gpusPerNode"];
   const Expression processes_ =
@@ -83,7 +112,6 @@ class Table {
 };
 
 void Table::add_program() {
-  const Scope data("spec.train.data");
   const Expression has_train = spec_.given("train");
   const Expression has_command = spec_.given("command");
   require(spec_, "", !has_train || !has_command,
@@ -92,7 +120,8 @@ void Table::add_program() {
           "found neither train nor command, expected exactly one of them");
   require(spec_, "successPolicy", in_train(spec_["successPolicy"] != kRankZero),
           "RankZero is only valid with spec.command, expected AllRanks");
-  require(data, "path", data.given("path"), "missing, expected a file or a folder");
+  require(train_, "data.path", trains_mlp_ || train_.given("data.path"),
+          "missing, expected a file or a folder");
   require(spec_, "managedBy", !spec_.given("managedBy") || spec_.matches("managedBy", kDomainPath),
           "[found {}, ]expected domain/path", {spec_["managedBy"]});
 }
@@ -162,6 +191,39 @@ void Table::add_groups() {
         {"spec.processGroups", "spec.nodes", "spec.processesPerNode", "spec.gpusPerNode"});
 }
 
+// Each family refuses the fields that only others read.
+void Table::add_families() {
+  const char* not_mlp = "[found {}, which is ]not valid with family: mlp; omit the field";
+  const char* only_mlp = "only valid with family: mlp";
+  for (const char* field : kTransformerModelFields) {
+    require(model_, field, !is_mlp_ || model_.is_default(field), not_mlp, {model_[field]});
+  }
+  for (const char* field : kTransformerTrainFields) {
+    require(train_, field, !trains_mlp_ || train_.is_default(field), not_mlp, {train_[field]});
+  }
+  for (const char* field : kMlpModelFields) {
+    const bool is_number = model_.fallback(field).is_number();
+    require(model_, field, is_mlp_ || (is_number ? model_.is_default(field) : !model_.given(field)),
+            only_mlp);
+  }
+  for (const char* field : kMlpTrainFields) {
+    require(train_, field, trains_mlp_ || !train_.given(field), only_mlp);
+  }
+}
+
+void Table::add_mlp() {
+  const Expression outputs = train_["model.outputs"];
+  require(train_, "model.inputs", !trains_mlp_ || train_["model.inputs"] > 0,
+          "missing, expected the number of values of a sample");
+  require(train_, "model.outputs", !trains_mlp_ || outputs > 0,
+          "missing, expected the number of classes or values");
+  require(model_, "outputs", !is_mlp_ || model_["task"] == "regression" || model_["outputs"] != 1,
+          "1 class, expected at least 2, or spec.train.model.task: regression");
+  for (const char* field : kMlpTrainFields) {
+    require(train_, field, !trains_mlp_ || train_.given(field), "missing, expected a .npy file");
+  }
+}
+
 void Table::add_model() {
   const Expression has_preset = train_.given("model.preset");
   const Expression is_bytes = train_["data.tokenizer"] == "bytes";
@@ -171,14 +233,15 @@ void Table::add_model() {
   const Expression kv_heads = model_["kvHeads"];
   const Expression is_llama = model_.matches("preset", kLlamaPreset);
   require(model_, "family",
-          !model_.given("family") || !model_.given("preset") ||
+          !model_.given("family") || model_["family"] == "mlp" || !model_.given("preset") ||
               (model_["family"] == "llama") == is_llama,
           "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
           {model_["family"], model_["preset"], either(is_llama, "llama", "gpt2")});
   for (const char* dimension : {"model.layers", "model.width", "model.heads", "model.context"}) {
-    require(train_, dimension, has_preset || train_[dimension] > 0, kMissingDimension);
+    require(train_, dimension, trains_mlp_ || has_preset || train_[dimension] > 0,
+            kMissingDimension);
   }
-  require(train_, "model.vocabulary", has_preset || is_bytes || vocabulary > 0,
+  require(train_, "model.vocabulary", trains_mlp_ || has_preset || is_bytes || vocabulary > 0,
           "missing, expected the number of token ids (spec.train.data.tokenizer[: {}] does not "
           "determine it)",
           {train_["data.tokenizer"]});
@@ -227,6 +290,24 @@ void Table::add_training() {
   check(check_tokens, {"spec.train.steps", "spec.train.batch.global", "spec.train.model"});
   require(spec_, "rendezvous.variables", in_train(!spec_.given("rendezvous.variables")),
           "only valid with spec.command, which is not set");
+}
+
+void Table::add_optimizer() {
+  const Scope optimizer("spec.train.optimizer");
+  const Expression name = optimizer["name"];
+  const auto only_with = [&](const char* field, const Expression& is_read, const char* names) {
+    require(optimizer, field, is_read || optimizer.is_default(field),
+            std::string("[found {}, which is ]only valid with name: ") + names + "; omit the field",
+            {optimizer[field]});
+  };
+  only_with("beta1", name == "adamw", "adamw");
+  only_with("beta2", name == "adamw", "adamw");
+  only_with("epsilon", name != "sgd", "adamw or adagrad");
+  only_with("momentum", name == "sgd", "sgd");
+  only_with("nesterov", name == "sgd", "sgd");
+  require(optimizer, "nesterov",
+          name != "sgd" || !optimizer["nesterov"] || optimizer["momentum"] > 0.0,
+          "needs momentum, expected spec.train.optimizer.momentum above 0");
 }
 
 void Table::add_command() {
@@ -307,7 +388,8 @@ std::span<const FixedField> fixed_rules() {
       {"successPolicy", "successPolicy"},
       {"managedBy"},
       {"train",
-       "train.model.preset train.data.path train.steps train.batch.global train.precision"}};
+       "train.model.preset train.model.family train.data.path train.data.features "
+       "train.data.targets train.steps train.batch.global train.precision"}};
   return kFixed;
 }
 

@@ -76,6 +76,16 @@ constexpr StepNumber kTable[] = {
                 .command_help = "Loss of the last validation, as reported by the rank's program"},
      .page_row = "Loss",
      .page = {"validation {}", NumberStyle::kFourDigits}},
+    {.member = &StepNumbers::validation_accuracy,
+     .file = "validationAccuracy",
+     .status = {.name = "validationAccuracy",
+                .meaning = "Share of the held-back samples that the newest validation classified "
+                           "right, from 0 to 1."},
+     .status_digits = kLossDigits,
+     .metric = {.name = "lockstep_train_validation_accuracy_ratio",
+                .help = "Share of the held-back samples that the last validation classified right"},
+     .page_row = "Loss",
+     .page = {"accuracy {}", NumberStyle::kFourDigits}},
     {.member = &StepNumbers::learning_rate,
      .file = "learningRate",
      .metric = {.name = "lockstep_train_learning_rate", .help = "Learning rate of the last step"}},
@@ -101,14 +111,21 @@ constexpr StepNumber kTable[] = {
      .page_row = "Speed",
      .page = {"{} tokens/s", NumberStyle::kRate}},
     {.member = &StepNumbers::samples_per_second,
+     .file = "samplesPerSecond",
      .status = {.name = "samplesPerSecond",
-                .meaning = "Samples per second of the whole job, if a command counts samples.",
+                .meaning =
+                    "Samples per second of the whole job, if a command counts samples or the "
+                    "model has no tokens.",
                 .minimum = 0},
      .status_digits = kRateDigits,
      .is_summed = true,
      .metric = {.name = "lockstep_train_samples_per_second",
+                .help =
+                    "Samples per second of this node's processes, of models without tokens; sum "
+                    "over the nodes for the job's",
                 .command_help = "Samples per second, from the counts that the rank's program "
-                                "reports"},
+                                "reports",
+                .scope = MetricScope::kNode},
      .run = {"{} samples/s", NumberStyle::kRate},
      .page_row = "Speed",
      .page = {"{} samples/s", NumberStyle::kRate}},

@@ -12,9 +12,10 @@ struct StepNumbers {
   std::optional<int64_t> steps;    // of the whole job
   std::optional<int64_t> tokens;   // trained on by the whole job since step 0
   std::optional<int64_t> samples;  // sequences, likewise
-  // The loss is the mean over the global batch, the validation loss over all held-back tokens.
+  // The loss is the mean over the global batch, the validation loss over all held-back data.
   std::optional<double> loss;
   std::optional<double> validation_loss;
+  std::optional<double> validation_accuracy;  // of a classification: right answers / all
   std::optional<double> learning_rate;
   std::optional<double> gradient_norm;  // before clipping
   // Rates of the whole job over the last steps.

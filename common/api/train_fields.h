@@ -2,6 +2,7 @@
 
 #include "common/api/codec.h"
 #include "common/api/training_job.h"
+#include "common/layout/mlp_config.h"
 
 namespace lockstep {
 
@@ -69,12 +70,16 @@ struct Schema<ModelSpec> {
                            "llama-2-70b llama-3-8b llama-3-70b llama-3.1-8b llama-3.1-70b "
                            "llama-3.1-405b llama-3.2-1b llama-3.2-3b"},
           &ModelSpec::preset);
-    visit(Field{.name = "family",
-                .meaning = "The architecture of the model. Empty means the preset's, else gpt2.",
-                .choices = "gpt2 llama"},
-          &ModelSpec::family);
+    visit(
+        Field{.name = "family",
+              .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, or "
+                         "a multi-layer perceptron (mlp) for tables. Empty means the preset's, "
+                         "else gpt2.",
+              .choices = "gpt2 llama mlp"},
+        &ModelSpec::family);
     visit(Field{.name = "layers",
-                .meaning = "Transformer blocks; 0 means the preset's.",
+                .meaning = "Transformer blocks; 0 means the preset's. This and the fields up to "
+                           "weights are not for an mlp.",
                 .minimum = 0,
                 .maximum = 1024},
           &ModelSpec::layers);
@@ -138,6 +143,32 @@ struct Schema<ModelSpec> {
     visit(Field{.name = "weights",
                 .meaning = "Initial parameters; a checkpoint of the job takes precedence."},
           &ModelSpec::weights);
+    visit(Field{.name = "inputs",
+                .meaning = "Values of a sample of an mlp: the columns of data.features.",
+                .minimum = 0,
+                .maximum = static_cast<double>(kMlpWidthMax)},
+          &ModelSpec::inputs);
+    visit(Field{.name = "hidden",
+                .meaning = "Widths of an mlp's hidden layers; none means a linear model.",
+                .minimum = 1,
+                .maximum = static_cast<double>(kMlpWidthMax),
+                .items_max = kMlpHiddenMax},
+          &ModelSpec::hidden);
+    visit(Field{.name = "outputs",
+                .meaning = "Classes, or predicted values of a sample, of an mlp.",
+                .minimum = 0,
+                .maximum = static_cast<double>(kMlpWidthMax)},
+          &ModelSpec::outputs);
+    visit(Field{.name = "activation",
+                .meaning = "Activation of an mlp's hidden layers; gelu is its tanh approximation. "
+                           "Empty means relu.",
+                .choices = "relu gelu tanh"},
+          &ModelSpec::activation);
+    visit(Field{.name = "task",
+                .meaning = "What an mlp learns: classification (the loss is the cross-entropy) or "
+                           "regression (the mean squared error). Empty means classification.",
+                .choices = "classification regression"},
+          &ModelSpec::task);
   }
 };
 
@@ -147,9 +178,9 @@ struct Schema<DataSpec> {
   static void visit(Visit&& visit) {
     visit(
         Field{.name = "path",
-              .meaning = "A file, or a folder whose files are read in the order of their names. A "
-                         "path in the pod or, with lockstep run, relative to the YAML's folder.",
-              .required = true,
+              .meaning = "Text for a transformer: a file, or a folder whose files are read in the "
+                         "order of their names. A path in the pod or, with lockstep run, relative "
+                         "to the YAML's folder.",
               .bytes_max = kPathBytesMax},
         &DataSpec::path);
     visit(
@@ -159,8 +190,20 @@ struct Schema<DataSpec> {
                 "bytes: each byte is a token. u16 and u32: the files hold little-endian token ids.",
             .choices = "bytes u16 u32"},
         &DataSpec::tokenizer);
+    visit(Field{.name = "features",
+                .meaning = "Samples for an mlp: a NumPy file (.npy) of [samples, inputs] numbers, "
+                           "little-endian and in C order. A path like data.path.",
+                .bytes_max = kPathBytesMax},
+          &DataSpec::features);
+    visit(Field{.name = "targets",
+                .meaning = "What an mlp predicts: a .npy file with a row for each sample, of class "
+                           "numbers from 0 or, for task: regression, of outputs numbers. A path "
+                           "like data.path.",
+                .bytes_max = kPathBytesMax},
+          &DataSpec::targets);
     visit(Field{.name = "validationFraction",
-                .meaning = "Fraction at the end of the data that is held back for validation.",
+                .meaning = "Fraction at the end of the data (tokens, rows) that is held back for "
+                           "validation.",
                 .minimum = 0,
                 .maximum = 0.5},
           &DataSpec::validationFraction);
@@ -175,13 +218,15 @@ template <>
 struct Schema<BatchSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "global",
-                .meaning = "Sequences per optimizer step, over all ranks.",
-                .minimum = 1,
-                .maximum = kBatchMax},
-          &BatchSpec::global);
+    visit(
+        Field{.name = "global",
+              .meaning = "Samples (sequences of a text, rows of a table) per optimizer step, over "
+                         "all ranks.",
+              .minimum = 1,
+              .maximum = kBatchMax},
+        &BatchSpec::global);
     visit(Field{.name = "micro",
-                .meaning = "Sequences per forward pass on one rank; gradients accumulate until "
+                .meaning = "Samples per forward pass on one rank; gradients accumulate until "
                            "global is reached. 0 means a rank's whole share.",
                 .minimum = 0,
                 .maximum = kBatchMax},
@@ -193,7 +238,9 @@ template <>
 struct Schema<OptimizerSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "name", .meaning = "The optimizer's algorithm.", .choices = "adamw"},
+    visit(Field{.name = "name",
+                .meaning = "The optimizer's algorithm.",
+                .choices = "adamw sgd adagrad"},
           &OptimizerSpec::name);
     visit(Field{.name = "learningRate",
                 .meaning = "The learning rate after the warm-up.",
@@ -216,23 +263,33 @@ struct Schema<OptimizerSpec> {
                 .maximum = 100},
           &OptimizerSpec::minimumLearningRate);
     visit(Field{.name = "beta1",
-                .meaning = "Decay rate of the gradient's running mean.",
+                .meaning = "Decay rate of the gradient's running mean. Only with adamw.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta1);
     visit(Field{.name = "beta2",
-                .meaning = "Decay rate of the squared gradient's running mean.",
+                .meaning = "Decay rate of the squared gradient's running mean. Only with adamw.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta2);
     visit(Field{.name = "epsilon",
-                .meaning = "Epsilon added to the denominator of the update.",
+                .meaning = "Epsilon added to the denominator of the update. Not with sgd.",
                 .minimum = 0,
                 .maximum = 1,
                 .above_minimum = true},
           &OptimizerSpec::epsilon);
+    visit(Field{.name = "momentum",
+                .meaning = "Momentum of sgd; 0 trains without it, and keeps no state.",
+                .minimum = 0,
+                .maximum = 0.999999},
+          &OptimizerSpec::momentum);
+    visit(Field{.name = "nesterov",
+                .meaning = "Whether sgd looks ahead as Nesterov's method; needs momentum."},
+          &OptimizerSpec::nesterov);
     visit(Field{.name = "weightDecay",
-                .meaning = "Weight decay, decoupled from the gradient; applies only to matrices.",
+                .meaning = "Weight decay, which applies only to matrices. With adamw it is "
+                           "decoupled; with sgd and adagrad it is an L2 penalty, added to the "
+                           "gradient.",
                 .minimum = 0,
                 .maximum = 10},
           &OptimizerSpec::weightDecay);
@@ -296,7 +353,7 @@ struct Schema<TrainSpec> {
                 .minimum = 1,
                 .maximum = kStepsMax},
           &TrainSpec::steps);
-    visit(Field{.name = "batch", .meaning = "Sequences per step."}, &TrainSpec::batch);
+    visit(Field{.name = "batch", .meaning = "Samples per step."}, &TrainSpec::batch);
     visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
           &TrainSpec::optimizer);
     visit(Field{.name = "precision",

@@ -193,7 +193,21 @@ ModelConfig model_config(const TrainSpec& train) {
   return config;
 }
 
+MlpConfig mlp_config(const ModelSpec& model) {
+  MlpConfig config{.inputs = model.inputs, .hidden = model.hidden, .outputs = model.outputs};
+  const Result<MlpActivation> activation = mlp_activation_from_name(model.activation);
+  if (activation.ok()) config.activation = *activation;
+  if (const Result<MlpTask> task = mlp_task_from_name(model.task); task.ok()) config.task = *task;
+  return config;
+}
+
+ModelDesign model_design(const TrainSpec& train) {
+  if (train.model.family == kMlp) return mlp_config(train.model);
+  return model_config(train);
+}
+
 double tokens_per_step(const TrainSpec& train) {
+  if (train.model.family == kMlp) return 0;
   return static_cast<double>(train.batch.global) * static_cast<double>(model_config(train).context);
 }
 

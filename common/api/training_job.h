@@ -10,7 +10,7 @@
 #include "common/api/problems.h"
 #include "common/api/step_numbers.h"
 #include "common/base/json.h"
-#include "common/layout/model_config.h"
+#include "common/layout/model_design.h"
 
 namespace lockstep {
 
@@ -39,8 +39,8 @@ struct RopeScalingSpec {
 
 struct ModelSpec {
   std::string preset;  // gpt2-124m, ..., llama-3.2-1b, ...; empty: use the dimensions below
-  std::string family;  // gpt2, llama; empty: the preset's, else gpt2
-  int64_t layers = 0;  // 0 here and below: from the preset
+  std::string family;  // gpt2, llama, mlp; empty: the preset's, else gpt2
+  int64_t layers = 0;  // of a transformer, as all up to the weights; 0: from the preset
   int64_t width = 0;
   int64_t heads = 0;
   int64_t context = 0;     // tokens in a sequence
@@ -51,37 +51,46 @@ struct ModelSpec {
   double ropeBase = 0;
   RopeScalingSpec ropeScaling;
   double normEpsilon = 0;
-  WeightsSpec weights;  // initial weights
+  WeightsSpec weights;          // initial weights
+  int64_t inputs = 0;           // this and the fields below: of an mlp (MlpConfig)
+  std::vector<int64_t> hidden;  // widths
+  int64_t outputs = 0;
+  std::string activation;  // relu, gelu, tanh; empty: relu
+  std::string task;        // classification, regression; empty: classification
 
   bool operator==(const ModelSpec&) const = default;
 };
 
 struct DataSpec {
-  std::string path;                 // a file, or a folder of files in name order
+  std::string path;                 // a text: a file, or a folder of files in name order
   std::string tokenizer = "bytes";  // bytes: one token a byte; u16, u32: the file holds token ids
-  double validationFraction = 0;    // the last part of the data, never trained on; [0, 0.5]
-  int64_t seed = 1;                 // for the order of samples
+  std::string features;             // an mlp's samples: .npy files with a row for each
+  std::string targets;
+  double validationFraction = 0;  // the last part of the data, never trained on; [0, 0.5]
+  int64_t seed = 1;               // for the order of samples
 
   bool operator==(const DataSpec&) const = default;
 };
 
 struct BatchSpec {
-  int64_t global = 8;  // sequences per optimizer step, over all ranks
-  int64_t micro = 0;   // sequences per forward pass on one rank; 0: a rank's whole share
+  int64_t global = 8;  // samples (sequences, rows) per optimizer step, over all ranks
+  int64_t micro = 0;   // samples per forward pass on one rank; 0: a rank's whole share
 
   bool operator==(const BatchSpec&) const = default;
 };
 
 struct OptimizerSpec {
-  std::string name = "adamw";
+  std::string name = "adamw";  // adamw, sgd, adagrad
   double learningRate = 3e-4;
   std::string schedule = "cosine";  // constant, linear, cosine
   int64_t warmupSteps = 0;
   double minimumLearningRate = 0;  // final rate of linear and cosine
-  double beta1 = 0.9;
+  double beta1 = 0.9;              // this and beta2: only for adamw
   double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weightDecay = 0.1;  // decoupled; applied to matrices only
+  double epsilon = 1e-8;  // not for sgd
+  double momentum = 0;    // this and nesterov: only for sgd
+  bool nesterov = false;
+  double weightDecay = 0.1;  // decoupled with adamw only; applied to matrices only
   double clipNorm = 1.0;     // bound of the norm of all gradients together; 0: none
 
   bool operator==(const OptimizerSpec&) const = default;
@@ -359,10 +368,16 @@ Problems validate(const TrainingJob& job);
 // be read are left out.
 Result<TrainingJob> valid_training_job_from_json(const Json& document);
 
-// Returns the dimensions to build: the preset's, overridden by the given ones, with the tokenizer's
-// vocabulary if none is given. Dimensions that are given nowhere stay 0, which validate() refuses.
+inline constexpr char kMlp[] = "mlp";  // a value of model.family
+
+// Returns the model to build. Dimensions that are given nowhere stay 0, which validate() refuses.
+ModelDesign model_design(const TrainSpec& train);
+// Returns a transformer's dimensions: the preset's, overridden by the given ones, with the
+// tokenizer's vocabulary if none is given.
 ModelConfig model_config(const TrainSpec& train);
-// Tokens of the global batch; 0 if the model's dimensions are not known.
+// Returns an MLP's dimensions.
+MlpConfig mlp_config(const ModelSpec& model);
+// Tokens of the global batch; 0 if the model's dimensions are not known, or it has no tokens.
 double tokens_per_step(const TrainSpec& train);
 // Processes on each node, with defaults applied.
 int64_t processes_per_node(const TrainingJobSpec& spec);
@@ -381,7 +396,7 @@ int64_t port_count(const TrainingJobSpec& spec);
 int64_t round_port(const TrainingJobSpec& spec, int64_t round);
 // Size of the data axis: world / (pipeline x tensor).
 int64_t data_parallel_size(const TrainingJobSpec& spec);
-// Sequences per forward pass on one rank, with the default applied.
+// Samples per forward pass on one rank, with the default applied.
 int64_t micro_batch(const TrainingJobSpec& spec);
 
 }  // namespace lockstep

@@ -4,28 +4,10 @@
 #include <bit>
 #include <string>
 
+#include "common/layout/bump_allocator.h"
+
 namespace lockstep {
 namespace {
-
-// Allocates consecutive ranges of an arena.
-class BumpAllocator {
- public:
-  explicit BumpAllocator(int64_t value_bytes) : value_bytes_(value_bytes) {}
-
-  int64_t values(int64_t count) { return take(count * value_bytes_); }
-  int64_t floats(int64_t count) { return take(count * int64_t{4}); }
-  int64_t bytes() const { return next_; }
-
- private:
-  int64_t take(int64_t bytes) {
-    const int64_t offset = next_;
-    next_ = (next_ + bytes + kActivationAlign - 1) / kActivationAlign * kActivationAlign;
-    return offset;
-  }
-
-  int64_t value_bytes_;
-  int64_t next_ = 0;
-};
 
 // Which layers have their own place for a tensor.
 enum class Kept : uint8_t {

@@ -89,8 +89,6 @@ struct ActivationArena {
   int64_t bytes = 0;                                   // size of the arena
 };
 
-inline constexpr int64_t kActivationAlign = 256;  // alignment of every place, in bytes
-
 // Returns how many of `rows` rows the head processes at a time: all of them, or the largest power
 // of two whose logits are at most head_logits_max elements.
 int64_t head_rows(const ModelConfig& config, const TensorShard& shard, int64_t rows,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -127,6 +128,33 @@ ArenaEntry local_part(const Parameter& parameter, const ModelConfig& config,
   return entry;
 }
 
+// Indices count from the parameter's first element. A packed parameter has a block for each part.
+std::vector<IndexedBlock> blocks_of(const Parameter& parameter, const ArenaEntry& entry,
+                                    const TensorShard& shard) {
+  const auto [rows, columns] = entry.dims;
+  if (parameter.shard_axis == 1) {
+    return {{.count = entry.count,
+             .first = columns * shard.index,
+             .columns = columns,
+             .stride = parameter.dims[1]}};
+  }
+  if (parameter.shard_axis < 0 || parameter.parts.empty()) {
+    const int64_t first_row = parameter.shard_axis < 0 ? 0 : rows * shard.index;
+    return {{.count = entry.count, .first = first_row * columns}};
+  }
+  std::vector<IndexedBlock> blocks;
+  int64_t local = 0, part_begin = 0;
+  for (const ParameterPart& part : parameter.parts) {
+    const int64_t part_rows = part.rows / shard.size;
+    blocks.push_back({.local = local * columns,
+                      .count = part_rows * columns,
+                      .first = (part_begin + part_rows * shard.index) * columns});
+    local += part_rows;
+    part_begin += part.rows;
+  }
+  return blocks;
+}
+
 }  // namespace
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) {
@@ -168,47 +196,56 @@ const ArenaEntry* ParameterArena::find(int64_t id) const {
   return found != entries.end() && found->id == id ? &*found : nullptr;
 }
 
+void ParameterArena::add(ArenaEntry entry) {
+  entry.offset = count;
+  count = aligned(entry.offset + entry.count);
+  entries.push_back(entry);
+}
+
 ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
                                const TensorShard& shard) {
-  ParameterArena arena;
+  ParameterArena arena{.shard = shard};
   for (const Parameter& parameter : parameter_table(config)) {
     if (!stage_reads(parameter, config, stage)) continue;
     ArenaEntry entry = local_part(parameter, config, shard);
-    entry.offset = arena.count;
     entry.counts_in_norm = parameter.block >= stage.begin && parameter.block < stage.end;
-    arena.count = aligned(entry.offset + entry.count);
-    arena.entries.push_back(entry);
+    arena.add(entry);
   }
   return arena;
+}
+
+std::vector<std::vector<IndexedBlock>> indexed_blocks(const std::vector<Parameter>& table,
+                                                      const ParameterArena& whole,
+                                                      const ParameterArena& arena) {
+  std::vector<int64_t> firsts;  // by id
+  int64_t next = 0;
+  for (const ArenaEntry& entry : whole.entries) {
+    firsts.push_back(next);
+    next += entry.count;
+  }
+  std::vector<std::vector<IndexedBlock>> all;
+  for (const ArenaEntry& entry : arena.entries) {
+    const int64_t first = firsts[static_cast<size_t>(entry.id)];
+    std::vector<IndexedBlock> blocks{{.count = entry.count}};
+    if (arena.shard.size > 1) {
+      blocks = blocks_of(table[static_cast<size_t>(entry.id)], entry, arena.shard);
+    }
+    for (IndexedBlock& block : blocks) block.first += first;
+    all.push_back(std::move(blocks));
+  }
+  return all;
 }
 
 std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& entry,
                                  const TensorShard& shard) {
   std::vector<ShardRun> runs;
-  const auto [rows, columns] = entry.dims;
-  if (parameter.shard_axis == 1) {
-    for (int64_t row = 0; row < rows; ++row) {
-      runs.push_back({.local = row * columns,
-                      .global = row * parameter.dims[1] + columns * shard.index,
-                      .count = columns});
+  for (const IndexedBlock& block : blocks_of(parameter, entry, shard)) {
+    const int64_t columns = block.columns > 0 ? block.columns : block.count;
+    for (int64_t at = 0; at < block.count; at += columns) {
+      const int64_t global = block.first + at / columns * block.stride;
+      const int64_t here = std::clamp<int64_t>(parameter.count() - global, 0, columns);
+      if (here > 0) runs.push_back({.local = block.local + at, .global = global, .count = here});
     }
-    return runs;
-  }
-  // An unpacked parameter is a single part, padding included.
-  std::vector<ParameterPart> parts = parameter.parts;
-  if (parts.empty()) parts.push_back({parameter.shard_axis == 0 ? rows * shard.size : rows});
-  const TensorShard split = parameter.shard_axis == 0 ? shard : TensorShard{};
-  int64_t local = 0, part_begin = 0;
-  for (const ParameterPart& part : parts) {
-    const int64_t part_rows = part.rows / split.size;
-    const int64_t first = part_begin + part_rows * split.index;
-    const int64_t here = std::clamp<int64_t>(parameter.dims[0] - first, 0, part_rows);
-    if (here > 0) {
-      runs.push_back(
-          {.local = local * columns, .global = first * columns, .count = here * columns});
-    }
-    local += part_rows;
-    part_begin += part.rows;
   }
   return runs;
 }

@@ -14,6 +14,7 @@ enum class Init : uint8_t {
   kResidualNormal,  // N(0, 0.02 / sqrt(2 layers)): projections that add to the residual stream
   kZero,
   kOne,
+  kUniform,  // U(-1, 1) / sqrt(fan_in), as nn.Linear draws weight and bias
 };
 
 // A run of rows of a packed parameter.
@@ -47,6 +48,7 @@ struct Parameter {
   bool of_vocabulary = false;             // one row per token: ranks hold padded_vocabulary() rows
   bool weight_decay = false;  // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
+  int64_t fan_in = 0;  // only for kUniform: the inputs of its layer
 
   int64_t count() const { return dims[0] * dims[1]; }
   // Returns {n} for a vector, {out, in} for a matrix.
@@ -82,13 +84,35 @@ struct ArenaEntry {
 struct ParameterArena {
   std::vector<ArenaEntry> entries;  // ascending id
   int64_t count = 0;                // floats, gaps included
+  TensorShard shard = {};           // that the entries are of
 
   // Returns the entry with that id, or null if the rank does not hold it.
   const ArenaEntry* find(int64_t id) const;
+  // Places an entry after the others; its id is higher than theirs.
+  void add(ArenaEntry entry);
 };
 
 ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
                                const TensorShard& shard = {});
+
+// Elements of a rank's part with their indices in the whole model. Local elements come in rows of
+// `columns`, whose first indices are `stride` apart; with columns 0 the indices are consecutive.
+struct IndexedBlock {
+  int64_t local = 0;  // element within the local part
+  int64_t count = 0;
+  int64_t first = 0;  // index of that element
+  int64_t columns = 0;
+  int64_t stride = 0;
+};
+
+// Numbers the elements of the whole model parameter by parameter, as one rank without tensor
+// parallelism holds them, but without gaps. Returns the blocks of each entry, ascending in `local`.
+// Random bits that depend on the index alone are the same in every layout. Elements of padding rows
+// have indices too, which others may have.
+// `table` and `whole` are those of the whole model (model_design.h has a shorter form).
+std::vector<std::vector<IndexedBlock>> indexed_blocks(const std::vector<Parameter>& table,
+                                                      const ParameterArena& whole,
+                                                      const ParameterArena& arena);
 
 // A run of consecutive elements that are adjacent both in a rank's part and in the logical tensor.
 struct ShardRun {

@@ -4,11 +4,11 @@
 
 namespace lockstep {
 
-StateLayout::StateLayout(const ModelConfig& config, const Mesh& mesh)
-    : mesh_(mesh), table_(parameter_table(config)) {
+StateLayout::StateLayout(const ModelDesign& design, const Mesh& mesh)
+    : mesh_(mesh), table_(parameter_table(design)) {
   for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
     for (int64_t shard = 0; shard < mesh.tensor; ++shard) {
-      arenas_.push_back(parameter_arena(config, pipeline_stage(config, mesh.pipeline, stage),
+      arenas_.push_back(parameter_arena(design, pipeline_stage(design, mesh.pipeline, stage),
                                         {.index = shard, .size = mesh.tensor}));
     }
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/layout/mesh.h"
+#include "common/layout/model_design.h"
 #include "common/layout/parameters.h"
 
 namespace lockstep {
@@ -14,8 +15,8 @@ namespace lockstep {
 // coordinate 0.
 class StateLayout {
  public:
-  // The config passes validate(config, mesh.tensor).
-  StateLayout(const ModelConfig& config, const Mesh& mesh);
+  // The design passes validate(design, mesh.tensor).
+  StateLayout(const ModelDesign& design, const Mesh& mesh);
 
   // Returns the parameters of the whole model.
   const std::vector<Parameter>& table() const { return table_; }

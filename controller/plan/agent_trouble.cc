@@ -33,23 +33,27 @@ AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
 }
 
 // Returns what an ordinary world does not have: "leaves out nodes, and has servers".
-std::string special_parts(const WorldAssignment& world) {
+std::string special_parts(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
   std::string text;
   const auto add = [&](bool has_it, const std::string& part) {
     if (has_it) text += (text.empty() ? "" : ", and ") + part;
   };
-  add(std::ssize(world.members) <= world.members.back().index, "leaves out nodes");
+  const int64_t last = std::ranges::max(world.members, {}, &WorldMember::index).index;
+  add(std::ssize(world.members) <= last, "leaves out nodes");
   add(has_servers(world), "has servers");
   add(world.layout.sharding != WorldLayout{}.sharding, "shards " + world.layout.sharding);
   add(!world.layout.schedule.empty(), "runs a pipeline");
+  add(train && train->model.family == "mlp", "trains an mlp");
+  add(train && train->optimizer.name != "adamw", "uses another optimizer than adamw");
   return text.empty() ? "reorders nodes" : text;
 }
 
-AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world) {
+AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world,
+                               const std::optional<TrainSpec>& train) {
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
-                     std::to_string(protocol) + ", but the round " + special_parts(world) +
-                     ", which needs version " + std::to_string(protocol_needed(world)) +
+                     std::to_string(protocol) + ", but the round " + special_parts(world, train) +
+                     ", which needs version " + std::to_string(protocol_needed(world, train)) +
                      ". The round starts once the job is suspended and resumed, which recreates "
                      "its pods with the controller's version of Lockstep. If spec.image has an "
                      "older version, change it meanwhile"};
@@ -66,8 +70,10 @@ std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
   const auto old = std::ranges::find_if(pods, is_old);
   if (old == pods.end()) return std::nullopt;
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
-  if (!world.ok() || is_ordinary(*world)) return std::nullopt;
-  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world);
+  const std::optional<TrainSpec>& train = pass.spec().train;
+  const int64_t protocol = pass.agent(*old)->state->protocol;
+  if (!world.ok() || protocol_needed(*world, train) <= protocol) return std::nullopt;
+  return too_old_for_world(**old, protocol, *world, train);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
 
 Verdict form(Pass& pass) {
   if (!can_begin(pass, pass.round_nodes)) {
-    pass.plan.why = "waiting for all pods to run";
+    pass.plan.why = "waiting for all pods to run, or for agents that may run an older round";
+    requeue_for_silence(pass, pass.round_nodes);
     return Verdict::kNext;
   }
   return start_round(pass, next_round(pass), "all pods run and have an address");
@@ -41,8 +42,9 @@ bool is_backing_off(Pass& pass) {
 
 // If one of them may not, the others would wait for it in vain.
 bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
-  return std::ranges::all_of(
-      pass.in_round(), [&](const PodView* pod) { return may_be_sent(pass.agent(pod), world); });
+  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+    return may_be_sent(pass, pass.agent(pod), world);
+  });
 }
 
 }  // namespace

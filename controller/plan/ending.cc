@@ -25,7 +25,7 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
 bool is_out_of_reach(const Pass& pass, const PodView& pod, const WorldAssignment& world) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
-  return view->has_unsupported_protocol() || (view->state && !may_be_sent(view, world)) ||
+  return view->has_unsupported_protocol() || (view->state && !may_be_sent(pass, view, world)) ||
          pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 

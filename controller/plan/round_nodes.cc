@@ -38,7 +38,8 @@ OlderRound older_round_of(const Pass& pass, int64_t node) {
     const bool is_new = pod->created_in_round == pass.status.round;
     const bool is_silent =
         agent != nullptr && pass.now - agent->last_heard >= current_silence_limit(pass);
-    return is_new || is_silent ? OlderRound::kNone : OlderRound::kUnknown;
+    const bool is_refused = agent != nullptr && agent->refuses_token;  // it never got an order
+    return is_new || is_silent || is_refused ? OlderRound::kNone : OlderRound::kUnknown;
   }
   if (pass.formed() && state->round >= pass.status.round) return OlderRound::kNone;
   return std::ranges::any_of(state->workers, &WorkerState::running) ? OlderRound::kRuns
@@ -68,6 +69,14 @@ bool can_begin(const Pass& pass, const std::vector<int64_t>& nodes) {
   return std::ranges::none_of(others(pass, nodes), [&](int64_t node) {
     return older_round_of(pass, node) == OlderRound::kUnknown;
   });
+}
+
+void requeue_for_silence(Pass& pass, const std::vector<int64_t>& nodes) {
+  for (const int64_t node : others(pass, nodes)) {
+    const AgentView* agent = pass.agent(pass.current[static_cast<size_t>(node)]);
+    if (agent == nullptr || older_round_of(pass, node) != OlderRound::kUnknown) continue;
+    pass.requeue(agent->last_heard + current_silence_limit(pass));
+  }
 }
 
 std::vector<int64_t> wanted_nodes(const Pass& pass) {

@@ -22,6 +22,10 @@ bool runs(const PodView* pod);
 // node runs an older round.
 bool can_begin(const Pass& pass, const std::vector<int64_t>& nodes);
 
+// Requeues the plan for when other nodes, whose agents have not answered, will have been silent for
+// so long that a round can begin without them. Silence causes no event.
+void requeue_for_silence(Pass& pass, const std::vector<int64_t>& nodes);
+
 std::vector<int64_t> all_members(const Pass& pass);
 // Both lists are ascending.
 bool is_subset(const std::vector<int64_t>& nodes, const std::vector<int64_t>& of);

@@ -35,7 +35,7 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
-  return std::max(common, protocol_needed(world));
+  return std::max(common, protocol_needed(world, pass.spec().train));
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   return make_world(pass.spec(), input);
 }
 
-bool may_be_sent(const AgentView* agent, const WorldAssignment& world) {
-  const int64_t needed = protocol_needed(world);
+bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
+  const int64_t needed = protocol_needed(world, pass.spec().train);
   if (needed == kProtocolOldest) return true;
   return agent != nullptr && agent->state && agent->state->protocol >= needed;
 }

@@ -16,7 +16,7 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 
 // Returns whether the agent can be sent this world: it has answered, in a version that tells of it.
 // Agents that have not answered yet can be sent an ordinary world.
-bool may_be_sent(const AgentView* agent, const WorldAssignment& world);
+bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world);
 
 // Returns what all agents are sent, without the node index of each. `action`: Run or Exit.
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action);

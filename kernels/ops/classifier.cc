@@ -108,6 +108,25 @@ void classifier(Stream&, const Classifier& args) {
   });
 }
 
+// A column beats the target's if its logit is larger, or as large and before it.
+void classifier_hits(Stream&, const ClassifierHits& args) {
+  const ClassifierShape& shape = args.shape;
+  CHECK(shape.column_begin == 0 && shape.columns >= shape.vocabulary);
+  const float* logits = args.logits.f32();
+  parallel_for(shape.rows, row_grain(shape), [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r) {
+      const float* row = logits + r * shape.columns;
+      const int64_t target = args.targets[r];
+      CHECK(target < shape.vocabulary);
+      bool hit = target >= 0 && row[target] == row[target];  // NaN is not right
+      for (int64_t v = 0; v < shape.vocabulary && hit; ++v) {
+        hit = !(row[v] > row[target] || (row[v] == row[target] && v < target));
+      }
+      args.hits[r] = hit ? 1.0f : 0.0f;
+    }
+  });
+}
+
 void classifier_max(Stream&, const ClassifierMax& args) {
   const ClassifierShape& shape = args.shape;
   const float* logits = args.logits.f32();

@@ -116,6 +116,23 @@ __global__ void __launch_bounds__(kBlockRowThreads)
                        [&](float logit) { return exp_for<T>(logit - all.highest); });
 }
 
+// Counts the columns that beat the target's: their logit is larger, or as large and before it.
+template <class T>
+__global__ void __launch_bounds__(kBlockRowThreads)
+    find_hits(const T* logits, const int32_t* targets, float* hits, Columns columns) {
+  const T* row = logits + int64_t{blockIdx.x} * columns.count;
+  const int64_t target = targets[blockIdx.x];
+  const bool known = target >= 0 && target < columns.live;
+  const float of_target = known ? to_float(row[target]) : 0.0f;
+  float beaten = known && of_target == of_target ? 0.0f : 1.0f;  // NaN is not right
+  for (int64_t column = threadIdx.x; column < columns.live; column += blockDim.x) {
+    const float value = to_float(row[column]);
+    if (value > of_target || (value == of_target && column < target)) beaten = 1.0f;
+  }
+  beaten = reduce_block(beaten, Larger{}, shared_memory<float>());
+  if (threadIdx.x == 0) hits[blockIdx.x] = beaten == 0.0f ? 1.0f : 0.0f;
+}
+
 template <class T, int N>
 __global__ void __launch_bounds__(kBlockRowThreads)
     find_maxima(const T* logits, float* maxima, Columns columns) {
@@ -191,6 +208,15 @@ void classifier(Stream& stream, const Classifier& args) {
   dispatch(logit_rows(args.logits, shape), [&]<class T, int N>(Pack<T, N>) {
     launch(stream, rows_shape("classifier", shape), classify<T, N>, elements_of<T>(args.logits),
            args.targets, args.losses, columns_of(shape), args.gradient, args.gradient_scale);
+  });
+}
+
+void classifier_hits(Stream& stream, const ClassifierHits& args) {
+  const ClassifierShape& shape = args.shape;
+  CHECK(shape.column_begin == 0 && shape.columns >= shape.vocabulary);
+  dispatch(logit_rows(args.logits, shape), [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, rows_shape("classifier_hits", shape), find_hits<T>, elements_of<T>(args.logits),
+           args.targets, args.hits, columns_of(shape));
   });
 }
 

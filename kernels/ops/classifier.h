@@ -28,7 +28,16 @@ struct Classifier {
   float gradient_scale = 1.0f;
 };
 
-// The same in three passes; between them the ranks that share the vocabulary reduce:
+// hits[r] = 1 if the target's logit is the largest of its row, or the first of several, else 0. For
+// an unsharded vocabulary.
+struct ClassifierHits {
+  ConstView logits = {};             // [R,V]
+  const int32_t* targets = nullptr;  // [R]
+  float* hits = nullptr;             // [R]
+  ClassifierShape shape = {};
+};
+
+// Classifier in three passes; between them the ranks that share the vocabulary reduce:
 // classifier_max -> all-reduce MAX of maxima -> classifier_sum -> all-reduce SUM of sums and
 // target_logits -> classifier_finish.
 

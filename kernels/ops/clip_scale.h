@@ -2,17 +2,16 @@
 
 #include <cstdint>
 
-#include "kernels/device/device.h"
+#include "kernels/ops/squared_norm.h"
 
 namespace lockstep::kernels {
 
-// With norm = sqrt(sum of squares[i]): *scale = 1, or clip_norm / (norm + 1e-6) if norm is above
+// With norm = sqrt(*squares): *scale = 1, or clip_norm / (norm + 1e-6) if norm is above
 // clip_norm, as PyTorch's clip_grad_norm_. clip_norm 0: always 1. Otherwise a norm that is not
-// finite gives NaN, with which AdamW writes nothing. All pointers are in device memory, so that a
-// step does not wait for the host.
+// finite gives NaN, with which optimizers write nothing. All pointers are in device memory, so that
+// a step does not wait for the host.
 struct ClipScale {
-  const double* squares = nullptr;  // [count]: SquaredNorm's result for each part of the gradients
-  int64_t count = 0;
+  const SquareSum* squares = nullptr;  // of all gradients
   float* scale = nullptr;
   float* norm = nullptr;  // or null
   double clip_norm = 0.0;

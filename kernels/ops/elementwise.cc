@@ -11,8 +11,6 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 constexpr int64_t kGrain = 32768;
-constexpr int64_t kSumBlock = 16384;
-constexpr int64_t kSumSlots = kSquaredNormWorkspace / sizeof(double);
 
 inline Vec load_bf16(const Bf16* p, int64_t n) {
   HalfVec v = {};
@@ -53,54 +51,22 @@ void parallel_vectors(int64_t count, Body body) {
   });
 }
 
-inline DoubleVec to_double(FloatHalf v) {
-  return __builtin_convertvector(v, DoubleVec);
-}
-
-double squares_of(const float* x, int64_t count) {
-  DoubleVec low = {}, high = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    FloatHalf halves[2];
-    __builtin_memcpy(halves, x + i, sizeof halves);
-    const DoubleVec a = to_double(halves[0]), b = to_double(halves[1]);
-    low += a * a;
-    high += b * b;
-  }
-  low += high;
-  double sum = 0.0;
-  for (int lane = 0; lane < kLanes / 2; ++lane) sum += low[lane];
-  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
-}
-
-// Blocks are numbered across all tensors; slot s adds blocks s, s + kSumSlots, ...
-double slot_sum(const SquaredNorm& args, int64_t slot) {
-  double sum = 0.0;
-  int64_t first = 0;  // number of the tensor's first block
-  for (size_t t = 0; t < args.tensors.size(); ++t) {
-    const FlatTensor& tensor = args.tensors[t];
-    const int64_t blocks = (tensor.count + kSumBlock - 1) / kSumBlock;
-    const int64_t skip = (slot - first % kSumSlots + kSumSlots) % kSumSlots;
-    for (int64_t block = skip; block < blocks; block += kSumSlots) {
-      const int64_t begin = block * kSumBlock;
-      sum += squares_of(tensor.data + begin, min_of(kSumBlock, tensor.count - begin));
-    }
-    first += blocks;
-  }
-  return sum;
-}
-
-// Element indices count from `first` on, as in AdamW's copies.
-void round_range(const Cast& args, Range range) {
-  const uint64_t key = rounding_key(args.rounding_seed, args.step);
-  const float* x = args.x.f32();
-  Bf16* out = args.out.bf16();
-  for (int64_t i = range.begin; i < range.end; ++i) {
+// Rounds elements whose indices are consecutive; `key` includes the index of the first one.
+void round_run(const float* x, Bf16* out, int64_t count, uint64_t key) {
+  for (int64_t i = 0; i < count; ++i) {
     uint32_t bits = 0;
     __builtin_memcpy(&bits, x + i, sizeof bits);
-    out[i].bits =
-        round_stochastically(bits, mixed_bits(key + static_cast<uint64_t>(args.first + i)));
+    out[i].bits = round_stochastically(bits, mixed_bits(key + static_cast<uint64_t>(i)));
+  }
+}
+
+void round_range(const Cast& args, Range range) {
+  const uint64_t key = rounding_key(args.rounding_seed, args.step);
+  const int64_t columns = args.index.columns;
+  for (int64_t i = range.begin, end = 0; i < range.end; i = end) {
+    end = columns == 0 ? range.end : min_of(range.end, (i / columns + 1) * columns);
+    round_run(args.x.f32() + i, args.out.bf16() + i, end - i,
+              key + static_cast<uint64_t>(index_of(args.index, i)));
   }
 }
 
@@ -138,20 +104,6 @@ void add(Stream&, const Add& args) {
   parallel_vectors(args.count, [&](int64_t at, int64_t n) {
     store_any(args.out, at, load_any(args.a, at, n) + load_any(args.b, at, n), n);
   });
-}
-
-void squared_norm(Stream&, const SquaredNorm& args) {
-  CHECK(args.workspace.bytes >= kSquaredNormWorkspace);
-  double* slots = static_cast<double*>(args.workspace.data);
-  int64_t total = 0;
-  for (size_t t = 0; t < args.tensors.size(); ++t) total += args.tensors[t].count;
-  const int64_t grain = total < 4 * kSumBlock ? kSumSlots : 1;
-  parallel_for(kSumSlots, grain, [&](Range range) {
-    for (int64_t slot = range.begin; slot < range.end; ++slot) slots[slot] = slot_sum(args, slot);
-  });
-  double sum = 0.0;
-  for (int64_t slot = 0; slot < kSumSlots; ++slot) sum += slots[slot];
-  *args.sum = sum;
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

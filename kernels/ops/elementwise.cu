@@ -31,15 +31,15 @@ __global__ void __launch_bounds__(kElementThreads) convert(const T* x, U* out, i
   });
 }
 
-// Rounds like AdamW's copies: element i has the index first + i.
+// Rounds like the copies of an optimizer (update_tensors.cuh).
 template <int N>
 __global__ void __launch_bounds__(kElementThreads)
-    round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key, int64_t first) {
+    round_stochastic(const float* x, Bf16* out, int64_t count, uint64_t key, ElementIndex index) {
   for_own_elements<float, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
     for (int i = 0; i < pack.kCount; ++i) {
-      const uint64_t random = mixed_bits(key + static_cast<uint64_t>(first + at + i));
+      const uint64_t random = mixed_bits(key + static_cast<uint64_t>(index_of(index, at + i)));
       const uint32_t bits = round_stochastically(bits_of_float(values[i]), random);
       values[i] = float_of_bits(bits << 16);  // exact in bf16, so storing it does not round again
     }
@@ -87,7 +87,7 @@ void cast(Stream& stream, const Cast& args) {
     if constexpr (std::is_same_v<T, float>) {
       if (args.out.dtype == DType::kBf16 && args.rounding_seed != 0) {
         launch(stream, shape, round_stochastic<N>, x, args.out.bf16(), args.count,
-               rounding_key(args.rounding_seed, args.step), args.first);
+               rounding_key(args.rounding_seed, args.step), args.index);
         return;
       }
     }

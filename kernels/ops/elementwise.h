@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/device/device.h"
+#include "kernels/ops/parameter_update.h"
 
 namespace lockstep::kernels {
 
@@ -15,15 +15,15 @@ struct Fill {
 };
 
 // out = x, between any two dtypes. fp32 -> bf16 rounds to nearest even; a NaN stays a (quiet) NaN.
-// With a rounding_seed it rounds stochastically instead, to the same bits as AdamW's copies
-// (adamw.h) after that step, for elements with indices from `first` on.
+// With a rounding_seed it rounds stochastically instead, to the same bits as an optimizer's copies
+// (parameter_update.h) after that step.
 struct Cast {
   ConstView x = {};
   View out = {};
   int64_t count = 0;
   uint64_t rounding_seed = 0;  // 0: round to nearest
   int64_t step = 0;
-  int64_t first = 0;
+  ElementIndex index = {};
 };
 
 // out = x * factor; out may be x (in-place).
@@ -41,19 +41,5 @@ struct Add {
   View out = {};
   int64_t count = 0;
 };
-
-struct FlatTensor {
-  const float* data = nullptr;
-  int64_t count = 0;
-};
-
-// *sum = the sum of the squares of all elements, accumulated in double. The order depends only on
-// the tensors, not on the number of threads.
-struct SquaredNorm {
-  std::span<const FlatTensor> tensors = {};
-  double* sum = nullptr;     // on the device
-  Workspace workspace = {};  // kSquaredNormWorkspace bytes
-};
-inline constexpr size_t kSquaredNormWorkspace = 256 * sizeof(double);
 
 }  // namespace lockstep::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/device/device.h"
+#include "kernels/ops/adagrad.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/classifier.h"
@@ -11,9 +12,13 @@
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/loss_sum.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/pointwise.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rotary.h"
 #include "kernels/ops/sampling.h"
+#include "kernels/ops/sgd.h"
+#include "kernels/ops/squared_error.h"
+#include "kernels/ops/squared_norm.h"
 #include "kernels/ops/swiglu.h"
 
 namespace lockstep::kernels {
@@ -39,16 +44,22 @@ struct OpTable {
   void (*matmul_backward)(Stream&, const MatmulBackward&);
   void (*gelu_forward)(Stream&, const GeluForward&);
   void (*gelu_backward)(Stream&, const GeluBackward&);
+  void (*pointwise_forward)(Stream&, const PointwiseForward&);
+  void (*pointwise_backward)(Stream&, const PointwiseBackward&);
   void (*swiglu_forward)(Stream&, const SwigluForward&);
   void (*swiglu_backward)(Stream&, const SwigluBackward&);
   void (*rotary)(Stream&, const Rotary&);
   void (*attention_forward)(Stream&, const AttentionForward&);
   void (*attention_backward)(Stream&, const AttentionBackward&);
   void (*classifier)(Stream&, const Classifier&);
+  void (*classifier_hits)(Stream&, const ClassifierHits&);
   void (*classifier_max)(Stream&, const ClassifierMax&);
   void (*classifier_sum)(Stream&, const ClassifierSum&);
   void (*classifier_finish)(Stream&, const ClassifierFinish&);
+  void (*squared_error)(Stream&, const SquaredError&);
   void (*adamw)(Stream&, const AdamW&);
+  void (*sgd)(Stream&, const Sgd&);
+  void (*adagrad)(Stream&, const Adagrad&);
   void (*squared_norm)(Stream&, const SquaredNorm&);
   void (*clip_scale)(Stream&, const ClipScale&);
   void (*loss_sum)(Stream&, const LossSum&);

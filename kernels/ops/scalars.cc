@@ -6,9 +6,7 @@
 namespace lockstep::kernels {
 
 void clip_scale(Stream&, const ClipScale& args) {
-  double squares = 0.0;
-  for (int64_t i = 0; i < args.count; ++i) squares += args.squares[i];
-  const double norm = std::sqrt(squares);
+  const double norm = std::sqrt(value_of(*args.squares));
   *args.scale = clip_factor(norm, args.clip_norm);
   if (args.norm) *args.norm = static_cast<float>(norm);
 }

@@ -176,6 +176,29 @@ TEST(Work, OfActivations) {
                  memory_and_arithmetic(40 + 20 + 40, 110)));
 }
 
+TEST(Work, OfAnMlpsOperations) {
+  kernels::PointwiseForward forward{.x = bf16, .y = bf16, .count = 10};
+  EXPECT_TRUE(is(work_of(forward), memory_and_arithmetic(40, 10)));
+  forward.function = kernels::Pointwise::kTanh;
+  EXPECT_TRUE(is(work_of(forward), memory_and_arithmetic(40, 50)));
+  kernels::PointwiseBackward backward{.y = f32, .dy = f32, .dx = f32, .count = 10};
+  EXPECT_TRUE(is(work_of(backward), memory_and_arithmetic(120, 10)));
+  backward.function = kernels::Pointwise::kTanh;
+  EXPECT_TRUE(is(work_of(backward), memory_and_arithmetic(120, 30)));
+  float number = 0;
+  kernels::SquaredError error{
+      .outputs = bf16, .values = &number, .losses = &number, .rows = kRows, .columns = 5};
+  EXPECT_TRUE(is(work_of(error), memory_and_arithmetic(2 * 20 + 40 + 8, 40)));
+  error.gradient = false;
+  EXPECT_TRUE(is(work_of(error), memory_and_arithmetic(20 + 40 + 8, 30)));
+  const int32_t target = 0;
+  EXPECT_TRUE(is(work_of(kernels::ClassifierHits{.logits = f32,
+                                                 .targets = &target,
+                                                 .hits = &number,
+                                                 .shape = {.rows = kRows, .columns = 5}}),
+                 memory_and_arithmetic(40 + 8 + 8, 10)));
+}
+
 TEST(Work, OfAttentionCountsThePairsThatAreNotMasked) {
   const kernels::AttentionShape grouped{
       .batch = 1, .sequence = 4, .heads = 2, .head_dim = 8, .kv_heads = 1};
@@ -231,17 +254,25 @@ TEST(Work, OfTheClassifierKnowsWhetherThereIsAGradient) {
 }
 
 TEST(Work, OfTheUpdate) {
-  const kernels::AdamWTensor tensors[] = {
-      {.parameter = f32, .gradient = f32, .m = f32, .v = f32, .copy = bf16, .count = 3},
-      {.parameter = f32, .gradient = f32, .m = f32, .v = f32, .count = 5}};
+  const kernels::UpdatedTensor tensors[] = {
+      {.parameter = f32, .gradient = f32, .states = {f32, f32}, .copy = bf16, .count = 3},
+      {.parameter = f32, .gradient = f32, .states = {f32, f32}, .count = 5}};
   EXPECT_TRUE(is(work_of(kernels::AdamW{.tensors = tensors}),
                  memory_and_arithmetic(3 * 28 + 3 * 2 + 5 * 28, 17 * 8)));
-  const kernels::FlatTensor flat[] = {{f32, 3}, {f32, 5}};
-  EXPECT_TRUE(is(work_of(kernels::SquaredNorm{.tensors = flat, .sum = &sum}),
-                 memory_and_arithmetic(32 + 8, 16)));
+  const kernels::UpdatedTensor plain[] = {{.parameter = f32, .gradient = f32, .count = 5}};
+  EXPECT_TRUE(is(work_of(kernels::Sgd{.tensors = plain}), memory_and_arithmetic(5 * 12, 5 * 5)));
+  const kernels::UpdatedTensor kept[] = {
+      {.parameter = f32, .gradient = f32, .states = {f32}, .count = 5}};
+  EXPECT_TRUE(is(work_of(kernels::Sgd{.tensors = kept, .momentum = 0.9f, .nesterov = true}),
+                 memory_and_arithmetic(5 * 20, 9 * 5)));
   EXPECT_TRUE(
-      is(work_of(kernels::ClipScale{.squares = &sum, .count = 3, .scale = f32, .norm = f32}),
-         memory_and_arithmetic(24 + 4 + 4, 3)));
+      is(work_of(kernels::Adagrad{.tensors = kept}), memory_and_arithmetic(5 * 20, 10 * 5)));
+  const kernels::FlatTensor flat[] = {{f32, 3}, {f32, 5}};
+  kernels::SquareSum squares;
+  EXPECT_TRUE(is(work_of(kernels::SquaredNorm{.tensors = flat, .sum = &squares}),
+                 memory_and_arithmetic(32 + 2 * 28 * 8, 7 * 8)));
+  EXPECT_TRUE(is(work_of(kernels::ClipScale{.squares = &squares, .scale = f32, .norm = f32}),
+                 memory_and_arithmetic(28 * 8 + 4 + 4, 1)));
   EXPECT_TRUE(is(work_of(kernels::LossSum{.losses = f32, .count = 5, .sum = &sum}),
                  memory_and_arithmetic(20 + 16, 5)));
 }

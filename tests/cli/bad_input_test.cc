@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "tests/support/job_run.h"
+#include "tests/support/npy_bytes.h"
 
 namespace lockstep::cli {
 namespace {
@@ -125,6 +126,13 @@ std::string with_tokens(const std::string& path) {
   return text.replace(text.find("context: 8"), 10, "context: 8, vocabulary: 100");
 }
 
+std::string with_table(const std::string& features, const std::string& targets) {
+  return "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: table}\nspec:\n"
+         "  train:\n    model: {family: mlp, inputs: 2, hidden: [4], outputs: 3}\n"
+         "    data: {features: " +
+         features + ", targets: " + targets + "}\n";
+}
+
 std::string token_bytes(const std::vector<uint16_t>& tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)};
 }
@@ -232,6 +240,37 @@ TEST_F(BadInput, DataThatNoRankCanTrainWithIsRefused) {
        {"spec.train.data.path: ",
         "beyond.u16: the token at byte 300 is not below the model's "
         "vocabulary of 100"}},
+  };
+  for (const Case& bad : cases) expect_refused(bad);
+}
+
+TEST_F(BadInput, TablesThatTheModelCannotBeTrainedOnAreRefused) {
+  const auto write_array = [&](const char* name, const char* dtype, const char* shape,
+                               const std::string& bytes) {
+    std::ofstream(folder_ + "/" + name) << npy_bytes(npy_dict(dtype, shape), bytes);
+  };
+  write_array("x.npy", "|i1", "(3, 2)", "abcdef");
+  write_array("wide.npy", "|i1", "(3, 3)", "abcdefghi");
+  write_array("y.npy", "|u1", "(3,)", std::string("\0\1\2", 3));
+  write_array("beyond.npy", "|u1", "(3,)", std::string("\0\1\3", 3));
+  write_array("short.npy", "|u1", "(2,)", std::string(2, '\0'));
+  const Case cases[] = {
+      {"no features",
+       with_table("nowhere.npy", "y.npy"),
+       {"spec.train.data.features", "nowhere.npy"}},
+      {"no targets",
+       with_table("x.npy", "nowhere.npy"),
+       {"spec.train.data.targets", "nowhere.npy"}},
+      {"a text",
+       with_table("text.txt", "y.npy"),
+       {"spec.train.data.features: ", "not a .npy file"}},
+      {"columns",
+       with_table("wide.npy", "y.npy"),
+       {"spec.train.data.features: ", "found rows of 3 values, expected the model's 2 inputs"}},
+      {"rows", with_table("x.npy", "short.npy"), {"spec.train.data.targets: ", "found 2 rows"}},
+      {"classes",
+       with_table("x.npy", "beyond.npy"),
+       {"spec.train.data.targets: ", "row 2 (from 0): found 3, expected a class from 0 to 2"}},
   };
   for (const Case& bad : cases) expect_refused(bad);
 }

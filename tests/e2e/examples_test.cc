@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <sstream>
 
 #include "common/base/check.h"
 #include "tests/support/job_run.h"
@@ -68,17 +69,21 @@ class ExampleRun {
   ExampleRun(const std::string& name, const std::vector<std::string>& more_files,
              const std::function<void(std::string&)>& change) {
     const fs::path examples = fs::path(LOCKSTEP_SOURCE_DIR) / "examples";
-    for (const std::string& file : more_files) fs::copy(examples / file, folder_.path() / file);
+    for (const std::string& file : more_files) {
+      fs::create_directories((folder_.path() / file).parent_path());
+      fs::copy(examples / file, folder_.path() / file);
+    }
     std::string text = read_file(examples / name);
     replace(text, "  nodes: 2\n",
             "  nodes: 2\n  rendezvous: {port: " + std::to_string(free_port()) + "}\n");
     change(text);
     write_file(folder_.path() / name, text);
-    run_ = std::make_unique<JobRun>(JobRun::Options{
-        .job = folder_.path() / name, .output = folder_.path() / "out", .log = log_path()});
+    run_ = std::make_unique<JobRun>(
+        JobRun::Options{.job = folder_.path() / name, .output = output(), .log = log_path()});
   }
   JobRun& run() { return *run_; }
   std::string log() const { return read_file(log_path()); }
+  fs::path output() const { return folder_.path() / "out"; }
 
  private:
   fs::path log_path() const { return folder_.path() / "log"; }
@@ -86,6 +91,25 @@ class ExampleRun {
   TemporaryFolder folder_;
   std::unique_ptr<JobRun> run_;
 };
+
+// bench/results/mlp_accuracy_epyc-zen3-2cpu_2026-11-23.md: PyTorch classifies 97.4 to 98.2 % right,
+// over 21 seeds.
+TEST(ExamplesTest, TheMlpReachesTheAccuracyOfPytorch) {
+  ExampleRun example("mlp.yaml",
+                     {"data/breast_cancer_features.npy", "data/breast_cancer_targets.npy"},
+                     [](std::string&) {});
+  EXPECT_EQ(example.run().wait(), 0) << example.log();
+  const Json result = example.run().result();
+  EXPECT_EQ(result["state"], "Complete");
+  EXPECT_EQ(result["step"], 150);
+  std::istringstream metrics(read_file(example.output() / "checkpoints/metrics.jsonl"));
+  double accuracy = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    accuracy = parse_json(line)->value("validationAccuracy", accuracy);
+  }
+  EXPECT_GE(accuracy, 0.965);
+  EXPECT_NE(example.log().find(", accuracy 0.9"), std::string::npos) << example.log();
+}
 
 TEST(ExamplesTest, TheShellScriptDoesItsShareOnEveryRank) {
   ExampleRun example("shell.yaml", {}, [](std::string&) {});

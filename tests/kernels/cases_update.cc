@@ -1,4 +1,4 @@
-// The classifier, the optimizer and elementwise operations.
+// The classifier, norms and elementwise operations.
 #include <algorithm>
 #include <cmath>
 
@@ -150,6 +150,38 @@ std::string joined(const std::vector<int64_t>& counts) {
   return result;
 }
 
+// The norm of tensors x0, x1, ... and its factor.
+OpCase norm_of(const std::vector<int64_t>& counts, double clip_norm) {
+  OpCase c;
+  for (size_t i = 0; i < counts.size(); ++i)
+    c.inputs.push_back({"x" + std::to_string(i), counts[i]});
+  c.outputs = {{"scale", 1}, {"norm", 1}};
+  c.tolerance = 1e-6;
+  c.workspace_bytes = sizeof(SquareSum);
+  c.forward = [counts, clip_norm](const OpTable& ops, Stream& stream, Tensors& t) {
+    auto* sum = static_cast<SquareSum*>(t.workspace.data());
+    ops.fill(stream, {.out = View(t.workspace.f32()), .count = 2 * kSquareWords});
+    std::vector<FlatTensor> tensors;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      tensors.push_back({.data = t.at("x" + std::to_string(i)), .count = counts[i]});
+    }
+    ops.squared_norm(stream, {.tensors = tensors, .sum = sum});
+    ops.clip_scale(
+        stream,
+        {.squares = sum, .scale = t.at("scale"), .norm = t.at("norm"), .clip_norm = clip_norm});
+  };
+  c.reference = [count = counts.size(), clip_norm](Doubles& d, const Ints&) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; ++i) {
+      for (const double x : d["x" + std::to_string(i)]) sum += x * x;
+    }
+    const double norm = std::sqrt(sum);
+    d["norm"][0] = norm;
+    d["scale"][0] = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
+  };
+  return c;
+}
+
 OpCase elementwise(const std::string& name, int64_t count) {
   OpCase c;
   c.name = name + " n=" + std::to_string(count);
@@ -200,98 +232,9 @@ OpCase classifier(const ClassifierSizes& s) {
   return c;
 }
 
-OpCase adamw(const AdamWSizes& s) {
-  int64_t total = 0;
-  for (const int64_t count : s.counts) total += count;
-  OpCase c;
-  c.name = "adamw" + joined(s.counts) + (s.device_scale ? " device scale" : "") +
-           (s.copies ? " copies" : "") + (s.rounding_seed ? " rounded stochastically" : "");
-  c.inputs = {{"p", total}, {"g", total}, {"m", total}, {"v", total, 0.01f, 1.0f}};
-  c.outputs = {{"new_p", total}, {"new_m", total}, {"new_v", total}};
-  const float device_scale = s.device_scale ? 0.25f : 1.0f;
-  if (s.device_scale) c.inputs.push_back({"scale", 1, device_scale, device_scale});
-  if (s.copies) c.outputs.push_back({"copy", total});
-  c.activations = {"copy"};
-  // For the copy: stochastic rounding may pick the next value instead of the nearest one.
-  c.bf16_tolerance = s.copies ? (s.rounding_seed ? 1.0 / 128.0 : 1.0 / 256.0) : 0.0;
-  const AdamW settings{.learning_rate = 0.01f,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.95f,
-                       .epsilon = 1e-8f,
-                       .gradient_scale = 0.5f,
-                       .step = 3,
-                       .rounding_seed = s.rounding_seed};
-  c.forward = [settings, s](const OpTable& ops, Stream& stream, Tensors& t) {
-    for (const char* name : {"p", "m", "v"}) t.copy(name, std::string("new_") + name);
-    const View copies = s.copies ? View(t.at("copy")) : View();
-    std::vector<AdamWTensor> tensors;
-    int64_t at = 0;
-    for (const int64_t count : s.counts) {
-      View copy = copies;
-      if (copy) copy.data = static_cast<char*>(copy.data) + index(at) * dtype_bytes(copy.dtype);
-      tensors.push_back({.parameter = t.at("new_p") + at,
-                         .gradient = t.at("g") + at,
-                         .m = t.at("new_m") + at,
-                         .v = t.at("new_v") + at,
-                         .copy = copy,
-                         .count = count,
-                         .weight_decay = 0.1f});
-      at += count;
-    }
-    AdamW args = settings;
-    args.tensors = tensors;
-    if (s.device_scale) args.device_scale = t.at("scale");
-    ops.adamw(stream, args);
-  };
-  c.reference = [settings, device_scale](Doubles& d, const Ints&) {
-    const double b1 = settings.beta1, b2 = settings.beta2, lr = settings.learning_rate;
-    for (size_t i = 0; i < d["p"].size(); ++i) {
-      const double g = d["g"][i] * static_cast<double>(settings.gradient_scale * device_scale);
-      const double m = b1 * d["m"][i] + (1.0 - b1) * g, v = b2 * d["v"][i] + (1.0 - b2) * g * g;
-      const double step =
-          m / (1.0 - std::pow(b1, 3)) / (std::sqrt(v / (1.0 - std::pow(b2, 3))) + 1e-8);
-      d["new_m"][i] = m;
-      d["new_v"][i] = v;
-      d["new_p"][i] = d["p"][i] - lr * (step + 0.1 * d["p"][i]);
-    }
-    if (d.contains("copy")) d["copy"] = d["new_p"];
-  };
-  return c;
-}
-
-OpCase clip_scale(int64_t count, double clip_norm) {
-  OpCase c;
-  c.name = "clip_scale n=" + std::to_string(count) + " at " + std::to_string(clip_norm);
-  c.outputs = {{"scale", 1}, {"norm", 1}};
-  for (int64_t i = 0; i < count; ++i) c.inputs.push_back({"x" + std::to_string(i), 100});
-  c.outputs.push_back({"squares", count});
-  c.double_outputs = {"squares"};
-  c.workspace_bytes = kSquaredNormWorkspace;
-  c.forward = [count, clip_norm](const OpTable& ops, Stream& stream, Tensors& t) {
-    for (int64_t i = 0; i < count; ++i) {
-      const FlatTensor tensor{.data = t.at("x" + std::to_string(i)), .count = 100};
-      ops.squared_norm(stream, {.tensors = {&tensor, 1},
-                                .sum = t.double_at("squares") + i,
-                                .workspace = t.workspace.workspace()});
-    }
-    ops.clip_scale(stream, {.squares = t.double_at("squares"),
-                            .count = count,
-                            .scale = t.at("scale"),
-                            .norm = t.at("norm"),
-                            .clip_norm = clip_norm});
-  };
-  c.reference = [count, clip_norm](Doubles& d, const Ints&) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < count; ++i) {
-      double squares = 0.0;
-      for (const double x : d["x" + std::to_string(i)]) squares += x * x;
-      d["squares"][index(i)] = squares;
-      sum += squares;
-    }
-    const double norm = std::sqrt(sum);
-    d["norm"][0] = norm;
-    d["scale"][0] = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
-  };
+OpCase clip_scale(double clip_norm) {
+  OpCase c = norm_of({100}, clip_norm);
+  c.name = "clip_scale at " + std::to_string(clip_norm);
   return c;
 }
 
@@ -318,33 +261,8 @@ OpCase loss_sum(int64_t count) {
 }
 
 OpCase squared_norm(const std::vector<int64_t>& counts) {
-  OpCase c;
+  OpCase c = norm_of(counts, 1.0);
   c.name = "squared_norm" + joined(counts);
-  int64_t total = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    c.inputs.push_back({"x" + std::to_string(i), counts[i]});
-    total += counts[i];
-  }
-  c.outputs = {{"sum", 1}};
-  c.double_outputs = {"sum"};
-  c.tolerance = 1e-7;
-  c.workspace_bytes = kSquaredNormWorkspace;
-  c.forward = [counts](const OpTable& ops, Stream& stream, Tensors& t) {
-    std::vector<FlatTensor> tensors;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      tensors.push_back({.data = t.at("x" + std::to_string(i)), .count = counts[i]});
-    }
-    ops.squared_norm(
-        stream,
-        {.tensors = tensors, .sum = t.double_at("sum"), .workspace = t.workspace.workspace()});
-  };
-  c.reference = [count = counts.size()](Doubles& d, const Ints&) {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; ++i) {
-      for (const double x : d["x" + std::to_string(i)]) sum += x * x;
-    }
-    d["sum"][0] = sum;
-  };
   return c;
 }
 

@@ -161,12 +161,11 @@ Update updated(DeviceType type, float device_scale, uint64_t seed) {
   CHECK(copy_bytes(*stream, {memory->data(), host.data(), memory->bytes()}).ok());
   float* at = memory->f32();
   Bf16* copy = reinterpret_cast<Bf16*>(at + 4 * kCount + 4);
-  const AdamWTensor tensor{.parameter = at,
-                           .gradient = at + kCount,
-                           .m = at + 2 * kCount,
-                           .v = at + 3 * kCount,
-                           .copy = copy,
-                           .count = kCount};
+  const UpdatedTensor tensor{.parameter = at,
+                             .gradient = at + kCount,
+                             .states = {at + 2 * kCount, at + 3 * kCount},
+                             .copy = copy,
+                             .count = kCount};
   (*ops)->adamw(*stream, {.tensors = {&tensor, 1},
                           .learning_rate = 0.01f,
                           .device_scale = at + 4 * kCount,
@@ -212,6 +211,25 @@ TEST(EmulatedAdamW, WritesNothingWhereTheScaleIsNotFinite) {
   }
 }
 
+TEST(EmulatedSquaredNorm, HasTheBitsOfTheCpu) {
+  for (const size_t count : {5, 16'384, 50'003}) {
+    std::vector<float> values = random_floats(count, 3);
+    for (size_t i = 0; i < count; i += 7)
+      values[i] *= std::ldexp(1.0f, static_cast<int>(i % 90) - 45);
+    Stream stream = device_stream(), host;
+    SquareSum expected;
+    const FlatTensor on_host{values.data(), static_cast<int64_t>(count)};
+    cpu_ops().squared_norm(host, {.tensors = {&on_host, 1}, .sum = &expected});
+    OnDevice<float> on_device(values);
+    OnDevice<SquareSum> sum({SquareSum()});
+    // One element after the other part, so that parts are not aligned.
+    const FlatTensor parts[] = {{on_device.data() + 1, on_host.count - 1}, {on_device.data(), 1}};
+    cuda().squared_norm(stream, {.tensors = parts, .sum = sum.data()});
+    expect_ok(stream.synchronize());
+    EXPECT_EQ(value_of(sum.get().front()), value_of(expected)) << count;
+  }
+}
+
 TEST(EmulatedOps, NothingHappensForNoElements) {
   Stream stream = device_stream();
   cuda().embedding_forward(stream, {});
@@ -221,17 +239,22 @@ TEST(EmulatedOps, NothingHappensForNoElements) {
   cuda().rmsnorm_forward(stream, {});
   cuda().rmsnorm_backward(stream, {});
   cuda().gelu_forward(stream, {});
+  cuda().pointwise_forward(stream, {});
+  cuda().pointwise_backward(stream, {});
   cuda().swiglu_forward(stream, {});
   cuda().rotary(stream, {});
   cuda().classifier(stream, {});
+  cuda().classifier_hits(stream, {});
+  cuda().squared_error(stream, {});
   cuda().adamw(stream, {});
+  cuda().sgd(stream, {});
+  cuda().adagrad(stream, {});
   cuda().add(stream, {});
   cuda().sample(stream, {});
-  OnDevice<double> sum({1.0}), workspace(std::vector<double>(256));
-  cuda().squared_norm(stream,
-                      {.sum = sum.data(), .workspace = {workspace.data(), kSquaredNormWorkspace}});
+  OnDevice<SquareSum> sum({SquareSum()});
+  cuda().squared_norm(stream, {.sum = sum.data()});
   expect_ok(stream.synchronize());
-  EXPECT_EQ(sum.get().front(), 0.0);
+  EXPECT_EQ(value_of(sum.get().front()), 0.0);
 }
 
 struct Lookups {

@@ -75,6 +75,8 @@ std::vector<OpCase> test_cases() {
   }
   for (const int64_t count : {1, 5, 16, 1001}) {
     cases.push_back(gelu(count));
+    cases.push_back(pointwise(Pointwise::kRelu, count));
+    cases.push_back(pointwise(Pointwise::kTanh, count));
     cases.push_back(scale(count));
     cases.push_back(add(count));
     cases.push_back(fill(count));
@@ -94,18 +96,26 @@ std::vector<OpCase> test_cases() {
     cases.push_back(classifier({.rows = 70, .columns = 66, .vocabulary = 66, .shards = shards}));
     cases.push_back(classifier({.rows = 2, .columns = 60, .vocabulary = 19, .shards = shards}));
   }
-  cases.push_back(adamw({.counts = {1}}));
-  cases.push_back(adamw({.counts = {16, 33, 7, 40000}}));
-  cases.push_back(adamw({.counts = std::vector<int64_t>(500, 5), .device_scale = true}));
-  cases.push_back(adamw({.counts = {1001, 64}, .device_scale = true, .copies = true}));
-  cases.push_back(adamw({.counts = {77, 2048}, .copies = true, .rounding_seed = 5}));
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {70, 10}, {9, 130}, {2, 2051}}) {
+    cases.push_back(squared_error(rows, columns));
+    cases.push_back(classifier_hits(rows, columns));
+  }
+  for (const UpdateSizes& sizes :
+       {UpdateSizes{.counts = {1}}, UpdateSizes{.counts = {16, 33, 7, 40000}},
+        UpdateSizes{.counts = std::vector<int64_t>(500, 5), .device_scale = true},
+        UpdateSizes{.counts = {1001, 64}, .device_scale = true, .copies = true},
+        UpdateSizes{.counts = {77, 2048}, .copies = true, .rounding_seed = 5}}) {
+    cases.push_back(adamw(sizes));
+    cases.push_back(sgd(sizes, 0.0, false));
+    cases.push_back(sgd(sizes, 0.9, false));
+    cases.push_back(sgd(sizes, 0.9, true));
+    cases.push_back(adagrad(sizes));
+  }
   cases.push_back(squared_norm({1}));
   cases.push_back(squared_norm({70000, 3, 16384, 33}));
   cases.push_back(squared_norm(std::vector<int64_t>(1100, 3)));
-  for (const double clip_norm : {0.0, 0.5, 100.0}) {
-    cases.push_back(clip_scale(1, clip_norm));
-    cases.push_back(clip_scale(3, clip_norm));
-  }
+  for (const double clip_norm : {0.0, 0.5, 100.0}) cases.push_back(clip_scale(clip_norm));
   for (const int64_t count : {1, 33, 5000}) cases.push_back(loss_sum(count));
   return cases;
 }

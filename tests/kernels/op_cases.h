@@ -161,7 +161,7 @@ struct EmbeddingSizes {
 };
 std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below);
 
-struct AdamWSizes {
+struct UpdateSizes {
   std::vector<int64_t> counts;  // element counts of the tensors
   bool device_scale = false;
   bool copies = false;  // in the run's dtype
@@ -172,14 +172,19 @@ OpCase embedding(const EmbeddingSizes& sizes);
 OpCase layernorm(const LayerNormSizes& sizes);
 OpCase rmsnorm(const LayerNormSizes& sizes);
 OpCase gelu(int64_t count);
+OpCase pointwise(Pointwise function, int64_t count);
 OpCase swiglu(const SwigluSizes& sizes);
 OpCase rotary(const AttentionShape& shape);
 OpCase attention(const AttentionShape& shape, AttentionBy by = AttentionBy::kOwn);
 OpCase matmul(const MatmulSizes& sizes);
 OpCase classifier(const ClassifierSizes& sizes);
-OpCase adamw(const AdamWSizes& sizes);
+OpCase classifier_hits(int64_t rows, int64_t columns);
+OpCase squared_error(int64_t rows, int64_t columns);
+OpCase adamw(const UpdateSizes& sizes);
+OpCase sgd(const UpdateSizes& sizes, double momentum, bool nesterov);
+OpCase adagrad(const UpdateSizes& sizes);
 OpCase squared_norm(const std::vector<int64_t>& counts);
-OpCase clip_scale(int64_t count, double clip_norm);
+OpCase clip_scale(double clip_norm);
 OpCase loss_sum(int64_t count);
 OpCase scale(int64_t count);
 OpCase add(int64_t count);

@@ -201,16 +201,52 @@ TEST_P(Values, OperationsMayWorkInPlace) {
 TEST_P(Values, AdamWWritesTheCopyOfTheNewParameters) {
   std::vector<float> parameter(35, 1.0f), gradient(35, 0.3f), m(35), v(35);
   std::vector<Bf16> copy(35);
-  const std::vector<AdamWTensor> tensors = {{.parameter = parameter.data(),
-                                             .gradient = gradient.data(),
-                                             .m = m.data(),
-                                             .v = v.data(),
-                                             .copy = copy.data(),
-                                             .count = 35}};
+  const std::vector<UpdatedTensor> tensors = {{.parameter = parameter.data(),
+                                               .gradient = gradient.data(),
+                                               .states = {m.data(), v.data()},
+                                               .copy = copy.data(),
+                                               .count = 35}};
   ops().adamw(stream_, {.tensors = tensors, .learning_rate = 0.25f});
   for (size_t i = 0; i < copy.size(); ++i) {
     EXPECT_NEAR(parameter[i], 0.75f, 1e-5f);  // the first step is lr * sign(g)
     EXPECT_EQ(copy[i].bits, 0x3F40);          // 0.75
+  }
+}
+
+// In place, at the ends and near 0, where 1 - 2 / (e^2x + 1) would cancel.
+TEST_P(Values, TanhAndReluAreExactAtTheEndsAndKeepNan) {
+  const std::vector<float> x = {0.0f, 1e-20f, -1e-5f, 60.0f, -3e38f, kInfinity, std::nanf("")};
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<float> tanh = x, relu = x;
+  ops().pointwise_forward(
+      stream_, {.x = tanh.data(), .y = tanh.data(), .count = count, .function = Pointwise::kTanh});
+  ops().pointwise_forward(
+      stream_, {.x = relu.data(), .y = relu.data(), .count = count, .function = Pointwise::kRelu});
+  const std::vector<float> tanh_wanted = {0.0f, 1e-20f, -1e-5f, 1.0f, -1.0f, 1.0f};
+  const std::vector<float> relu_wanted = {0.0f, 1e-20f, 0.0f, 60.0f, 0.0f, kInfinity};
+  for (size_t i = 0; i < tanh_wanted.size(); ++i) {
+    EXPECT_EQ(tanh[i], tanh_wanted[i]) << x[i];
+    EXPECT_EQ(relu[i], relu_wanted[i]) << x[i];
+  }
+  EXPECT_TRUE(std::isnan(tanh.back()) && std::isnan(relu.back()));
+  std::vector<float> gradient(x.size(), 2.0f);
+  ops().pointwise_backward(stream_, {.y = relu.data(),
+                                     .dy = gradient.data(),
+                                     .dx = gradient.data(),
+                                     .count = count,
+                                     .function = Pointwise::kRelu});
+  EXPECT_EQ(gradient, (std::vector<float>{0, 2, 0, 2, 0, 2, 2}));
+}
+
+TEST_P(Values, TheFirstOfSeveralLargestLogitsIsTheAnswer) {
+  const std::vector<float> logits = {1, 3, 3, 2, std::nanf("")};
+  for (int32_t target = -1; target < 5; ++target) {
+    float hit = -1;
+    ops().classifier_hits(stream_, {.logits = logits.data(),
+                                    .targets = &target,
+                                    .hits = &hit,
+                                    .shape = {.rows = 1, .columns = 5, .vocabulary = 5}});
+    EXPECT_EQ(hit, target == 1 ? 1.0f : 0.0f) << target;
   }
 }
 
@@ -223,17 +259,21 @@ TEST_P(Values, NothingHappensForNoElements) {
   ops().layernorm_forward(stream_, {});
   ops().rmsnorm_forward(stream_, {});
   ops().gelu_forward(stream_, {});
+  ops().pointwise_forward(stream_, {});
+  ops().pointwise_backward(stream_, {});
   ops().swiglu_forward(stream_, {});
   ops().swiglu_backward(stream_, {});
   ops().rotary(stream_, {});
   ops().classifier(stream_, {});
+  ops().classifier_hits(stream_, {});
+  ops().squared_error(stream_, {});
   ops().adamw(stream_, {});
+  ops().sgd(stream_, {});
+  ops().adagrad(stream_, {});
   ops().add(stream_, {});
-  double sum = 1.0;
-  std::vector<double> workspace(kSquaredNormWorkspace / sizeof(double));
-  ops().squared_norm(stream_,
-                     {.sum = &sum, .workspace = {workspace.data(), kSquaredNormWorkspace}});
-  EXPECT_EQ(sum, 0.0);
+  SquareSum sum;
+  ops().squared_norm(stream_, {.sum = &sum});
+  EXPECT_EQ(value_of(sum), 0.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Values,

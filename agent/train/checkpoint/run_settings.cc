@@ -1,5 +1,7 @@
 #include "agent/train/checkpoint/run_settings.h"
 
+#include <functional>
+
 #include "common/base/json.h"
 
 namespace lockstep::train {
@@ -10,11 +12,10 @@ std::string number(double value) {
   return dump_json(value);
 }
 
-void add_model(const ModelConfig& model, RunSettings& settings) {
-  const auto add = [&](const char* field, std::string value) {
-    settings.emplace(std::string("spec.train.model.") + field, std::move(value));
-  };
-  add("family", std::string(family_name(model.family)));
+// Adds a setting by the path of its field below spec.train.model.
+using Add = std::function<void(const char* field, std::string value)>;
+
+void add_transformer(const ModelConfig& model, const Add& add) {
   add("layers", std::to_string(model.layers));
   add("width", std::to_string(model.width));
   add("heads", std::to_string(model.heads));
@@ -35,19 +36,45 @@ void add_model(const ModelConfig& model, RunSettings& settings) {
   add("ropeScaling.originalContext", std::to_string(scaling.original_context));
 }
 
+void add_mlp(const MlpConfig& model, const Add& add) {
+  std::string hidden;
+  for (const int64_t width : model.hidden) {
+    hidden += (hidden.empty() ? "" : ", ") + std::to_string(width);
+  }
+  add("inputs", std::to_string(model.inputs));
+  add("hidden", "[" + hidden + "]");
+  add("outputs", std::to_string(model.outputs));
+  add("activation", std::string(mlp_activation_name(model.activation)));
+  add("task", std::string(mlp_task_name(model.task)));
+}
+
 }  // namespace
 
-RunSettings run_settings(const TrainSpec& train, int64_t tokens) {
+RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
   RunSettings settings;
-  add_model(model_config(train), settings);
+  const Add add = [&settings](const char* field, std::string value) {
+    settings.emplace(std::string("spec.train.model.") + field, std::move(value));
+  };
+  const ModelDesign design = model_design(train);
   const DataSpec& data = train.data;
-  settings["spec.train.data.path"] = "data of " + std::to_string(tokens) + " tokens";
-  settings["spec.train.data.tokenizer"] = data.tokenizer;
+  add("family", std::string(family_name(design)));
+  if (const ModelConfig* transformer = transformer_of(design)) {
+    add_transformer(*transformer, add);
+    settings["spec.train.data.path"] = "data of " + data_size;
+    settings["spec.train.data.tokenizer"] = data.tokenizer;
+  } else {
+    add_mlp(std::get<MlpConfig>(design), add);
+    settings["spec.train.data.features"] = "data of " + data_size;
+  }
   settings["spec.train.data.validationFraction"] = number(data.validationFraction);
   settings["spec.train.data.seed"] = std::to_string(data.seed);
   settings["spec.train.optimizer.name"] = train.optimizer.name;
-  settings["spec.train.optimizer.beta1"] = number(train.optimizer.beta1);
-  settings["spec.train.optimizer.beta2"] = number(train.optimizer.beta2);
+  if (train.optimizer.name == "adamw") {
+    settings["spec.train.optimizer.beta1"] = number(train.optimizer.beta1);
+    settings["spec.train.optimizer.beta2"] = number(train.optimizer.beta2);
+  } else if (train.optimizer.name == "sgd") {
+    settings["spec.train.optimizer.momentum"] = number(train.optimizer.momentum);
+  }
   settings["spec.train.precision"] = train.precision;
   settings["spec.train.rounding"] = train.rounding;
   // Initial parameters are in the checkpoint; draws to come are not.

@@ -13,16 +13,16 @@ namespace lockstep::train {
 // path in the job. They determine:
 // - the meaning of the tensors (the model)
 // - the order that the position refers to (the data)
-// - what the moments are averages of (the optimizer)
+// - the meaning of the optimizer's states
 // - how the copies for products are derived
 // Continuing a state with other settings would produce neither run.
 //
 // Settings that only affect future steps may change: steps, batch, learning rate and schedule,
-// epsilon, weight decay, clipping, recomputation, buckets, the world and its devices.
+// epsilon, Nesterov, weight decay, clipping, recomputation, buckets, the world and its devices.
 using RunSettings = std::map<std::string, std::string>;
 
-// `tokens`: of all of the data.
-RunSettings run_settings(const TrainSpec& train, int64_t tokens);
+// `data_size`: SampleSource::size().
+RunSettings run_settings(const TrainSpec& train, const std::string& data_size);
 
 // kInvalid, blaming the configuration, if a setting differs from the checkpoint's, with the path
 // and both values of each. Settings that either side lacks (because versions differ) are not

@@ -83,7 +83,8 @@ Status TensorFile::read(const std::string& name, const std::vector<int64_t>& sha
                                  ? "it is missing"
                                  : "it is " + tensor->dtype + " " + shape_text(tensor->shape);
     return invalid("[checkpoint] " + file_.path() + ": expected " + name + " as F32 " +
-                       shape_text(shape) + ", " + came + "; it belongs to another model",
+                       shape_text(shape) + ", " + came +
+                       "; it belongs to another model or optimizer",
                    Blame::kConfig);
   }
   for (const TensorPiece& piece : pieces) {

@@ -1,31 +1,11 @@
 #include "agent/train/data/token_source.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 namespace lockstep::train {
-
-struct TokenSource::Mapping {
-  Mapping(std::string file, void* data, size_t bytes, int64_t first, int64_t count)
-      : file(std::move(file)), data(data), bytes(bytes), first(first), count(count) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(data, bytes); }
-
-  std::string file;
-  void* data;
-  size_t bytes;
-  int64_t first;  // index of its first token in the whole
-  int64_t count;
-};
 
 Result<TokenWidth> token_width(const std::string& tokenizer) {
   if (tokenizer == "bytes") return TokenWidth::kByte;
@@ -75,34 +55,19 @@ int64_t widen(const std::byte* from, std::span<int32_t> out, uint32_t vocabulary
 
 }  // namespace
 
-Status TokenSource::add_file(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno_error("[data] " + file, errno, Blame::kData);
-  struct stat status {};
-  if (fstat(fd, &status) != 0) {
-    const int error = errno;
-    close(fd);
-    return errno_error("[data] " + file, error, Blame::kData);
-  }
-  const auto bytes = static_cast<size_t>(status.st_size);
+Status TokenSource::add_file(const std::string& path) {
+  TRY_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  const size_t bytes = file->bytes().size();
   const auto width = static_cast<size_t>(options_.width);
   if (bytes % width != 0) {
-    close(fd);
-    return invalid("[data] " + file + ": " + std::to_string(bytes) +
+    return invalid("[data] " + path + ": " + std::to_string(bytes) +
                        " bytes is not a whole number of tokens of " + std::to_string(width) +
                        " bytes",
                    Blame::kData);
   }
-  if (bytes == 0) {
-    close(fd);
-    return {};
-  }
-  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  const int error = errno;
-  close(fd);
-  if (data == MAP_FAILED) return errno_error("[data] mmap of " + file, error, Blame::kData);
+  if (bytes == 0) return {};
   const auto tokens = static_cast<int64_t>(bytes / width);
-  files_.push_back(std::make_shared<const Mapping>(file, data, bytes, count_, tokens));
+  parts_.push_back({.file = std::move(file), .first = count_, .count = tokens});
   count_ += tokens;
   return {};
 }
@@ -114,9 +79,9 @@ Result<TokenSource> TokenSource::open(const TokenSourceOptions& options) {
   return source;
 }
 
-Status TokenSource::read_part(const Mapping& file, int64_t from, std::span<int32_t> out) const {
+Status TokenSource::read_part(const Part& part, int64_t from, std::span<int32_t> out) const {
   const auto width = static_cast<int64_t>(options_.width);
-  const std::byte* bytes = static_cast<const std::byte*>(file.data) + from * width;
+  const std::byte* bytes = part.file->bytes().data() + from * width;
   const auto vocabulary = static_cast<uint32_t>(options_.vocabulary);
   int64_t bad = -1;
   switch (options_.width) {
@@ -131,7 +96,7 @@ Status TokenSource::read_part(const Mapping& file, int64_t from, std::span<int32
       break;
   }
   if (bad < 0) return {};
-  return invalid("[data] " + file.file + ": the token at byte " +
+  return invalid("[data] " + part.file->path() + ": the token at byte " +
                      std::to_string((from + bad) * width) +
                      " is not below the model's vocabulary of " + std::to_string(vocabulary),
                  Blame::kData);
@@ -140,14 +105,14 @@ Status TokenSource::read_part(const Mapping& file, int64_t from, std::span<int32
 Status TokenSource::read(int64_t begin, std::span<int32_t> out) const {
   CHECK(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= count_);
   if (out.empty()) return {};
-  auto file = std::upper_bound(files_.begin(), files_.end(), begin,
-                               [](int64_t at, const auto& m) { return at < m->first; }) -
+  auto next = std::upper_bound(parts_.begin(), parts_.end(), begin,
+                               [](int64_t at, const Part& part) { return at < part.first; }) -
               1;
   while (!out.empty()) {
-    const Mapping& mapping = **file++;
-    const int64_t from = begin - mapping.first;
-    const auto now = std::min(out.size(), static_cast<size_t>(mapping.count - from));
-    TRY(read_part(mapping, from, out.first(now)));
+    const Part& part = *next++;
+    const int64_t from = begin - part.first;
+    const auto now = std::min(out.size(), static_cast<size_t>(part.count - from));
+    TRY(read_part(part, from, out.first(now)));
     begin += static_cast<int64_t>(now);
     out = out.subspan(now);
   }

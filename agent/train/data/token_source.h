@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/train/data/mapped_file.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
@@ -39,13 +40,18 @@ class TokenSource {
   Status read(int64_t begin, std::span<int32_t> out) const;
 
  private:
-  struct Mapping;
+  // A file's tokens. `first` is the index of its first one in the whole.
+  struct Part {
+    std::shared_ptr<const MappedFile> file;
+    int64_t first = 0;
+    int64_t count = 0;
+  };
   explicit TokenSource(TokenSourceOptions options) : options_(std::move(options)) {}
   Status add_file(const std::string& file);
-  Status read_part(const Mapping& file, int64_t from, std::span<int32_t> out) const;
+  Status read_part(const Part& part, int64_t from, std::span<int32_t> out) const;
 
   TokenSourceOptions options_;
-  std::vector<std::shared_ptr<const Mapping>> files_;
+  std::vector<Part> parts_;
   int64_t count_ = 0;
 };
 

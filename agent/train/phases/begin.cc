@@ -37,6 +37,7 @@ Status Worker::share_start() {
 // From rank 0's checkpoint or weights.
 Status Worker::receive_state() {
   TRY(model_->load_state(initial_state_.get(), position_.step));
+  if (position_.step > 0) collected_step_ = position_.step;
   if (initial_state_ != nullptr && position_.step == 0) {
     log_info("starting from weights", {{"path", config_.train.model.weights.path}});
   }
@@ -45,11 +46,10 @@ Status Worker::receive_state() {
 }
 
 Status Worker::prepare_steps() {
-  loader_.emplace(*source_, split_,
-                  BatchLoaderOptions{.shape = batch_,
-                                     .data_rank = model_->place().data,
-                                     .seed = position_.data_seed,
-                                     .position = position_.samples});
+  loader_.emplace(*data_.samples, BatchLoaderOptions{.shape = batch_,
+                                                     .data_rank = model_->place().data,
+                                                     .seed = position_.data_seed,
+                                                     .position = position_.samples});
   const OptimizerSpec& optimizer = config_.train.optimizer;
   TRY_ASSIGN(const optim::ScheduleKind kind, optim::parse_schedule(optimizer.schedule));
   TRY_ASSIGN(TrainStep step,
@@ -61,12 +61,11 @@ Status Worker::prepare_steps() {
                                 .clip_norm = optimizer.clipNorm},
                                {*model_, *loader_}));
   step_.emplace(std::move(step));
-  if (split_.validation_tokens() == 0) return {};
-  TRY_ASSIGN(Validator validator, Validator::create({.split = split_,
-                                                     .rows = batch_.micro,
-                                                     .rank = model_->place().data,
-                                                     .ranks = config_.world.data},
-                                                    *model_, *source_));
+  if (data_.samples->validation_samples() == 0) return {};
+  TRY_ASSIGN(Validator validator,
+             Validator::create(
+                 {.rows = batch_.micro, .rank = model_->place().data, .ranks = config_.world.data},
+                 *model_, *data_.samples));
   validator_.emplace(std::move(validator));
   return {};
 }

@@ -15,7 +15,8 @@ Status Worker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
   TRY(world_->barrier());
   progress_.follow(nullptr);  // the others may leave
-  if (config_.train.sample.tokens > 0) TRY(sample());
+  const bool takes_part = model_->place().data == 0 && data_.text != nullptr;
+  if (takes_part && config_.train.sample.tokens > 0) TRY(sample());
   progress_.enter(WorkerPhase::kDone);
   return {};
 }
@@ -23,7 +24,7 @@ Status Worker::finish() {
 Status Worker::sample() {
   TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
   TRY_ASSIGN(const std::optional<std::string> text,
-             sample_text(*model_, config_.train.sample, *source_, width));
+             sample_text(*model_, config_.train.sample, *data_.text, width));
   if (!text || config_.rank != 0) return {};
   log_info("sample", {{"text", *text}});
   if (!stores()) return {};

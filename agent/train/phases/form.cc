@@ -18,8 +18,8 @@ Status Worker::choose_device() {
 Status Worker::form() {
   progress_.enter(WorkerPhase::kForming);
   TRY(check_world(config_.world));
-  model_config_ = model_config(config_.train);
-  TRY(validate(model_config_, 1, "spec.train.model"));
+  design_ = model_design(config_.train);
+  TRY(validate(design_, 1, "spec.train.model"));
   TRY_ASSIGN(batch_, batch_shape(config_.train.batch, config_.world.data));
   TRY_ASSIGN(world_, form_world(config_, progress_.board()));
   if (world_->size() > 1) {

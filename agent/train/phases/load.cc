@@ -19,12 +19,7 @@ constexpr size_t kAttentionBytesMax = 16;
 Status Worker::load() {
   progress_.enter(WorkerPhase::kLoading);
   const DataSpec& data = config_.train.data;
-  TRY_ASSIGN(const TokenWidth width, token_width(data.tokenizer));
-  TRY_ASSIGN(source_, TokenSource::open({data.path, width, model_config_.vocabulary}));
-  TRY_ASSIGN(split_, split_data({.tokens = source_->count(),
-                                 .context = model_config_.context,
-                                 .validation_fraction = data.validationFraction},
-                                data.path));
+  TRY_ASSIGN(data_, open_data(data, design_));
   measure_peak();
   TRY(choose_attention());
   TRY(compose());
@@ -52,12 +47,14 @@ void Worker::measure_peak() {
 // A measured choice is kept, so that a run resumed from its checkpoint computes as before.
 Status Worker::choose_attention() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
-  AttentionWish wish{
-      .setting = config_.train.attention,
-      .shape = model::attention_shape(model_config_, batch_.micro, model_config_.context),
-      .device = device_,
-      .precision = agreement_.precision,
-      .kept = kept_attention()};
+  const std::optional<kernels::AttentionShape> shape =
+      model::attention_of(design_, parallel::micro_batch_shape(options, PassMode::kTrain));
+  if (!shape) return {};
+  AttentionWish wish{.setting = config_.train.attention,
+                     .shape = *shape,
+                     .device = device_,
+                     .precision = agreement_.precision,
+                     .kept = kept_attention()};
   wish.room = [&](size_t workspace) -> Status {
     const model::AttentionChoice cudnn{
         .by = kernels::AttentionBy::kCudnn, .shape = wish.shape, .workspace_bytes = workspace};
@@ -79,6 +76,7 @@ std::optional<kernels::AttentionBy> Worker::kept_attention() const {
 
 // The first choice stays, also where this start could not take it.
 void Worker::keep_attention() const {
+  if (transformer_of(design_) == nullptr) return;
   if (config_.train.attention != "auto" || kept_attention()) return;
   const Status kept = write_file_synced(attention_file(), name_of(attention_));
   if (kept.ok()) return;
@@ -108,7 +106,7 @@ Status Worker::open_storage() {
   TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest, checkpoints_->newest());
   if (newest) {
     TRY(check_run(*newest));
-    TRY_ASSIGN(StateReader state, StateReader::open(newest->path, parameter_table(model_config_),
+    TRY_ASSIGN(StateReader state, StateReader::open(newest->path, parameter_table(design_),
                                                     model_->optimizer_states()));
     initial_state_ = std::make_unique<StateReader>(std::move(state));
     position_.step = newest->manifest.position.step;
@@ -123,21 +121,29 @@ Status Worker::open_storage() {
   return {};
 }
 
-// Older versions stored the data seed with the position, and no other settings.
+// Older versions stored the data seed with the position, and no other settings. Their optimizer was
+// AdamW.
 Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
   RunSettings stored = checkpoint.manifest.settings;
   stored.emplace("spec.train.data.seed", std::to_string(checkpoint.manifest.position.data_seed));
+  stored.emplace("spec.train.optimizer.name", "adamw");
   return check_settings(settings(), stored, checkpoint.path);
 }
 
 RunSettings Worker::settings() const {
-  return run_settings(config_.train, source_->count());
+  return run_settings(config_.train, data_.samples->size());
 }
 
 // Rank 0, without a checkpoint, of a job that names weights.
 Status Worker::open_weights() {
+  const ModelConfig* transformer = transformer_of(design_);
+  if (transformer == nullptr) {  // of a configuration that was not validated
+    return invalid("spec.train.model.weights.path: expected a transformer, but the family is " +
+                       std::string(family_name(design_)),
+                   Blame::kConfig);
+  }
   Result<WeightsSource> weights =
-      WeightsSource::open(config_.train.model.weights.path, model_config_);
+      WeightsSource::open(config_.train.model.weights.path, *transformer);
   if (!weights.ok()) {
     const Error& error = weights.error();
     return error.with_message("spec.train.model.weights.path: " + error.message);

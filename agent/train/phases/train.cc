@@ -7,7 +7,6 @@
 #include "agent/train/worker.h"
 #include "common/api/step_number_table.h"
 #include "common/base/log.h"
-#include "common/layout/cost.h"
 #include "common/layout/device_peak.h"
 
 namespace lockstep::train {
@@ -38,7 +37,7 @@ void Worker::tell_what_is_trained() const {
   log_info("training",
            {{"world", comm::topology_summary(*world_)},
             {"device", device_info_.name.empty() ? "CPU" : device_info_.name},
-            {"parameters", parameter_count(model_config_)},
+            {"parameters", parameter_count(design_)},
             {"threads", agreement_.threads},
             {"precision", agreement_.precision == kernels::Precision::kBf16 ? "bf16" : "fp32"},
             {"attention", name_of(attention_)},
@@ -75,7 +74,8 @@ void Worker::add_position(StepNumbers& numbers) const {
   numbers.step = position_.step;
   numbers.steps = config_.train.steps;
   numbers.samples = position_.samples;
-  numbers.tokens = position_.samples * model_config_.context;
+  const int64_t tokens = tokens_per_sample(design_);
+  if (tokens > 0) numbers.tokens = position_.samples * tokens;
 }
 
 // Peaks are those of bf16, and all GPUs of the job taken to be as rank 0's.
@@ -85,14 +85,18 @@ void Worker::add_speed(StepNumbers& numbers) {
                           ? seconds
                           : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * seconds;
   if (smoothed_seconds_ <= 0) return;
-  const auto tokens = static_cast<double>(batch_.global() * model_config_.context);
-  const double rate = tokens / smoothed_seconds_;
+  const int64_t tokens = tokens_per_sample(design_);
+  const double rate = static_cast<double>(batch_.global()) / smoothed_seconds_;  // of samples
   const auto flops = [&](FlopsFormula formula) {
-    return rate * flops_per_token(model_config_, model_config_.context, formula);
+    return rate * flops_per_sample(design_, tokens, formula);
   };
   const double palm = flops(FlopsFormula::kPalm);
   const double causal = flops(FlopsFormula::kCausal);
-  numbers.tokens_per_second = rate;
+  if (tokens > 0) {
+    numbers.tokens_per_second = rate * static_cast<double>(tokens);
+  } else {
+    numbers.samples_per_second = rate;
+  }
   numbers.palm_flops_per_second = palm;
   numbers.causal_flops_per_second = causal;
   if (agreement_.precision != kernels::Precision::kBf16) return;
@@ -118,7 +122,7 @@ Status Worker::report(StepNumbers numbers) {
 }
 
 bool Worker::saves_now() const {
-  if (position_.step == saved_step_) return false;
+  if (position_.step == collected_step_) return false;
   const CheckpointSpec& checkpoint = config_.checkpoint;
   const bool is_due = checkpoint.everySteps > 0 && position_.step % checkpoint.everySteps == 0;
   return is_due || stopping_ || (at_end() && checkpoint.atEnd);
@@ -126,7 +130,8 @@ bool Worker::saves_now() const {
 
 Status Worker::save_if_due() {
   if (!saves_now()) return {};
-  hang_limit_.note_pause();  // the others wait in the next step
+  collected_step_ = position_.step;
+  hang_limit_.note_pause();  // ranks without a part of the state wait in the next step
   if (!stores()) return config_.checkpoint.path.empty() ? Status() : model_->collect_state(nullptr);
   progress_.enter(WorkerPhase::kSaving);
   const Manifest manifest{.position = position_,
@@ -135,7 +140,7 @@ Status Worker::save_if_due() {
                           .round = config_.world.round,
                           .files = {}};
   TRY(checkpoints_->save(manifest,
-                         state_files(parameter_table(model_config_), model_->optimizer_states()),
+                         state_files(parameter_table(design_), model_->optimizer_states()),
                          [&](parallel::StateSink& sink) { return model_->collect_state(&sink); }));
   saved_step_ = position_.step;
   progress_.numbers().checkpoint_step = saved_step_;
@@ -149,16 +154,20 @@ Status Worker::validate_if_due() {
   if (!validator_ || !due) return {};
   hang_limit_.note_pause();
   progress_.enter(WorkerPhase::kValidating);
-  TRY_ASSIGN(const std::optional<double> loss, validator_->run());
-  if (!loss) {
+  TRY_ASSIGN(const std::optional<parallel::Evaluation> evaluation, validator_->run());
+  if (!evaluation) {
     stopping_ = true;
     return {};
   }
-  progress_.numbers().validation_loss.reset();
-  if (std::isfinite(*loss)) progress_.numbers().validation_loss = *loss;
+  StepNumbers& shown = progress_.numbers();
+  shown.validation_loss.reset();
+  if (std::isfinite(evaluation->loss)) shown.validation_loss = evaluation->loss;
+  shown.validation_accuracy = evaluation->accuracy;
   progress_.enter(WorkerPhase::kTraining);
   if (!metrics_) return {};
-  return metrics_->add({.step = position_.step, .validation_loss = *loss});
+  return metrics_->add({.step = position_.step,
+                        .validation_loss = evaluation->loss,
+                        .validation_accuracy = evaluation->accuracy});
 }
 
 }  // namespace lockstep::train

@@ -77,6 +77,10 @@ __device__ __forceinline__ void store_8_bytes(void* to, const Words2& value) {
 __device__ __forceinline__ int32_t atomic_add(int32_t* to, int32_t value) {
   return atomicAdd(to, value);
 }
+__device__ __forceinline__ int64_t atomic_add(int64_t* to, int64_t value) {
+  return static_cast<int64_t>(
+      atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value)));
+}
 
 // Starts an asynchronous copy of 16 bytes from global to shared memory; both addresses are
 // multiples of 16. commit_copies() closes a group of the copies started so far.

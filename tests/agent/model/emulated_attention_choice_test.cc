@@ -69,8 +69,8 @@ class OneStep {
 
   const std::vector<float>& gradients(int64_t batch) {
     const Text text(config_, batch, kSequence, 3);
-    MicroBatch micro = model_.make_micro_batch({batch, kSequence, PassMode::kTrain}).value();
-    EXPECT_TRUE(model_.begin(micro, text.input()).ok());
+    GptBatch micro = model_.make_micro_batch({batch, kSequence, PassMode::kTrain}).value();
+    EXPECT_TRUE(micro.begin(text.input()).ok());
     EXPECT_TRUE(forward_pass(model_, store_, micro).ok());
     EXPECT_TRUE(backward_pass(model_, store_, micro, sink_).ok());
     const Status status = stream_.synchronize();

@@ -1,10 +1,10 @@
-#include "agent/model/generate.h"
+#include "agent/model/transformer/generate.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "agent/optim/adamw_optimizer.h"
+#include "agent/optim/optimizer.h"
 #include "tests/agent/model/tiny_gpt.h"
 
 namespace lockstep::model {
@@ -17,12 +17,11 @@ const ModelConfig kTiny{2, 16, 2, 24, 17};
 
 // Teaches the model that token t is at position t mod 5, so that each token determines the next.
 void learn_to_count(TinyGpt& gpt) {
-  optim::AdamWOptimizer optimizer =
-      optim::AdamWOptimizer::create(
-          kTiny, gpt.store.arena(),
-          {.parameters = gpt.store.values().data(), .gradients = gpt.sink.gradients().data()}, {},
-          {}, kernels::cpu_ops())
-          .value();
+  optim::Optimizer optimizer = optim::Optimizer::create(kTiny, gpt.store.arena(),
+                                                        {.parameters = gpt.store.values().data(),
+                                                         .gradients = gpt.sink.gradients().data()},
+                                                        {}, {}, kernels::cpu_ops())
+                                   .value();
   Text text(kTiny, 4, 24, 5);
   for (size_t i = 0; i < text.tokens.size(); ++i) {
     text.tokens[i] = static_cast<int32_t>(i % 5);

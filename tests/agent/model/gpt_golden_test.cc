@@ -3,61 +3,28 @@
 // LOCKSTEP_GOLDEN_FILE names.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 
-#include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
-#include "common/base/json.h"
+#include "agent/optim/optimizer.h"
 #include "tests/agent/model/golden_config.h"
 #include "tests/agent/model/tiny_gpt.h"
+#include "tests/golden/golden_file.h"
 
 namespace lockstep::model {
 namespace {
 
+using test::kDeviations;
+using test::kUnitRoundoff;
 using test::TinyGpt;
 
-// Standard deviations that a value may be off by. The model of rounding errors takes each as large
-// as it can be, so real differences are several times smaller.
-constexpr double kDeviations = 4;
-constexpr double kUnitRoundoff = 0x1p-24;
-
-class Golden {
+class Golden : public test::GoldenFile {
  public:
-  explicit Golden(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(file), {});
-    uint64_t header_bytes = 0;
-    CHECK(bytes_.size() > sizeof(header_bytes));
-    std::memcpy(&header_bytes, bytes_.data(), sizeof(header_bytes));
-    data_ = sizeof(header_bytes) + header_bytes;
-    CHECK(data_ <= bytes_.size());
-    const std::string_view text(bytes_.data() + sizeof(header_bytes), header_bytes);
-    header_ = parse_json(text).value();
-  }
+  using GoldenFile::GoldenFile;
 
-  // fp32 or int32, as the file has it.
-  template <class T>
-  std::vector<T> tensor(const std::string& name) const {
-    const Json& offsets = (*find_member(header_, name))["data_offsets"];
-    const auto begin = offsets[0].get<size_t>();
-    const auto end = offsets[1].get<size_t>();
-    CHECK(data_ + end <= bytes_.size());
-    std::vector<T> values((end - begin) / sizeof(T));
-    std::memcpy(values.data(), bytes_.data() + data_ + begin, end - begin);
-    return values;
-  }
-  double number(const char* key) const { return std::stod(metadata(key)); }
-  int64_t integer(const char* key) const { return std::stoll(metadata(key)); }
-  std::string metadata(const char* key) const {
-    return string_member(*find_member(header_, "__metadata__"), key).value();
-  }
   // All of a parameter: its parts one after the other, where the file has them apart.
   std::vector<float> parameter(const std::string& prefix, const Parameter& parameter) const {
     std::vector<float> values;
@@ -73,14 +40,7 @@ class Golden {
     return {integer("layers"), integer("width"), integer("heads"), integer("context"),
             integer("vocabulary")};
   }
-  bool is_llama() const {
-    return find_member(*find_member(header_, "__metadata__"), "family") != nullptr;
-  }
-
- private:
-  std::string bytes_;
-  size_t data_ = 0;
-  Json header_;
+  bool is_llama() const { return has_metadata("family"); }
 };
 
 std::vector<std::string> golden_paths() {
@@ -99,7 +59,7 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  MicroBatchInput input(size_t step) const {
+  GptInput input(size_t step) const {
     const auto rows = static_cast<size_t>(batch_ * config_.context);
     return {.tokens = tokens_.data() + step * rows,
             .targets = targets_.data() + step * rows,
@@ -181,8 +141,8 @@ TEST_P(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
 }
 
 TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
-  optim::AdamWOptimizer optimizer =
-      optim::AdamWOptimizer::create(
+  optim::Optimizer optimizer =
+      optim::Optimizer::create(
           config_, gpt_.store.arena(),
           {.parameters = gpt_.store.values().data(), .gradients = gpt_.sink.gradients().data()},
           {.beta1 = golden_.number("beta1"),
@@ -191,10 +151,8 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
            .weight_decay = golden_.number("weightDecay")},
           {}, kernels::cpu_ops())
           .value();
-  optim::GradientNorm norm =
-      optim::GradientNorm::create(config_, gpt_.store.arena(), gpt_.sink.gradients().data(), {},
-                                  kernels::cpu_ops())
-          .value();
+  const optim::GradientNorm norm = optim::GradientNorm::create(
+      config_, gpt_.store.arena(), gpt_.sink.gradients().data(), kernels::cpu_ops());
   ASSERT_EQ(losses_.size(), golden_.is_llama() ? 20u : 10u);
   for (size_t step = 0; step < losses_.size(); ++step) {
     gpt_.sink.begin_step();
@@ -202,14 +160,13 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
     const auto rows = static_cast<double>(batch_ * config_.context);
     EXPECT_NEAR(loss / rows, losses_[step], limit(loss_deviations_, losses_, step))
         << "step " << step;
-    std::array<double, 2> squares{};
-    norm.squared(gpt_.stream, squares.data());
-    const double length = std::sqrt(squares[0] + squares[1]);
+    kernels::SquareSum squares;
+    norm.add_squares(gpt_.stream, &squares);
+    const double length = std::sqrt(kernels::value_of(squares));
     float scale = 0;
-    kernels::cpu_ops().clip_scale(gpt_.stream, {.squares = squares.data(),
-                                                .count = 2,
-                                                .scale = &scale,
-                                                .clip_norm = golden_.number("clipNorm")});
+    kernels::cpu_ops().clip_scale(
+        gpt_.stream,
+        {.squares = &squares, .scale = &scale, .clip_norm = golden_.number("clipNorm")});
     EXPECT_NEAR(length, norms_[step], limit(norm_deviations_, norms_, step)) << "step " << step;
     EXPECT_GT(length, golden_.number("clipNorm"));
     optimizer.step(gpt_.stream, {.learning_rate = golden_.number("learningRate"),

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "agent/model/gpt.h"
+#include "agent/model/transformer/gpt.h"
 #include "tests/agent/model/tiny_gpt.h"
 
 namespace lockstep::model {
@@ -50,7 +50,7 @@ struct Part {
   Gpt model;
   ArenaStore store;
   ArenaSink sink;
-  MicroBatch batch;
+  GptBatch batch;
 };
 using Pipeline = std::vector<std::unique_ptr<Part>>;
 
@@ -66,7 +66,7 @@ Pipeline make_pipeline(const ModelConfig& config, int64_t size, const Activation
     ArenaStore store(config, stage);
     store.initialise({}, 1);
     ArenaSink sink(store.arena());
-    MicroBatch batch = model.make_micro_batch(shape).value();
+    GptBatch batch = model.make_micro_batch(shape).value();
     pipeline.push_back(std::unique_ptr<Part>(
         new Part{std::move(model), std::move(store), std::move(sink), std::move(batch)}));
   }
@@ -76,7 +76,7 @@ Pipeline make_pipeline(const ModelConfig& config, int64_t size, const Activation
 void run_forward(Pipeline& pipeline, const Text& text) {
   for (size_t i = 0; i < pipeline.size(); ++i) {
     Part& part = *pipeline[i];
-    ASSERT_TRUE(part.model.begin(part.batch, text.input()).ok());
+    ASSERT_TRUE(part.batch.begin(text.input()).ok());
     if (i > 0) {
       std::copy_n(pipeline[i - 1]->batch.stage_output().f32(),
                   text.rows() * part.model.config().width, part.batch.stage_input().f32());
@@ -203,8 +203,8 @@ ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOpt
   ArenaStore store(options.config, options.stage, region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
-  MicroBatch batch = model.make_micro_batch({text.batch, text.sequence}).value();
-  EXPECT_TRUE(model.begin(batch, text.input()).ok());
+  GptBatch batch = model.make_micro_batch({text.batch, text.sequence}).value();
+  EXPECT_TRUE(batch.begin(text.input()).ok());
   EXPECT_TRUE(forward_pass(model, store, batch).ok());
   EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
   return {sum_of_losses(batch), store.arena(), sink.gradients()};

@@ -1,4 +1,4 @@
-#include "agent/model/gpt.h"
+#include "agent/model/transformer/gpt.h"
 
 #include <gtest/gtest.h>
 
@@ -190,7 +190,7 @@ TEST(Gpt, LeavesOutTokensWithoutATarget) {
   Text text(kTiny, 4, 8, 5);
   TinyGpt gpt(kTiny, {4, 8});
   const double all = gpt.forward_backward(text.input());
-  const double last = static_cast<double>(gpt.batch.losses()[text.rows() - 1]);
+  const double last = static_cast<double>(gpt.batch.token_losses()[text.rows() - 1]);
   text.targets.back() = -1;
   EXPECT_NEAR(gpt.forward_backward(text.input()), all - last, 1e-6 * all);
 }
@@ -243,7 +243,7 @@ TEST(Gpt, StaysCloseInBf16AndTakesBf16Copies) {
 TEST_P(EachModel, UsesTheMemoryThatThePlanSays) {
   const ModelConfig config = GetParam();
   TinyGpt gpt(config, {4, 8});
-  const GptMemory plan =
+  const ModelMemory plan =
       gpt_memory(gpt.model.options(), {}, {.batch = 4, .sequence = 8}, kernels::DeviceType::kCpu);
   EXPECT_EQ(plan.activations, static_cast<size_t>(gpt.batch.arena().bytes));
 }
@@ -284,7 +284,7 @@ TEST(Gpt, GivesTheLogitsOfTheRowsThatAreAskedFor) {
   TinyGpt gpt(kTiny, {2, 8, PassMode::kEvaluate});
   enlarge(gpt.store, 3);
   const auto logits_of = [&](int64_t begin, int64_t rows) {
-    MicroBatchInput input = text.input();
+    GptInput input = text.input();
     input.targets = nullptr;
     input.logits_begin = begin;
     input.logits_rows = rows;
@@ -306,10 +306,10 @@ TEST_P(EachModel, HasTheSameGradientsBitForBitWhateverItComputesAgain) {
   const auto gradients = [&](Recompute recompute) {
     TinyGpt gpt(tiny_options(config, recompute), {4, 8});
     enlarge(gpt.store, 3);
-    MicroBatch other = gpt.model.make_micro_batch({4, 8}).value();
+    GptBatch other = gpt.model.make_micro_batch({4, 8}).value();
     gpt.sink.begin_step();
     gpt.forward(text.input());
-    EXPECT_TRUE(gpt.model.begin(other, text.input(1, 2)).ok());
+    EXPECT_TRUE(other.begin(text.input(1, 2)).ok());
     EXPECT_TRUE(forward_pass(gpt.model, gpt.store, other).ok());
     EXPECT_TRUE(backward_pass(gpt.model, gpt.store, gpt.batch, gpt.sink).ok());
     EXPECT_TRUE(backward_pass(gpt.model, gpt.store, other, gpt.sink).ok());

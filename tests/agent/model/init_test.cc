@@ -44,6 +44,33 @@ TEST(Initialise, HasTheDeviationsOfGpt2) {
   }
 }
 
+// As nn.Linear: uniform in (-1, 1) / sqrt(fan_in), the same in whatever pieces it is drawn.
+TEST(Initialise, DrawsAnMlpUniformly) {
+  const MlpConfig mlp{.inputs = 100, .hidden = {64}, .outputs = 3};
+  const ModelDesign design = mlp;
+  const ParameterArena arena = parameter_arena(design, whole_model(design));
+  std::vector<float> values(static_cast<size_t>(arena.count));
+  initialise_arena(design, arena, {}, 1, values.data());
+  for (const Parameter& parameter : parameter_table(mlp)) {
+    const ArenaEntry& entry = *arena.find(parameter.id);
+    const std::span drawn(values.data() + entry.offset, static_cast<size_t>(entry.count));
+    const double bound = 1 / std::sqrt(static_cast<double>(parameter.fan_in));
+    double squares = 0;
+    for (const float value : drawn) {
+      EXPECT_LE(std::abs(static_cast<double>(value)), bound * (1 + 1e-6)) << parameter.name;
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+    if (entry.count > 1000) {
+      EXPECT_NEAR(squares / static_cast<double>(entry.count), bound * bound / 3,
+                  0.05 * bound * bound);
+    }
+    std::vector<float> last(1);
+    initialise({.parameter = parameter, .entry = entry, .shard = {}, .seed = 1}, entry.count - 1,
+               last);
+    EXPECT_EQ(last[0], drawn.back()) << parameter.name;
+  }
+}
+
 TEST(Initialise, DoesNotDependOnTheMesh) {
   const ParameterArena whole_arena = parameter_arena(kConfig, whole_model(kConfig));
   const std::vector<float> whole = values_of(whole_model(kConfig), {});

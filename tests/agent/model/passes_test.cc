@@ -74,13 +74,13 @@ TEST(Passes, AllocateNothing) {
     kernels::Stream stream;
     WholeTensor whole;
     Gpt model = Gpt::create({config, whole_model(config)}, ops, stream, whole).value();
-    MicroBatch batch = model.make_micro_batch({4, 8}).value();
+    GptBatch batch = model.make_micro_batch({4, 8}).value();
     PreparedStore store(config);
     ArenaSink sink(model.parameters());
     const Text text(config, 4, 8, 5);
     const int64_t before = test::allocation_count();
     ASSERT_GT(before, at_first) << "the count does not count";
-    ASSERT_TRUE(model.begin(batch, text.input()).ok());
+    ASSERT_TRUE(batch.begin(text.input()).ok());
     ASSERT_TRUE(forward_pass(model, store, batch).ok());
     ASSERT_TRUE(backward_pass(model, store, batch, sink).ok());
     EXPECT_EQ(test::allocation_count(), before);
@@ -128,11 +128,11 @@ std::vector<float> gradients_with(PassObserver* observer) {
   ArenaStore store(kTiny, options.stage);
   store.initialise({}, 1);
   ArenaSink sink(store.arena());
-  MicroBatch batch = model.make_micro_batch({4, 8}).value();
+  GptBatch batch = model.make_micro_batch({4, 8}).value();
   const Text text(kTiny, 4, 8, 5);
-  MicroBatchInput input = text.input();
+  GptInput input = text.input();
   input.observer = observer;
-  EXPECT_TRUE(model.begin(batch, input).ok());
+  EXPECT_TRUE(batch.begin(input).ok());
   EXPECT_TRUE(forward_pass(model, store, batch).ok());
   EXPECT_EQ(head_record, std::vector<std::string>{}) << "the head's forward waits for backward";
   EXPECT_TRUE(backward_pass(model, store, batch, sink).ok());
@@ -179,7 +179,7 @@ TEST(Passes, HandOnAStoresFailureAndReleaseWhatTheyHold) {
     const Status back = backward_pass(gpt.model, store, gpt.batch, gpt.sink);
     ASSERT_FALSE(back.ok());
     EXPECT_EQ(back.error().message, "[test] block " + std::to_string(block));
-    ASSERT_TRUE(gpt.model.begin(gpt.batch, text.input()).ok());
+    ASSERT_TRUE(gpt.batch.begin(text.input()).ok());
     const Status forth = forward_pass(gpt.model, store, gpt.batch);
     ASSERT_FALSE(forth.ok());
     EXPECT_EQ(forth.error().code, Code::kTimeout);
@@ -253,9 +253,9 @@ Status run_with(BrokenRegion& region) {
   ArenaStore store(kTiny, whole_model(kTiny), region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
-  MicroBatch batch = model.make_micro_batch({4, 8}).value();
+  GptBatch batch = model.make_micro_batch({4, 8}).value();
   const Text text(kTiny, 4, 8, 5);
-  TRY(model.begin(batch, text.input()));
+  TRY(batch.begin(text.input()));
   TRY(forward_pass(model, store, batch));
   return backward_pass(model, store, batch, sink);
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/model/gpt.h"
 #include "agent/model/passes.h"
+#include "agent/model/transformer/gpt.h"
 #include "common/base/random.h"
 #include "tests/agent/model/initialise_arena.h"
 
@@ -18,11 +18,11 @@ namespace lockstep::test {
 // All parameters of a model's stage in one arena, on the CPU.
 class ArenaStore final : public model::ParamStore {
  public:
-  ArenaStore(const ModelConfig& config, const Stage& stage, const TensorShard& shard = {})
-      : config_(config), arena_(parameter_arena(config, stage, shard)), values_(size()) {}
+  ArenaStore(const ModelDesign& design, const Stage& stage, const TensorShard& shard = {})
+      : design_(design), arena_(parameter_arena(design, stage, shard)), values_(size()) {}
 
   void initialise(const TensorShard& shard, uint64_t seed) {
-    model::initialise_arena(config_, arena_, shard, seed, values_.data());
+    model::initialise_arena(design_, arena_, shard, seed, values_.data());
   }
   // Makes products read these from now on.
   void use_copies(std::vector<kernels::Bf16> copies) { copies_ = std::move(copies); }
@@ -36,7 +36,7 @@ class ArenaStore final : public model::ParamStore {
   Result<std::span<const model::ParamView>> get(int64_t block, int64_t) override {
     ++held_;
     views_.clear();
-    for (const int64_t id : block_parameters(config_, block)) {
+    for (const int64_t id : block_parameters(design_, block)) {
       const auto offset = static_cast<size_t>(arena_.find(id)->offset);
       const float* value = values_.data() + offset;
       views_.push_back({.value = value,
@@ -55,7 +55,7 @@ class ArenaStore final : public model::ParamStore {
                                      static_cast<size_t>(entry.count));
   }
 
-  ModelConfig config_;
+  ModelDesign design_;
   ParameterArena arena_;
   std::vector<float> values_;
   std::vector<kernels::Bf16> copies_;
@@ -120,22 +120,22 @@ struct Text {
   int64_t rows() const { return batch * sequence; }
   // Returns sequences [first, first + count), with the gradient scale of the mean loss over all
   // sequences.
-  model::MicroBatchInput input(int64_t first, int64_t count) const {
+  model::GptInput input(int64_t first, int64_t count) const {
     return {.tokens = tokens.data() + first * sequence,
             .targets = targets.data() + first * sequence,
             .batch = count,
             .sequence = sequence,
             .gradient_scale = 1.0f / static_cast<float>(rows())};
   }
-  model::MicroBatchInput input() const { return input(0, batch); }
+  model::GptInput input() const { return input(0, batch); }
 };
 
 // Returns the sum of a micro-batch's losses in nats, on the CPU.
-inline double sum_of_losses(const model::MicroBatch& batch) {
+inline double sum_of_losses(const model::GptBatch& batch) {
   kernels::Stream stream;
   double sum = 0;
   kernels::cpu_ops().loss_sum(stream,
-                              {.losses = batch.losses(), .count = batch.rows(), .sum = &sum});
+                              {.losses = batch.token_losses(), .count = batch.rows(), .sum = &sum});
   return sum;
 }
 
@@ -147,7 +147,7 @@ struct TinyGpt {
   model::Gpt model;
   ArenaStore store;
   ArenaSink sink;
-  model::MicroBatch batch;
+  model::GptBatch batch;
 
   TinyGpt(const model::GptOptions& options, const ActivationShape& shape, uint64_t seed = 1)
       : config(options.config),
@@ -164,29 +164,29 @@ struct TinyGpt {
             shape, seed) {}
 
   // Returns the sum of the losses of an evaluating pass.
-  double loss(const model::MicroBatchInput& input) {
+  double loss(const model::GptInput& input) {
     if (!evaluating_) {
       const ActivationShape& shape = batch.capacity();
       evaluating_.emplace(
           model.make_micro_batch({shape.batch, shape.sequence, PassMode::kEvaluate}).value());
     }
-    EXPECT_TRUE(model.begin(*evaluating_, input).ok());
+    EXPECT_TRUE(evaluating_->begin(input).ok());
     EXPECT_TRUE(model::forward_pass(model, store, *evaluating_).ok());
     return sum_of_losses(*evaluating_);
   }
-  void forward(const model::MicroBatchInput& input) {
-    EXPECT_TRUE(model.begin(batch, input).ok());
+  void forward(const model::GptInput& input) {
+    EXPECT_TRUE(batch.begin(input).ok());
     EXPECT_TRUE(model::forward_pass(model, store, batch).ok());
   }
   // Adds to the sink's gradients and returns the sum of the losses.
-  double forward_backward(const model::MicroBatchInput& input) {
+  double forward_backward(const model::GptInput& input) {
     forward(input);
     EXPECT_TRUE(model::backward_pass(model, store, batch, sink).ok());
     return sum_of_losses(batch);
   }
 
  private:
-  std::optional<model::MicroBatch> evaluating_;
+  std::optional<model::GptBatch> evaluating_;
 };
 
 }  // namespace lockstep::test

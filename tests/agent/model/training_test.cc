@@ -2,11 +2,10 @@
 // parallelism.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 
-#include "agent/optim/adamw_optimizer.h"
 #include "agent/optim/clip.h"
+#include "agent/optim/optimizer.h"
 #include "agent/optim/schedule.h"
 #include "tests/agent/model/tiny_gpt.h"
 
@@ -37,16 +36,13 @@ struct Outcome {
 
 Outcome train(int64_t micro_batch) {
   TinyGpt gpt(kConfig, {micro_batch, kConfig.context});
-  optim::AdamWOptimizer optimizer =
-      optim::AdamWOptimizer::create(
-          kConfig, gpt.store.arena(),
-          {.parameters = gpt.store.values().data(), .gradients = gpt.sink.gradients().data()}, {},
-          {}, kernels::cpu_ops())
-          .value();
-  optim::GradientNorm norm =
-      optim::GradientNorm::create(kConfig, gpt.store.arena(), gpt.sink.gradients().data(), {},
-                                  kernels::cpu_ops())
-          .value();
+  optim::Optimizer optimizer = optim::Optimizer::create(kConfig, gpt.store.arena(),
+                                                        {.parameters = gpt.store.values().data(),
+                                                         .gradients = gpt.sink.gradients().data()},
+                                                        {}, {}, kernels::cpu_ops())
+                                   .value();
+  const optim::GradientNorm norm = optim::GradientNorm::create(
+      kConfig, gpt.store.arena(), gpt.sink.gradients().data(), kernels::cpu_ops());
   const optim::LearningRateSchedule schedule{.peak = 1e-2, .warmup_steps = 10, .steps = kSteps};
   Outcome outcome;
   for (int64_t step = 1; step <= kSteps; ++step) {
@@ -57,9 +53,9 @@ Outcome train(int64_t micro_batch) {
       loss += gpt.forward_backward(text.input(first, micro_batch));
     }
     outcome.losses.push_back(loss / static_cast<double>(text.rows()));
-    std::array<double, 2> squares{};
-    norm.squared(gpt.stream, squares.data());
-    const float scale = kernels::clip_factor(std::sqrt(squares[0] + squares[1]), 0.5);
+    kernels::SquareSum squares;
+    norm.add_squares(gpt.stream, &squares);
+    const float scale = kernels::clip_factor(std::sqrt(kernels::value_of(squares)), 0.5);
     if (scale < 1.0f) ++outcome.clipped;
     optimizer.step(gpt.stream, {.learning_rate = optim::learning_rate(schedule, step),
                                 .gradient_scale = scale,

@@ -21,7 +21,7 @@ const SystemClock kClock;
 
 ComposeOptions options_for(const Mesh& mesh,
                            kernels::Precision precision = kernels::Precision::kF32) {
-  return {.config = kConfig,
+  return {.design = kConfig,
           .mesh = mesh,
           .micro_batch = 2,
           .sequence = 8,
@@ -67,15 +67,15 @@ TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
       const ParameterArena& arena = *state.arena;
       if (communicator->rank() == 0) {
         ASSERT_TRUE(model.initialise(7).ok());
-        state.first_moments[3] = 0.25f;
-        state.second_moments[arena.entries.back().offset] = 0.5f;
+        state.optimizer[0].values[3] = 0.25f;
+        state.optimizer[1].values[arena.entries.back().offset] = 0.5f;
       }
       ASSERT_TRUE(model.broadcast_state(1).ok());
       std::vector<float> expected(static_cast<size_t>(arena.count));
       model::initialise_arena(kConfig, arena, {}, 7, expected.data());
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), state.parameters));
-      EXPECT_EQ(state.first_moments[3], 0.25f);
-      EXPECT_EQ(state.second_moments[arena.entries.back().offset], 0.5f);
+      EXPECT_EQ(state.optimizer[0].values[3], 0.25f);
+      EXPECT_EQ(state.optimizer[1].values[arena.entries.back().offset], 0.5f);
       // The copies for products match the parameters that were received.
       const int64_t ones = parameter_of(arena, "transformer.h.0.ln_1.weight").offset;
       EXPECT_EQ(model.copies()[ones].bits, 0x3f80);
@@ -94,7 +94,8 @@ class RepeatedTokens final : public BatchFeed {
   }
   Result<std::optional<DeviceBatch>> next() override {
     if (left_-- == 0) return std::optional<DeviceBatch>();
-    return std::optional<DeviceBatch>({tokens_.data(), targets_.data(), kRows, kTokens});
+    return std::optional<DeviceBatch>(
+        {.rows = kRows, .counted = kTokens, .tensors = {tokens_.data(), targets_.data()}});
   }
 
  private:
@@ -188,7 +189,7 @@ TEST(Composition, TakesTheMeanOverTheMicroBatchesOfAStep) {
   Alone once(options_for({}));
   Alone thrice(options);
   RepeatedTokens some(5);
-  const double loss = once.model->evaluate(some, nobody_stops).value().value();
+  const double loss = once.model->evaluate(some, nobody_stops).value().value().loss;
   for (const int64_t step : {1, 2}) {  // without an update both are the same
     const StepReport one = once.step({.step = step});
     const StepReport three = thrice.step({.step = step});
@@ -214,7 +215,7 @@ TEST(Composition, StopsAnEvaluationThatWasAskedToStop) {
   RepeatedTokens endless;
   int asked = 0;
   const auto third = [&] { return ++asked == 3; };
-  EXPECT_EQ(alone.model->evaluate(endless, third).value(), std::nullopt);
+  EXPECT_FALSE(alone.model->evaluate(endless, third).value().has_value());
   EXPECT_EQ(asked, 3);
 }
 
@@ -231,7 +232,7 @@ TEST(Composition, TellsEveryRankThatOneWasAskedToStop) {
           model->run_step(feed, {.step = 2, .stop = communicator->rank() == 1}).value().stop);
       const auto stops = [&] { return communicator->rank() == 1; };
       RepeatedTokens few(2);
-      EXPECT_EQ(model->evaluate(few, stops).value(), std::nullopt);
+      EXPECT_FALSE(model->evaluate(few, stops).value().has_value());
     });
   }
 }
@@ -326,7 +327,7 @@ TEST(MemoryPlan, HasTheBytesOfTheLayouts) {
 
 TEST(MemoryPlan, OfARankOnTheCpuCopiesNeitherTokensNorState) {
   const MemoryPlan plan = plan_memory(options_for({})).value();
-  EXPECT_EQ(bytes_of_part(plan.device, DevicePart::kTokens), 0u);
+  EXPECT_EQ(bytes_of_part(plan.device, DevicePart::kBatches), 0u);
   EXPECT_EQ(bytes_of_part(plan.device, DevicePart::kCopies), 0u);
   EXPECT_LT(plan.pinned.bytes, 4096u);
   EXPECT_EQ(plan.device.reserve, 0u);
@@ -345,7 +346,7 @@ TEST(MemoryPlan, KeepsMemoryFreeForTheCollectivesOfSeveralGpus) {
 
 TEST(MemoryPlan, CountsTheLogitsOfOneChunk) {
   ComposeOptions options = options_for({});
-  options.config.vocabulary = 1 << 20;
+  std::get<ModelConfig>(options.design).vocabulary = 1 << 20;
   options.micro_batch = 1024;  // twice the logits that a chunk may have, and more
   const MemoryPlan plan = plan_memory(options).value();
   EXPECT_EQ(plan.logits_rows, kHeadLogitsMax >> 20);

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "kernels/ops/op_table.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -20,7 +22,7 @@ std::vector<WorldTotals> totals_of(const Mesh& mesh, int64_t stopped_rank = -1) 
       ranks.emplace_back([&, rank] {
         totals[rank] = add_up(*world[rank], mesh,
                               {.loss_sum = static_cast<double>(rank) + 1,
-                               .tokens = 10,
+                               .counted = 10,
                                .stop = static_cast<int64_t>(rank) == stopped_rank ? 1 : 0})
                            .value();
       });
@@ -39,6 +41,34 @@ TEST(WorldTotals, AreTheMeanOverAllTokensOnEveryRank) {
 TEST(WorldTotals, CountRanksThatRepeatALossOnce) {
   for (const WorldTotals& totals : totals_of({.data = 2, .tensor = 2})) {
     EXPECT_EQ(totals.loss, (1.0 + 3) / 20);
+  }
+}
+
+// Rank r has r + 1: the sums are over the ranks with the same place on the data axis.
+TEST(WorldTotals, AddSquaresOfRanksThatHoldDifferentParts) {
+  const Mesh mesh{.pipeline = 2, .data = 2, .tensor = 2};
+  auto world = comm::make_thread_world(static_cast<int>(mesh.size())).value();
+  std::vector<kernels::SquareSum> sums(world.size());
+  {
+    std::vector<std::jthread> ranks;
+    for (size_t rank = 0; rank < world.size(); ++rank) {
+      ranks.emplace_back([&, rank] {
+        const RankGroups groups = RankGroups::create(*world[rank], mesh_groups(mesh)).value();
+        const float value = std::sqrt(static_cast<float>(rank + 1));
+        const kernels::FlatTensor tensor{&value, 1};
+        kernels::Stream stream;
+        kernels::cpu_ops().squared_norm(stream, {.tensors = {&tensor, 1}, .sum = &sums[rank]});
+        EXPECT_TRUE(
+            add_up_squares(groups, mesh, {.sum = &sums[rank], .device = {}, .stream = stream})
+                .ok());
+      });
+    }
+  }
+  for (size_t rank = 0; rank < sums.size(); ++rank) {
+    // (pipeline * 2 + data) * 2 + tensor
+    const bool is_first = coordinates(mesh, static_cast<int64_t>(rank)).data == 0;
+    EXPECT_NEAR(kernels::value_of(sums[rank]), is_first ? 1 + 2 + 5 + 6 : 3 + 4 + 7 + 8, 1e-5);
+    EXPECT_EQ(kernels::value_of(sums[rank]), kernels::value_of(sums[is_first ? 0 : 2]));
   }
 }
 

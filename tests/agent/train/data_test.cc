@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "agent/train/data/batch_loader.h"
-#include "agent/train/data/device_tokens.h"
-#include "agent/train/data/token_check.h"
+#include "agent/train/data/data_check.h"
+#include "agent/train/data/device_feed.h"
 #include "agent/train/data/token_source.h"
+#include "agent/train/data/token_windows.h"
 #include "agent/train/data/windows.h"
 #include "tests/agent/train/temporary_folder.h"
 
@@ -108,7 +109,7 @@ TEST(TokenSource, RefusesATokenOutsideTheVocabularyWithFileAndOffset) {
       << status.error().message;
 }
 
-Status checked_u16(const std::string& path, const TokenCheckLimits& limits) {
+Status checked_u16(const std::string& path, const DataCheckLimits& limits) {
   const auto source = TokenSource::open({path, TokenWidth::kU16, 100});
   return source.ok() ? check_tokens(*source, limits) : Status(source.error());
 }
@@ -133,7 +134,7 @@ TEST(CheckTokens, FindsAnIdOutsideTheVocabularyWhereverItIs) {
 
 TEST(CheckTokens, ReadsASampleOfLongDataFromItsBeginningToItsEnd) {
   TemporaryFolder folder;
-  const TokenCheckLimits limits{.bytes_max = 1 << 20, .blocks = 4};  // 2^17 tokens each
+  const DataCheckLimits limits{.bytes_max = 1 << 20, .blocks = 4};  // 2^17 tokens each
   constexpr size_t kTokens = 4'000'000;
   const struct {
     size_t bad;
@@ -236,6 +237,13 @@ TEST(GlobalSample, IsTheSameSetOfSamplesForEveryWorldSize) {
   }
 }
 
+std::span<const int32_t> tokens_of(const SampleBatch& batch) {
+  return batch.values<int32_t>(TokenWindows::kTokens);
+}
+std::span<const int32_t> targets_of(const SampleBatch& batch) {
+  return batch.values<int32_t>(TokenWindows::kTargets);
+}
+
 class BatchLoaderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -243,29 +251,30 @@ class BatchLoaderTest : public testing::Test {
     ASSERT_TRUE(source.ok());
     source_ = std::make_unique<TokenSource>(std::move(*source));
     split_ = DataSplit{5000, 5000, 16};
+    windows_ = std::make_unique<TokenWindows>(*source_, split_);
   }
 
   TemporaryFolder folder_;
   std::unique_ptr<TokenSource> source_;
   DataSplit split_;
+  std::unique_ptr<TokenWindows> windows_;
 };
 
 TEST_F(BatchLoaderTest, GivesTheMicroBatchesOfItsRankInOrder) {
   const BatchShape shape{.micro = 2, .accumulation = 3, .data_size = 2};
-  BatchLoader loader(*source_, split_,
-                     {.shape = shape, .data_rank = 1, .seed = 5, .position = 120});
+  BatchLoader loader(*windows_, {.shape = shape, .data_rank = 1, .seed = 5, .position = 120});
   for (int64_t index = 0; index < 30; ++index) {
     const auto batch = loader.next();
     ASSERT_TRUE(batch.ok());
-    ASSERT_EQ((*batch)->rows, 2);
-    EXPECT_EQ((*batch)->counted, 32);
+    ASSERT_EQ((*batch)->rows(), 2);
+    EXPECT_EQ((*batch)->counted(), 32);
     for (int64_t row = 0; row < 2; ++row) {
       const int64_t sample = global_sample(shape, {120 + index / 3 * 12, index % 3, 1, row});
       const int64_t begin = train_window_begin(split_, sample, 5);
       for (int64_t t = 0; t < 16; ++t) {
         const auto at = static_cast<size_t>(row * 16 + t);
-        ASSERT_EQ((*batch)->tokens[at], (begin + t) % 251);
-        ASSERT_EQ((*batch)->targets[at], (begin + t + 1) % 251);
+        ASSERT_EQ(tokens_of(**batch)[at], (begin + t) % 251);
+        ASSERT_EQ(targets_of(**batch)[at], (begin + t + 1) % 251);
       }
     }
   }
@@ -273,16 +282,16 @@ TEST_F(BatchLoaderTest, GivesTheMicroBatchesOfItsRankInOrder) {
 
 TEST_F(BatchLoaderTest, GoesOnFromAPositionAsIfItHadNotStopped) {
   const BatchLoaderOptions options{.shape = {.micro = 4}, .seed = 5};
-  BatchLoader whole(*source_, split_, options);
+  BatchLoader whole(*windows_, options);
   for (int i = 0; i < 7; ++i) ASSERT_TRUE(whole.next().ok());
   BatchLoaderOptions later = options;
   later.position = 28;
-  BatchLoader rest(*source_, split_, later);
+  BatchLoader rest(*windows_, later);
   for (int i = 0; i < 5; ++i) {
     const auto a = whole.next();
     const auto b = rest.next();
     ASSERT_TRUE(a.ok() && b.ok());
-    EXPECT_EQ((*a)->tokens, (*b)->tokens);
+    EXPECT_TRUE(std::ranges::equal(tokens_of(**a), tokens_of(**b)));
   }
 }
 
@@ -292,7 +301,8 @@ TEST_F(BatchLoaderTest, ReportsABadTokenInItsTurn) {
   const auto source = open_bytes(folder_.write("bad", text), 100);
   ASSERT_TRUE(source.ok());
   const DataSplit split{1600, 1600, 16};
-  BatchLoader loader(*source, split, {.shape = {.micro = 1}});
+  const TokenWindows windows(*source, split);
+  BatchLoader loader(windows, {.shape = {.micro = 1}});
   int good = 0;
   for (auto batch = loader.next(); batch.ok(); batch = loader.next()) ASSERT_LT(++good, 99);
   const auto again = loader.next();
@@ -302,31 +312,36 @@ TEST_F(BatchLoaderTest, ReportsABadTokenInItsTurn) {
 
 TEST_F(BatchLoaderTest, FillsPartialValidationWindowsWithTargetsThatDoNotCount) {
   const DataSplit split{5000, 4975, 16};
-  TokenBatch batch;
-  ASSERT_TRUE(read_validation(*source_, split, 0, 3, batch).ok());
-  EXPECT_EQ(batch.counted, 25);
-  EXPECT_EQ(batch.targets[0], 4975 % 251);
-  EXPECT_EQ(batch.tokens[0], 4974 % 251);
-  EXPECT_EQ(batch.targets[16 + 8], 4999 % 251);
-  for (size_t i = 16 + 9; i < 48; ++i) EXPECT_EQ(batch.targets[i], -1);
+  SampleBatch batch;
+  ASSERT_TRUE(TokenWindows(*source_, split).read_validation(0, 3, batch).ok());
+  const std::span<const int32_t> tokens = tokens_of(batch), targets = targets_of(batch);
+  EXPECT_EQ(batch.counted(), 25);
+  EXPECT_EQ(targets[0], 4975 % 251);
+  EXPECT_EQ(tokens[0], 4974 % 251);
+  EXPECT_EQ(targets[16 + 8], 4999 % 251);
+  for (size_t i = 16 + 9; i < 48; ++i) EXPECT_EQ(targets[i], -1);
 }
 
-TEST(TokenFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
+TEST(DeviceFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
   TemporaryFolder folder;
   const auto source = open_bytes(folder.write("text", counting_text(4000)));
   ASSERT_TRUE(source.ok());
   const DataSplit split = split_data({.tokens = 4000, .context = 16}, "text").value();
   const BatchLoaderOptions options{.shape = {.micro = 3, .accumulation = 2}, .seed = 7};
-  BatchLoader loader(*source, split, options);
-  BatchLoader expected(*source, split, options);
+  const TokenWindows windows(*source, split);
+  BatchLoader loader(windows, options);
+  BatchLoader expected(windows, options);
   kernels::Stream stream;
-  const std::unique_ptr<TokenFeed> feed = TokenFeed::create(loader, stream, {}).value();
+  const std::unique_ptr<DeviceFeed> feed = DeviceFeed::create(loader, stream, {}).value();
   for (int i = 0; i < 10; ++i) {
-    const parallel::DeviceBatch tokens = feed->next().value().value();
-    const TokenBatch* batch = expected.next().value();
-    EXPECT_EQ(tokens.rows, 3);
-    EXPECT_TRUE(std::equal(batch->tokens.begin(), batch->tokens.end(), tokens.tokens));
-    EXPECT_TRUE(std::equal(batch->targets.begin(), batch->targets.end(), tokens.targets));
+    const parallel::DeviceBatch found = feed->next().value().value();
+    const SampleBatch* batch = expected.next().value();
+    EXPECT_EQ(found.rows, 3);
+    const std::span<const int32_t> tokens = tokens_of(*batch), targets = targets_of(*batch);
+    EXPECT_TRUE(std::ranges::equal(
+        tokens, std::span(found.tensor<int32_t>(TokenWindows::kTokens), tokens.size())));
+    EXPECT_TRUE(std::ranges::equal(
+        targets, std::span(found.tensor<int32_t>(TokenWindows::kTargets), targets.size())));
   }
 }
 

@@ -44,7 +44,7 @@ TEST(DeviceMemory, IsPlannedBeforeThereIsADevice) {
   const SystemClock clock;
   auto world = comm::make_thread_world(1).value();
   for (const ModelConfig& config : {kConfig, kLlama}) {
-    parallel::ComposeOptions options{.config = config, .mesh = {}, .optimizer = {}};
+    parallel::ComposeOptions options{.design = config, .mesh = {}, .optimizer = {}};
     options.micro_batch = kMicro;
     options.sequence = kContext;
     options.bucket_bytes = 1 << 20;

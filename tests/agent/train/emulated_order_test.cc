@@ -6,7 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "agent/train/data/device_tokens.h"
+#include "agent/train/data/device_feed.h"
+#include "agent/train/data/token_windows.h"
 #include "tests/agent/train/emulated_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 
@@ -22,7 +23,7 @@ void read_in_turn(kernels::Stream& stream, const T* from, std::vector<T>& to) {
               }).ok());
 }
 
-TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
+TEST(EmulatedDeviceFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
   constexpr int64_t kRows = 2, kBatches = 6;
   constexpr size_t kTokens = kRows * kContext;
   constexpr size_t kSlotBytes = 2 * kTokens * sizeof(int32_t);  // tokens and targets
@@ -32,32 +33,35 @@ TEST(EmulatedTokenFeed, GivesEveryReaderItsBatchInWhateverOrderStreamsRun) {
   const TokenSource source =
       TokenSource::open({folder.write("text", text), TokenWidth::kByte, 256}).value();
   const DataSplit split = split_data({.tokens = 4000, .context = kContext}, "text").value();
+  const TokenWindows windows(source, split);
   const BatchLoaderOptions options{.shape = {.micro = kRows}, .seed = 7};
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     emulated_cuda::set_seed(seed);
     kernels::Stream compute = kernels::Stream::create(kCuda).value();
-    BatchLoader loader(source, split, options), expected(source, split, options);
+    BatchLoader loader(windows, options), expected(windows, options);
     std::array<kernels::Buffer, 2> slots;
     std::array<kernels::PinnedBuffer, 2> pinned;
-    std::array<parallel::TokenMemory, 2> memory;
+    std::array<parallel::BatchMemory, 2> memory;
     for (size_t i = 0; i < slots.size(); ++i) {
       slots[i] = kernels::Buffer::allocate(kCuda, kSlotBytes).value();
       pinned[i] = kernels::PinnedBuffer::allocate(kCuda, kSlotBytes).value();
       memory[i] = {slots[i].workspace(), {pinned[i].data(), pinned[i].bytes()}};
     }
-    const auto feed = TokenFeed::create(loader, compute, memory).value();
+    const auto feed = DeviceFeed::create(loader, compute, memory).value();
     std::vector<std::vector<int32_t>> tokens(kBatches, std::vector<int32_t>(kTokens)),
         targets = tokens;
     for (size_t i = 0; i < kBatches; ++i) {
       const parallel::DeviceBatch batch = feed->next().value().value();
-      read_in_turn(compute, batch.tokens, tokens[i]);
-      read_in_turn(compute, batch.targets, targets[i]);
+      read_in_turn(compute, batch.tensor<int32_t>(TokenWindows::kTokens), tokens[i]);
+      read_in_turn(compute, batch.tensor<int32_t>(TokenWindows::kTargets), targets[i]);
     }
     ASSERT_TRUE(compute.synchronize().ok());
     for (size_t i = 0; i < kBatches; ++i) {
-      const TokenBatch& batch = *expected.next().value();
-      ASSERT_EQ(tokens[i], batch.tokens) << "seed " << seed << ", batch " << i;
-      ASSERT_EQ(targets[i], batch.targets) << "seed " << seed << ", batch " << i;
+      const SampleBatch& batch = *expected.next().value();
+      ASSERT_TRUE(std::ranges::equal(tokens[i], batch.values<int32_t>(TokenWindows::kTokens)))
+          << "seed " << seed << ", batch " << i;
+      ASSERT_TRUE(std::ranges::equal(targets[i], batch.values<int32_t>(TokenWindows::kTargets)))
+          << "seed " << seed << ", batch " << i;
     }
   }
 }

@@ -143,9 +143,9 @@ TEST(HostTransfer, EndsWithTheErrorOfTheHostsPartAndCanBeUsedAgain) {
 
 WholeState state_of(Training& training, parallel::HostTransfer& transfer) {
   const parallel::DeviceState state = training.model().state();
-  return {training.options().config,
-          {state.parameters, state.first_moments, state.second_moments},
-          transfer};
+  std::vector<float*> kinds{state.parameters};
+  for (const optim::OptimizerState& each : state.optimizer) kinds.push_back(each.values);
+  return {training.options().design, std::move(kinds), transfer};
 }
 
 uint64_t parameter_bytes(const ModelConfig& config) {

@@ -133,7 +133,7 @@ TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
 TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
   const auto world = std::move(comm::make_thread_world(1).value().front());
   const ModelConfig gpt2 = model_preset("gpt2-124m").value();
-  const auto composition = parallel::Composition::create({.config = gpt2,
+  const auto composition = parallel::Composition::create({.design = gpt2,
                                                           .mesh = {},
                                                           .micro_batch = 64,
                                                           .sequence = 1024,

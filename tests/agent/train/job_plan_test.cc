@@ -56,6 +56,12 @@ TEST(JobPlan, IsWhatItsWorkersAllocate) {
                         {"two processes", [](TrainingJobSpec& spec) { spec.processesPerNode = 2; }},
                         {"bf16", [](TrainingJobSpec& spec) { spec.train->precision = "bf16"; }},
                         {"ops", [](TrainingJobSpec& spec) { spec.train->recompute = "ops"; }},
+                        {"sgd", [](TrainingJobSpec& spec) { spec.train->optimizer.name = "sgd"; }},
+                        {"momentum",
+                         [](TrainingJobSpec& spec) {
+                           spec.train->optimizer.name = "sgd";
+                           spec.train->optimizer.momentum = 0.9;
+                         }},
                         {"blocks",
                          [](TrainingJobSpec& spec) {
                            spec.train->recompute = "blocks";
@@ -113,8 +119,7 @@ TEST(JobPlan, IsTheMemoryThatTheKernelCounts) {
 
 TEST(JobPlan, CountsTheBatchesOfLoaderAndValidation) {
   TrainingJobSpec spec = small_job();
-  const uint64_t batch = token_batch_bytes(2, 16);
-  EXPECT_EQ(batch, 2u * 2 * 16 * 4);
+  constexpr uint64_t batch = 2 * 2 * 16 * 4;  // tokens and targets of two rows
   const uint64_t without = plan_job(spec).value().node_bytes();
   spec.train->data.validationFraction = 0.1;
   EXPECT_EQ(plan_job(spec).value().node_bytes(), without + batch);
@@ -129,7 +134,8 @@ TEST(JobPlan, NamesTheImportOfWeightsButDoesNotCountIt) {
   const JobPlan with = plan_job(spec).value();
   EXPECT_EQ(with.node_bytes(), without.node_bytes());
   EXPECT_EQ(with.memory.others.size(), without.memory.others.size() + 1);
-  EXPECT_EQ(with.memory.others.back().bytes, import_bytes_max(with.options.config));
+  EXPECT_EQ(with.memory.others.back().bytes,
+            import_bytes_max(std::get<ModelConfig>(with.options.design)));
   spec.train->model.width = 1024;  // whose hidden layer is the largest matrix: 1024 x 4096
   EXPECT_EQ(import_bytes_max(model_config(*spec.train)), 2 * 4 * uint64_t{1024 * 4096} + kMebibyte);
 }

@@ -9,7 +9,7 @@ namespace {
 
 parallel::ComposeOptions options_of(const char* preset) {
   parallel::ComposeOptions options{
-      .config = model_preset(preset).value(), .mesh = {}, .optimizer = {}};
+      .design = model_preset(preset).value(), .mesh = {}, .optimizer = {}};
   options.sequence = 1024;
   options.precision = kernels::Precision::kBf16;
   options.device = {kernels::DeviceType::kCuda, 0};

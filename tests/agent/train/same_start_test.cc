@@ -65,7 +65,7 @@ TEST(SameStart, NamesTheRanksThatDifferFromMost) {
 TEST(SameStart, TheDigestFollowsTheParameters) {
   auto world = comm::make_thread_world(1).value();
   const SystemClock clock;
-  const auto model = parallel::Composition::create({.config = {1, 16, 1, 8, 32},
+  const auto model = parallel::Composition::create({.design = ModelConfig{1, 16, 1, 8, 32},
                                                     .mesh = {},
                                                     .micro_batch = 2,
                                                     .sequence = 8,

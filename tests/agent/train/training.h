@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
-#include "agent/model/generate.h"
+#include "agent/train/data/token_windows.h"
 #include "agent/train/train_step.h"
 #include "agent/train/validator.h"
 #include "common/base/random.h"
@@ -84,18 +84,17 @@ class Training {
   }
   double validate() {
     Validator validator =
-        Validator::create(
-            {.split = split_, .rows = kMicro, .rank = world_.rank(), .ranks = world_.size()},
-            *model_, source_)
+        Validator::create({.rows = kMicro, .rank = world_.rank(), .ranks = world_.size()}, *model_,
+                          windows_)
             .value();
-    return validator.run().value().value();
+    return validator.run().value().value().loss;
   }
   std::vector<int32_t> write_on(int64_t tokens = 6) {
     return model_->generate({.prompt = {1, 6, 31}, .tokens = tokens, .temperature = 0.0f})
         .value()
         .value();
   }
-  // Returns the parameters and both moments.
+  // Returns the parameters and the optimizer's states.
   std::vector<float> state() {
     std::vector<float> values;
     const Status read = model_->transfer().read(state_runs(), [&](std::span<const float> some) {
@@ -117,8 +116,10 @@ class Training {
   // Returns the runs that state() consists of.
   std::vector<parallel::ValueRun> state_runs() {
     const parallel::DeviceState state = model_->state();
-    const int64_t count = model_->state().arena->count;
-    return {{state.parameters, count}, {state.first_moments, count}, {state.second_moments, count}};
+    const int64_t count = state.arena->count;
+    std::vector<parallel::ValueRun> runs{{state.parameters, count}};
+    for (const optim::OptimizerState& of : state.optimizer) runs.push_back({of.values, count});
+    return runs;
   }
   // Returns the bits of the copies that products read.
   std::vector<uint16_t> copies() {
@@ -152,7 +153,7 @@ class Training {
                    {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
                    "data")
                    .value()),
-        options_{.config = setup.config,
+        options_{.design = setup.config,
                  .mesh = {.data = setup.ranks},
                  .micro_batches = setup.accumulation,
                  .micro_batch = kMicro,
@@ -164,11 +165,11 @@ class Training {
                  .device = setup.device},
         clock_(setup.clock == nullptr ? system_clock_ : *setup.clock),
         model_(parallel::Composition::create(options_, world_, clock_).value()),
-        loader_(source_, split_,
-                {.shape = batch_,
-                 .data_rank = world_.rank(),
-                 .seed = 3,
-                 .position = setup.begin_step * batch_.global()}),
+        windows_(source_, split_),
+        loader_(windows_, {.shape = batch_,
+                           .data_rank = world_.rank(),
+                           .seed = 3,
+                           .position = setup.begin_step * batch_.global()}),
         step_(setup.begin_step) {
     // Only the first rank's values count.
     EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
@@ -185,6 +186,7 @@ class Training {
   const SystemClock system_clock_;
   const Clock& clock_;
   std::unique_ptr<parallel::Composition> model_;
+  TokenWindows windows_;
   BatchLoader loader_;
   int64_t step_;  // the last completed step
 };

@@ -19,11 +19,11 @@ inline const StateNames kAdamWStates = {"exp_avg", "exp_avg_sq"};
 // Moves AdamW's state, or parameters alone, between files and memory of a transfer's device.
 class WholeState {
  public:
-  // `kinds` are arenas in the layout of whole_model(config); they and the transfer outlive it.
-  WholeState(const ModelConfig& config, std::vector<float*> kinds, parallel::HostTransfer& transfer)
-      : layout_(config, {}),
-        arena_(parameter_arena(config, whole_model(config))),
-        config_(config),
+  // `kinds` are arenas in the layout of whole_model(design); they and the transfer outlive it.
+  WholeState(const ModelDesign& design, std::vector<float*> kinds, parallel::HostTransfer& transfer)
+      : layout_(design, {}),
+        arena_(parameter_arena(design, whole_model(design))),
+        design_(design),
         kinds_(std::move(kinds)),
         transfer_(transfer) {}
 
@@ -39,7 +39,7 @@ class WholeState {
     return load(reader);
   }
   Status import(const std::string& path) {
-    TRY_ASSIGN(WeightsSource weights, WeightsSource::open(path, config_));
+    TRY_ASSIGN(WeightsSource weights, WeightsSource::open(path, *transformer_of(design_)));
     return stream().distribute(&weights, 1);
   }
 
@@ -51,7 +51,7 @@ class WholeState {
   std::vector<std::unique_ptr<comm::Communicator>> world_ = comm::make_thread_world(1).value();
   StateLayout layout_;
   ParameterArena arena_;
-  ModelConfig config_;
+  ModelDesign design_;
   std::vector<float*> kinds_;
   parallel::HostTransfer& transfer_;
 };

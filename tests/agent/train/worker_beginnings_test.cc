@@ -56,6 +56,8 @@ TEST(Worker, RefusesToGoOnAsAnotherRunAndNamesBothValues) {
        "stochastic, but the checkpoint has nearest"},
       {[](TrainSpec& train) { train.optimizer.beta2 = 0.99; },
        "spec.train.optimizer.beta2: 0.99, but the checkpoint has 0.95"},
+      {[](TrainSpec& train) { train.optimizer = {.name = "adagrad", .learningRate = 5e-3}; },
+       "spec.train.optimizer.name: adagrad, but the checkpoint has adamw"},
   };
   for (const auto& c : cases) {
     WorkerWorld::Options options = small_world(1);
@@ -154,6 +156,37 @@ TEST(Worker, RoundingStochasticallyGoesOnToTheSameBits) {
   EXPECT_EQ(other.wait(), std::vector<int>{kExitBadConfig});
   EXPECT_NE(other.log(0).find("spec.train.seed: 9, but the checkpoint has 1"), std::string::npos)
       << other.log(0);
+}
+
+TEST(Worker, GoesOnToTheSameBitsWithEveryOptimizer) {
+  const OptimizerSpec cases[] = {
+      {.name = "sgd", .learningRate = 0.1, .weightDecay = 0},
+      {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .nesterov = true, .weightDecay = 0},
+      {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0}};
+  for (const OptimizerSpec& optimizer : cases) {
+    SCOPED_TRACE(optimizer.name);
+    WorkerWorld::Options options = small_world(2);
+    options.train.optimizer = optimizer;
+    options.train.steps = 8;
+    options.train.validation = {};
+    options.checkpoint_every = 3;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());
+    const std::string at = world.checkpoints() + "/step-0000000";
+    const bool has_state = optimizer.name != "sgd" || optimizer.momentum > 0;
+    EXPECT_EQ(std::filesystem::exists(at + "8/optimizer.safetensors"), has_state);
+    const auto end = [&](const char* file) { return world.checkpoint_file(8, file); };
+    const std::string model = end("model.safetensors");
+    const auto states = [&] { return has_state ? end("optimizer.safetensors") : ""; };
+    const std::string states_before = states();
+    std::filesystem::remove_all(at + "8");
+    std::filesystem::remove_all(at + "6");
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_NE(world.log(0).find("/step-00000003"), std::string::npos) << world.log(0);
+    EXPECT_TRUE(end("model.safetensors") == model);
+    EXPECT_TRUE(states() == states_before);
+  }
 }
 
 // Every rank draws its parameters, so one that has another seed differs.

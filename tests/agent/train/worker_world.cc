@@ -61,7 +61,7 @@ std::string easy_text(size_t bytes) {
 
 WorkerWorld::WorkerWorld(Options options)
     : options_(std::move(options)), checkpoints_(folder_.file("checkpoints")) {
-  if (options_.train.data.path.empty()) {
+  if (options_.train.data.path.empty() && options_.train.data.features.empty()) {
     options_.train.data.path = folder_.write("text", easy_text(20000));
   }
   folder_.write("token", "secret");

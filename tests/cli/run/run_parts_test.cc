@@ -69,6 +69,13 @@ TEST_F(MetricsReaderTest, AStepDoneAgainReplacesWhatCameAfterIt) {
   EXPECT_EQ(reader.losses().at(2), 4.25);
 }
 
+TEST_F(MetricsReaderTest, HasTheNewestAccuracy) {
+  MetricsReader reader(file_);
+  append("{\"step\":2,\"validationLoss\":4.5,\"validationAccuracy\":0.75}\n");
+  reader.poll();
+  EXPECT_EQ(reader.newest().validation_accuracy, 0.75);
+}
+
 TEST_F(MetricsReaderTest, PassesOverWhatIsNoMetric) {
   MetricsReader reader(file_);
   append(
@@ -84,7 +91,7 @@ TEST(ProgressLine, FitsItsWidth) {
       .name = "kjv-gpt",
       .state = "Running",
       .numbers = {.step = 620, .steps = 1500, .loss = 1.93412, .tokens_per_second = 23100},
-      .tokens_per_step = 4096,
+      .step_size = {.tokens = 4096},
       .restarts = 1};
   EXPECT_EQ(progress_line(snapshot, 120),
             "kjv-gpt [################........................]  620/1500  loss 1.934  "
@@ -93,6 +100,13 @@ TEST(ProgressLine, FitsItsWidth) {
     EXPECT_LE(progress_line(snapshot, width).size(), static_cast<size_t>(width));
   EXPECT_EQ(progress_log_line(snapshot),
             "0:00  step 620/1500  loss 1.934  23.1k tok/s  2:36 left  restarts 1");
+}
+
+TEST(ProgressLine, TellsTheTimeLeftFromSamplesWhereNoTokensAreCounted) {
+  const StepNumbers numbers{.step = 100, .steps = 400, .samples_per_second = 160};
+  EXPECT_EQ(time_left(numbers, {.samples = 32}), "1:00 left");
+  EXPECT_EQ(time_left(numbers, {}), "");
+  EXPECT_EQ(time_left({.step = 100, .steps = 400}, {.samples = 32}), "");
 }
 
 TEST(ProgressLine, HasTheUtilisationBehindTheSpeed) {

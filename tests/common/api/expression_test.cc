@@ -12,11 +12,12 @@ namespace {
 TEST(Expression, PrintsItselfAsCelWithTheDefaultsOfFields) {
   const Scope spec("spec");
   const Scope train("spec.train");
+  const Scope rule("spec.failure.rules[]");
   const Expression nodes = spec["nodes"];
   const std::pair<Expression, const char*> cases[] = {
       {nodes, "has(self.nodes) ? self.nodes : 1"},
       {nodes > 3, "(has(self.nodes) ? self.nodes : 1) > 3"},
-      {train["data.path"] == "a", "self.data.path == 'a'"},
+      {rule["action"] == "Fail", "self.action == 'Fail'"},
       {train["optimizer.beta1"] > 0.5,
        "(has(self.optimizer) && has(self.optimizer.beta1) ? self.optimizer.beta1 : 0.9) > 0.5"},
       {!spec.given("train") || !spec.given("command"),

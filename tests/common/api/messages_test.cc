@@ -151,18 +151,26 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   TrainingJobSpec spec;
   const std::vector<WorldMember> two = {{0, 1, "10.0.0.1", 29500}, {1, 1, "10.0.0.2", 29500}};
   WorldInput input{.job_uid = "uid", .round = 7, .members = two};
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), kProtocolOldest);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
   spec.parallelism.tensor = 2;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), kProtocolOldest);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
   spec.parallelism.sharding = "optimizer";
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.parallelism = {.tensor = 1, .pipeline = 2};
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  input.members[1].role = MemberRole::kWorker;
+  spec.train.emplace();
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
+  spec.train->optimizer.name = "sgd";
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  spec.train = TrainSpec{.model = {.family = "mlp"}};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  spec.train.reset();
   input.members[1] = {2, 1, "10.0.0.3", 29500};
-  EXPECT_EQ(protocol_needed(*make_world(spec, input)), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
 
   Assignment assignment = an_assignment();
   assignment.world = *make_world(spec, input);
@@ -178,7 +186,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.node_index = 2;
   assignment.protocol = 2;
   EXPECT_EQ(error_of(assignment),
-            "assignment.protocol: 2, expected 3 for a world with gaps, roles or a layout");
+            "assignment.protocol: 2, expected 3 for a world with gaps, roles or a layout, and for "
+            "a new model or optimizer");
   assignment.protocol = 3;
   assignment.train.reset();
   EXPECT_TRUE(assignment_from_json(through_text(assignment)).ok()) << "a gap concerns any program";

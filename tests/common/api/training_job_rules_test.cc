@@ -79,7 +79,7 @@ TEST(TrainingJob, WhatIsMissingIsNamed) {
             "spec: found neither train nor command, expected exactly one of them");
   EXPECT_EQ(error_without("/spec/train/data"), "spec.train.data: missing, expected an object");
   EXPECT_EQ(error_without("/spec/train/data/path"),
-            "spec.train.data.path: missing, expected a string");
+            "spec.train.data.path: missing, expected a file or a folder");
   EXPECT_EQ(error_without("/spec/train/model/heads"),
             "spec.train.model.heads: missing, expected a number, or spec.train.model.preset");
 }
@@ -155,6 +155,34 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
       {"/spec/train/optimizer/minimumLearningRate", 0.5,
        "spec.train.optimizer.minimumLearningRate: 0.5 is more than "
        "spec.train.optimizer.learningRate: 0.002"},
+      {"/spec/train/optimizer/momentum", 0.9,
+       "spec.train.optimizer.momentum: found 0.9, which is only valid with name: sgd; omit the "
+       "field"},
+      {"/spec/train/optimizer/nesterov", true,
+       "spec.train.optimizer.nesterov: found true, which is only valid with name: sgd; omit the "
+       "field"},
+      {"/spec/train/optimizer",
+       {{"name", "sgd"}, {"nesterov", true}},
+       "spec.train.optimizer.nesterov: needs momentum, expected spec.train.optimizer.momentum "
+       "above 0"},
+      {"/spec/train/optimizer",
+       {{"name", "sgd"}, {"epsilon", 1e-6}},
+       "spec.train.optimizer.epsilon: found 1e-06, which is only valid with name: adamw or "
+       "adagrad; omit the field"},
+      {"/spec/train/optimizer",
+       {{"name", "adagrad"}, {"beta2", 0.9}},
+       "spec.train.optimizer.beta2: found 0.9, which is only valid with name: adamw; omit the "
+       "field"},
+      {"/spec/train/optimizer",
+       {{"name", "sgd"}, {"beta1", 0.8}},
+       "spec.train.optimizer.beta1: found 0.8, which is only valid with name: adamw; omit the "
+       "field"},
+      {"/spec/train/optimizer",
+       {{"name", "sgd"}, {"momentum", 0.9}, {"nesterov", true}, {"beta1", 0.9}, {"epsilon", 1e-8}},
+       "no error"},
+      {"/spec/train/optimizer", {{"name", "adagrad"}, {"epsilon", 1e-10}}, "no error"},
+      {"/spec/train/optimizer/name", "adam",
+       "spec.train.optimizer.name: found \"adam\", expected adamw, sgd or adagrad"},
       {"/spec/train/model/heads", 3,
        "spec.train.model.heads: 3 does not divide spec.train.model.width: 128"},
       {"/spec/train/model/kvHeads", 2, "spec.train.model.kvHeads: only valid with family: llama"},
@@ -193,6 +221,72 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
   EXPECT_NE(valid_training_job_from_json(document).error().message.find(
                 "tokens per step is out of range"),
             std::string::npos);
+}
+
+Json mlp_document() {
+  Json document = good_document();
+  document["spec"]["train"]["model"] = {
+      {"family", "mlp"}, {"inputs", 4}, {"hidden", {16, 8}}, {"outputs", 3}};
+  document["spec"]["train"]["data"] = {{"features", "x.npy"}, {"targets", "y.npy"}};
+  return document;
+}
+
+TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
+  ASSERT_TRUE(valid_training_job_from_json(mlp_document()).ok())
+      << valid_training_job_from_json(mlp_document()).error().message;
+  const Refusal cases[] = {
+      {"/spec/train/model/inputs", 0,
+       "spec.train.model.inputs: missing, expected the number of values of a sample"},
+      {"/spec/train/model/outputs", 0,
+       "spec.train.model.outputs: missing, expected the number of classes or values"},
+      {"/spec/train/model/outputs", 1,
+       "spec.train.model.outputs: 1 class, expected at least 2, or spec.train.model.task: "
+       "regression"},
+      {"/spec/train/model/hidden", Json::array(), "no error"},
+      {"/spec/train/model/hidden",
+       {16, 0},
+       "spec.train.model.hidden[1]: 0 is out of range, expected 1 to 262144"},
+      {"/spec/train/model/hidden", Json(65, 8),
+       "spec.train.model.hidden: 65 items, expected at most 64"},
+      {"/spec/train/model/activation", "swish",
+       "spec.train.model.activation: found \"swish\", expected relu, gelu or tanh"},
+      {"/spec/train/model/task", "regression", "no error"},
+      {"/spec/train/model/layers", 2,
+       "spec.train.model.layers: found 2, which is not valid with family: mlp; omit the field"},
+      {"/spec/train/model/ropeScaling",
+       {{"factor", 2}},
+       "spec.train.model.ropeScaling.factor: found 2.0, which is not valid with family: mlp; omit "
+       "the field"},
+      {"/spec/train/sample",
+       {{"tokens", 10}},
+       "spec.train.sample.tokens: found 10, which is not valid with family: mlp; omit the field"},
+      {"/spec/train/data/path", "text.txt",
+       "spec.train.data.path: found \"text.txt\", which is not valid with family: mlp; omit the "
+       "field"},
+      {"/spec/train/data/targets", "", "spec.train.data.targets: missing, expected a .npy file"},
+      {"/spec/parallelism",
+       {{"tensor", 2}},
+       "spec.parallelism.tensor: 2 is not valid with family: mlp, expected 1\n"
+       "spec.parallelism.tensor: 2 is not in this version, expected 1"},
+      {"/spec/parallelism",
+       {{"pipeline", 4}},
+       "spec.parallelism.pipeline: 4 stages, expected at most the mlp's layers: 3\n"
+       "spec.parallelism.pipeline: 4 is not in this version, expected 1"},
+  };
+  for (const Refusal& c : cases) {
+    Json document = mlp_document();
+    document[Json::json_pointer(c.pointer)] = c.value;
+    const Result<TrainingJob> job = valid_training_job_from_json(document);
+    EXPECT_EQ(job.ok() ? "no error" : job.error().message, c.error) << c.pointer;
+  }
+  expect_errors({
+      {"/spec/train/model/inputs", 4, "spec.train.model.inputs: only valid with family: mlp"},
+      {"/spec/train/model/hidden", {8}, "spec.train.model.hidden: only valid with family: mlp"},
+      {"/spec/train/model/task", "regression",
+       "spec.train.model.task: only valid with family: mlp"},
+      {"/spec/train/data/features", "x.npy",
+       "spec.train.data.features: only valid with family: mlp"},
+  });
 }
 
 TEST(TrainingJob, AMeshThatDoesNotFitIsSaidBeforeThatItIsNotInThisVersion) {

@@ -69,6 +69,30 @@ TEST(TrainingJob, ALlamaIsMadeOfItsDimensionsOrOfAPresetAndWhatIsGivenBeside) {
   EXPECT_EQ(model_config(*job->spec.train), expected);
 }
 
+TEST(TrainingJob, OfAnMlpGivesItsDimensions) {
+  const ModelSpec model{.family = "mlp",
+                        .inputs = 30,
+                        .hidden = {16, 8},
+                        .outputs = 2,
+                        .activation = "gelu",
+                        .task = "regression"};
+  const TrainSpec train{.model = model};
+  EXPECT_EQ(model_design(train), (ModelDesign{MlpConfig{.inputs = 30,
+                                                        .hidden = {16, 8},
+                                                        .outputs = 2,
+                                                        .activation = MlpActivation::kGelu,
+                                                        .task = MlpTask::kRegression}}));
+  EXPECT_EQ(tokens_per_step(train), 0);
+  const ModelSpec plain{.family = "mlp", .inputs = 4, .outputs = 3};
+  EXPECT_EQ(mlp_config(plain).activation, MlpActivation::kRelu);
+  EXPECT_EQ(mlp_config(plain).task, MlpTask::kClassification);
+}
+
+TEST(TrainingJob, OfATransformerGivesItsDimensions) {
+  const TrainSpec train{.model = {.preset = "gpt2-124m"}};
+  EXPECT_EQ(model_design(train), ModelDesign{*model_preset("gpt2-124m")});
+}
+
 TEST(TrainingJob, APresetGivesTheDimensionsThatAreNotGiven) {
   Json document = good_document();
   document["spec"]["train"]["model"] = {{"preset", "gpt2-124m"}, {"context", 64}};

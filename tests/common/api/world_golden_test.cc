@@ -55,6 +55,8 @@ TEST(WorldGolden, OrdinaryWorldsHaveTheBytesAndHashesOfTheFirstVersion) {
     ASSERT_TRUE(std::getline(golden, line));
     EXPECT_EQ(line_of(made), line);
   }
+  std::string more;
+  EXPECT_FALSE(std::getline(golden, more)) << "a world is missing here: " << more;
 }
 
 }  // namespace

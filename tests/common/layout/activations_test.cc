@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/layout/bump_allocator.h"
+
 namespace lockstep {
 namespace {
 

@@ -173,10 +173,15 @@ class Parser {
   }
   NodePtr number() {
     size_t end = at_;
-    while (end < text_.size() && (std::isdigit(text_[end]) != 0 || text_[end] == '.')) ++end;
+    // An exponent may have a sign: 1e-08.
+    const auto belongs = [&] {
+      const char c = text_[end];
+      return std::isdigit(c) != 0 || c == '.' || c == 'e' || (c == '-' && text_[end - 1] == 'e');
+    };
+    while (end < text_.size() && belongs()) ++end;
     const std::string digits(text_.substr(at_, end - at_));
     at_ = end;
-    const bool is_double = digits.find('.') != std::string::npos;
+    const bool is_double = digits.find_first_of(".e") != std::string::npos;
     return node("literal", {}, "", is_double ? Json(std::stod(digits)) : Json(std::stoll(digits)));
   }
 

@@ -114,6 +114,13 @@ Json job_of(const std::string& spec) {
 }
 
 const std::string kTrain = "train: {data: {path: /d}, model: {preset: gpt2-124m}";
+const std::string kTable = "data: {features: /x.npy, targets: /y.npy}";
+const std::string kMlpModel = "family: mlp, inputs: 4, outputs: 3";
+
+// The spec of a valid job, but for what is added to its model and to `train`.
+std::string mlp_spec(const std::string& of_model, const std::string& of_train = kTable) {
+  return "{train: {model: {" + kMlpModel + of_model + "}, " + of_train + "}}";
+}
 
 TEST(CrdRules, AreWellTypedOverTheSchemaAndOfBoundedCost) {
   Json schema = training_job_schema();
@@ -171,6 +178,12 @@ const std::vector<Json>& good_documents() {
       job_of("{" + kTrain + ", attention: auto}}"),
       job_of("{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: llama, heads: 16, "
              "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),
+      job_of(mlp_spec(
+          ", hidden: [16, 8], activation: tanh, task: classification",
+          kTable + ", batch: {global: 16, micro: 4}, precision: bf16, rounding: stochastic")),
+      job_of("{nodes: 2, train: {data: {features: /x.npy, targets: /y.npy, validationFraction: "
+             "0.2}, model: {family: mlp, inputs: 10, outputs: 1, task: regression}, validation: "
+             "{everySteps: 10}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 1}, checkpoint: "
              "{atEnd: true, keep: 3}, successPolicy: RankZero, suspend: true}")};
@@ -179,12 +192,58 @@ const std::vector<Json>& good_documents() {
 
 // A spec that some rule refuses although every field is in its range, and the path of a problem.
 struct Case {
-  const char* path;
+  std::string path;
   std::string spec;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> kCases = {
+// Each family with a field that only another one has, and an mlp without what it needs.
+std::vector<Case> family_cases() {
+  const std::string table = "features: /x.npy, targets: /y.npy";
+  std::vector<Case> cases = {
+      {"spec.train.data.path", mlp_spec("", "data: {path: /d, " + table + "}")},
+      {"spec.train.data.tokenizer", mlp_spec("", "data: {tokenizer: u16, " + table + "}")},
+      {"spec.train.recompute", mlp_spec("", kTable + ", recompute: ops")},
+      {"spec.train.attention", mlp_spec("", kTable + ", attention: auto")},
+      {"spec.train.sample.tokens", mlp_spec("", kTable + ", sample: {tokens: 5}")},
+      {"spec.train.data.features",
+       "{train: {model: {preset: gpt2-124m}, data: {path: /d, features: /x.npy}}}"},
+      {"spec.train.data.targets",
+       "{train: {model: {preset: gpt2-124m}, data: {path: /d, targets: /y.npy}}}"},
+      {"spec.train.data.features", mlp_spec("", "data: {targets: /y.npy}")},
+      {"spec.train.data.targets", mlp_spec("", "data: {features: /x.npy, targets: ''}")},
+      {"spec.train.model.inputs", "{train: {" + kTable + ", model: {family: mlp, outputs: 3}}}"},
+      {"spec.train.model.outputs", "{train: {" + kTable + ", model: {family: mlp, inputs: 3}}}"},
+      {"spec.train.model.outputs",
+       "{train: {" + kTable + ", model: {family: mlp, inputs: 3, outputs: 1}}}"},
+      {"spec.parallelism.pipeline",
+       "{nodes: 2, parallelism: {pipeline: 2}, " + mlp_spec("").substr(1)},
+      {"spec.parallelism.tensor", "{nodes: 2, parallelism: {tensor: 2}, " + mlp_spec("").substr(1)},
+  };
+  for (const char* field :
+       {"preset: llama-2-7b", "layers: 2", "width: 8", "heads: 2", "context: 8", "vocabulary: 300",
+        "hiddenWidth: 8", "head: tied", "kvHeads: 2", "ropeBase: 500.5", "normEpsilon: 0.5"}) {
+    const std::string name(field, std::string_view(field).find(':'));
+    cases.push_back({"spec.train.model." + name, mlp_spec(std::string(", ") + field)});
+  }
+  for (const char* field :
+       {"factor: 2", "lowFrequencyFactor: 2", "highFrequencyFactor: 3", "originalContext: 8"}) {
+    const std::string name(field, std::string_view(field).find(':'));
+    cases.push_back({"spec.train.model.ropeScaling." + name,
+                     mlp_spec(std::string(", ropeScaling: {") + field + "}")});
+  }
+  cases.push_back({"spec.train.model.weights.path", mlp_spec(", weights: {path: /w}")});
+  for (const char* field :
+       {"inputs: 4", "hidden: [8]", "outputs: 3", "activation: relu", "task: regression"}) {
+    const std::string name(field, std::string_view(field).find(':'));
+    cases.push_back(
+        {"spec.train.model." + name,
+         std::string("{train: {data: {path: /d}, model: {preset: gpt2-124m, ") + field + "}}}"});
+  }
+  return cases;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases = {
       {"spec", "{}"},
       {"spec", "{" + kTrain + "}, command: [a]}"},
       {"spec.successPolicy", "{" + kTrain + "}, successPolicy: RankZero}"},
@@ -233,6 +292,13 @@ const std::vector<Case>& cases() {
       {"spec.train.optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}"},
       {"spec.train.optimizer.minimumLearningRate",
        "{" + kTrain + ", optimizer: {minimumLearningRate: 0.5}}}"},
+      {"spec.train.optimizer.beta1", "{" + kTrain + ", optimizer: {name: sgd, beta1: 0.5}}}"},
+      {"spec.train.optimizer.beta2", "{" + kTrain + ", optimizer: {name: adagrad, beta2: 0.5}}}"},
+      {"spec.train.optimizer.epsilon", "{" + kTrain + ", optimizer: {name: sgd, epsilon: 0.5}}}"},
+      {"spec.train.optimizer.momentum", "{" + kTrain + ", optimizer: {momentum: 0.5}}}"},
+      {"spec.train.optimizer.nesterov", "{" + kTrain + ", optimizer: {nesterov: true}}}"},
+      {"spec.train.optimizer.nesterov",
+       "{" + kTrain + ", optimizer: {name: sgd, nesterov: true}}}"},
       {"spec.train.validation.everySteps", "{" + kTrain + ", validation: {everySteps: 5}}}"},
       {"spec.train.steps",
        "{train: {data: {path: /d}, model: {preset: gpt2-124m, context: 1048576}, batch: {global: "
@@ -258,6 +324,12 @@ const std::vector<Case>& cases() {
       {"spec.processGroups[0].ranks", "{command: [a], processGroups: [{name: a, ranks: '1'}]}"},
       {"spec.managedBy", "{command: [a], managedBy: somebody}"},
   };
+  for (Case& one : family_cases()) cases.push_back(std::move(one));
+  return cases;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = all_cases();
   return kCases;
 }
 
@@ -304,10 +376,9 @@ TEST(CrdRules, AreEachViolatedByOneJobAndSatisfiedByAnother) {
 TEST(CrdRules, NameTheProblemByItsPath) {
   for (const Case& one : cases()) {
     const Problems problems = controller_problems(job_of(one.spec));
-    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(),
-                            [&](const std::string& problem) {
-                              return problem.starts_with(std::string(one.path) + ": ");
-                            }))
+    EXPECT_TRUE(std::any_of(
+        problems.begin(), problems.end(),
+        [&](const std::string& problem) { return problem.starts_with(one.path + ": "); }))
         << one.path << ": " << (problems.empty() ? "no problem" : problems.front());
   }
 }
@@ -432,7 +503,10 @@ TEST(CrdRules, RefuseChangesOfFixedFieldsAsTheControllerDoes) {
       {"successPolicy", "RankZero"},
       {"managedBy", "a.b/c"},
       {"train.model.preset", "gpt2-350m"},
+      {"train.model.family", "llama"},
       {"train.data.path", "/other"},
+      {"train.data.features", "/features.npy"},
+      {"train.data.targets", "/targets.npy"},
       {"train.steps", 77},
       {"train.batch.global", 256},
       {"train.precision", "bf16"}};

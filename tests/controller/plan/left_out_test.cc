@@ -216,10 +216,12 @@ TEST(LeftOutNodes, AnAgentThatDoesNotKnowSuchRoundsIsReportedAndNoneIsTold) {
 }
 
 TEST(LeftOutNodes, AnOldAgentThatIsLeftOutIsNoTrouble) {
-  LeftOut scene;
-  scene.agent(1).protocol = 1;
-  scene.settle();
-  EXPECT_EQ(condition(scene.status(), kReady).reason, "AllPodsRun");
+  for (const int64_t node : {1, 2}) {
+    LeftOut scene;
+    scene.agent(node).protocol = kProtocolNewest + 1;
+    scene.settle();
+    EXPECT_EQ(condition(scene.status(), kReady).reason, node == 1 ? "AllPodsRun" : "AgentTooNew");
+  }
 }
 
 TEST(LeftOutNodes, AtTheEndTheyAndAgentsThatAreTooOldAreDeleted) {

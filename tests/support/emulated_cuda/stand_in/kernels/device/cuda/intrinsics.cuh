@@ -103,8 +103,9 @@ inline void store_8_bytes(void* to, const Words2& value, Site at = Site::current
   std::memcpy(to, &value, sizeof value);
 }
 
-inline int32_t atomic_add(int32_t* to, int32_t value) {
-  const int32_t before = *to;
+template <class T>
+T atomic_add(T* to, T value) {
+  const T before = *to;
   *to = before + value;
   return before;
 }

@@ -1,0 +1,81 @@
+#include "agent/model/make_model.h"
+
+#include <utility>
+
+#include "agent/model/mlp/mlp.h"
+#include "agent/model/transformer/generate.h"
+#include "agent/model/transformer/gpt.h"
+
+namespace lockstep::model {
+namespace {
+
+GptOptions gpt_options(const ModelOptions& options, const ModelConfig& config) {
+  return {.config = config,
+          .stage = options.stage,
+          .precision = options.precision,
+          .recompute = options.recompute,
+          .attention = options.attention};
+}
+
+MlpOptions mlp_options(const ModelOptions& options, const MlpConfig& config) {
+  return {.config = config, .stage = options.stage, .precision = options.precision};
+}
+
+// The models of the families, by the alternative of ModelDesign.
+struct Maker {
+  const ModelOptions& options;
+  const kernels::OpTable& ops;
+  kernels::Stream& stream;
+  TpRegion& region;
+
+  Result<std::unique_ptr<Model>> operator()(const ModelConfig& config) const {
+    TRY_ASSIGN(Gpt gpt, Gpt::create(gpt_options(options, config), ops, stream, region));
+    return std::unique_ptr<Model>(std::make_unique<Gpt>(std::move(gpt)));
+  }
+  Result<std::unique_ptr<Model>> operator()(const MlpConfig& config) const {
+    TRY_ASSIGN(std::unique_ptr<Mlp> mlp,
+               Mlp::create(mlp_options(options, config), ops, stream, region));
+    return std::unique_ptr<Model>(std::move(mlp));
+  }
+};
+
+struct Measurer {
+  const ModelOptions& options;
+  const TensorShard& shard;
+  const ActivationShape& shape;
+  kernels::DeviceType device;
+
+  ModelMemory operator()(const ModelConfig& config) const {
+    return gpt_memory(gpt_options(options, config), shard, shape, device);
+  }
+  ModelMemory operator()(const MlpConfig& config) const {
+    return mlp_memory(mlp_options(options, config), shape, device);
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> make_model(const ModelOptions& options, const kernels::OpTable& ops,
+                                          kernels::Stream& stream, TpRegion& region) {
+  return std::visit(Maker{options, ops, stream, region}, options.design);
+}
+
+ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
+                         const ActivationShape& shape, kernels::DeviceType device) {
+  return std::visit(Measurer{options, shard, shape, device}, options.design);
+}
+
+GenerateMemory generate_memory(const ModelOptions& options, kernels::DeviceType device) {
+  const ModelConfig* config = transformer_of(options.design);
+  return config == nullptr ? GenerateMemory()
+                           : generate_memory(gpt_options(options, *config), device);
+}
+
+std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,
+                                                    const ActivationShape& shape) {
+  const ModelConfig* config = transformer_of(design);
+  if (config == nullptr) return std::nullopt;
+  return attention_shape(*config, shape.batch, shape.sequence);
+}
+
+}  // namespace lockstep::model

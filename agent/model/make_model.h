@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/model/attention_choice.h"
+#include "agent/model/model.h"
+#include "agent/model/tp_region.h"
+#include "common/base/result.h"
+#include "common/layout/model_design.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::model {
+
+struct ModelOptions {
+  ModelDesign design;
+  Stage stage;  // whole_model(design), or a pipeline stage
+  kernels::Precision precision = kernels::Precision::kF32;
+  Recompute recompute = Recompute::kNone;
+  AttentionChoice attention = {};
+};
+
+// Makes the model of any family. Call after set_threads(), which workspaces depend on. The stream,
+// the ops and the region outlive the model. kInvalid for a design that validate() refuses, or a
+// stage or shard that the family does not support.
+Result<std::unique_ptr<Model>> make_model(const ModelOptions& options, const kernels::OpTable& ops,
+                                          kernels::Stream& stream, TpRegion& region);
+
+// Computes the memory for a device type, which need not exist here. Pure, except that the CPU's
+// result depends on set_threads(). The options' design must pass validate().
+ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
+                         const ActivationShape& shape, kernels::DeviceType device);
+// Returns what Model::generate() needs; nothing for families without texts.
+GenerateMemory generate_memory(const ModelOptions& options, kernels::DeviceType device);
+
+// Returns the shape of attention in passes of an unsharded model; nothing without attention.
+std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,
+                                                    const ActivationShape& shape);
+
+}  // namespace lockstep::model

@@ -1,0 +1,11 @@
+#include "agent/model/model.h"
+
+namespace lockstep::model {
+
+kernels::DType activation_dtype(kernels::DeviceType device, kernels::Precision precision) {
+  const bool is_half =
+      device == kernels::DeviceType::kCuda && precision == kernels::Precision::kBf16;
+  return is_half ? kernels::DType::kBf16 : kernels::DType::kF32;
+}
+
+}  // namespace lockstep::model

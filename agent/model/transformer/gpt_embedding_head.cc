@@ -1,0 +1,182 @@
+#include <algorithm>
+
+#include "agent/model/transformer/gpt_impl.h"
+
+namespace lockstep::model {
+namespace {
+
+// Indices in block_parameters() of the embedding and the head.
+enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // the second if learned
+
+// Returns rows [begin, ...) of a [rows, columns] matrix.
+kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns) {
+  const auto offset = static_cast<size_t>(begin * columns) * kernels::dtype_bytes(view.dtype);
+  return {static_cast<std::byte*>(view.data) + offset, view.dtype};
+}
+
+}  // namespace
+
+Status GptImpl::embedding_forward(std::span<const ParamView> p, GptBatch& batch) {
+  CHECK(p.size() == (design().has_rotary() ? 1 : 2));
+  const GptInput& input = batch.input();
+  const kernels::View out = batch.stage_input();
+  const bool adds_positions = !design().has_rotary() && shard.index == 0;
+  ops.embedding_forward(
+      stream, {.tokens = input.tokens,
+               .token_table = p[kTokens].value,
+               .position_table =
+                   adds_positions ? kernels::ConstView(p[kPositions].value) : kernels::ConstView(),
+               .out = out,
+               .batch = input.batch,
+               .sequence = input.sequence,
+               .width = options.config.width,
+               .vocabulary = local_vocabulary(),
+               .vocabulary_begin = local_vocabulary() * shard.index});
+  return region.leave(out, batch.rows() * options.config.width);
+}
+
+Status GptImpl::embedding_backward(GptBatch& batch, GradSink& sink) {
+  const GptInput& input = batch.input();
+  ops.embedding_backward(
+      stream,
+      {.tokens = input.tokens,
+       .dout = scratch_tensor(scratch_layout.residual_gradient),
+       .dtoken_table = sink.buffer(kTokenEmbedding),
+       .dposition_table =
+           design().has_rotary() ? kernels::View() : kernels::View(sink.buffer(kPositionEmbedding)),
+       .batch = input.batch,
+       .sequence = input.sequence,
+       .width = options.config.width,
+       .vocabulary = local_vocabulary(),
+       .vocabulary_begin = local_vocabulary() * shard.index,
+       .workspace = workspace});
+  if (!design().has_rotary()) TRY(sink.ready(kPositionEmbedding));
+  return sink.ready(kTokenEmbedding);
+}
+
+GptImpl::Chunk GptImpl::head_chunk(int64_t begin, const GptBatch& batch) const {
+  const int64_t rows = head_rows(options.config, shard, batch.rows(), activations);
+  return {begin, std::min(rows, batch.rows() - begin)};
+}
+
+// The head's block reads the final norm and either the tied embedding (first) or its own head
+// (last).
+GptImpl::Weights GptImpl::head_weights(std::span<const ParamView> p) const {
+  const bool tied = options.config.tied;
+  return {.weight = tied ? &p.front() : &p.back(),
+          .id = tied ? kTokenEmbedding : parameters.entries.back().id};
+}
+
+GptImpl::Norm GptImpl::head_norm(std::span<const ParamView> p, const GptBatch& batch) const {
+  const ActivationArena& arena = batch.arena();
+  const int64_t place = options.config.tied ? 1 : 0;
+  const int64_t after = std::ssize(p) - place;  // parameters of the norm and after it
+  return {
+      .h = batch.at(arena.output),
+      .weights = weights_at(
+          {place, parameters.entries.back().id + 1 - after, design().norm == NormKind::kLayer}, p),
+      .mean = batch.f32(arena.mean),
+      .rstd = batch.f32(arena.rstd)};
+}
+
+GptImpl::Product GptImpl::head_product(std::span<const ParamView> p, const Chunk& chunk,
+                                       const GptBatch& batch) const {
+  const int64_t width = options.config.width;
+  return {.m = chunk.rows,
+          .n = local_vocabulary(),
+          .k = width,
+          .x = from_row(batch.at(batch.arena().norm), chunk.begin, width),
+          .weights = head_weights(p)};
+}
+
+Status GptImpl::head_forward(std::span<const ParamView> p, GptBatch& batch) {
+  CHECK(std::ssize(p) == design().norm_parameters() + 1);
+  const ActivationArena& arena = batch.arena();
+  forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
+               batch.at(arena.norm), batch);
+  if (batch.trains()) return {};  // head_backward() does the rest
+  const GptInput& input = batch.input();
+  if (input.targets == nullptr) {
+    forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),
+                    {.y = batch.logits()});
+    return {};
+  }
+  Chunk chunk;
+  for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
+    chunk = head_chunk(row, batch);
+    TRY(head_losses(p, chunk, batch));
+  }
+  return {};
+}
+
+Status GptImpl::head_losses(std::span<const ParamView> p, const Chunk& chunk, GptBatch& batch) {
+  forward_product(head_product(p, chunk, batch), {.y = batch.logits()});
+  if (shard.size > 1) return classify_sharded(chunk, batch);
+  classify(chunk, batch);
+  return {};
+}
+
+kernels::ClassifierShape GptImpl::classifier_shape(const Chunk& chunk) const {
+  return {.rows = chunk.rows,
+          .columns = local_vocabulary(),
+          .vocabulary = options.config.vocabulary,
+          .column_begin = local_vocabulary() * shard.index};
+}
+
+void GptImpl::classify(const Chunk& chunk, GptBatch& batch) {
+  ops.classifier(stream, {.logits = batch.logits(),
+                          .targets = batch.input().targets + chunk.begin,
+                          .losses = batch.token_losses() + chunk.begin,
+                          .shape = classifier_shape(chunk),
+                          .gradient = batch.trains(),
+                          .gradient_scale = batch.input().gradient_scale});
+}
+
+Status GptImpl::classify_sharded(const Chunk& chunk, GptBatch& batch) {
+  const ActivationArena& arena = batch.arena();
+  const kernels::ClassifierShape shape = classifier_shape(chunk);
+  const int32_t* targets = batch.input().targets + chunk.begin;
+  float* maxima = batch.f32(arena.maxima);
+  float* sums = batch.f32(arena.sums);
+  float* target_logits = batch.f32(arena.target_logits);
+  ops.classifier_max(stream, {.logits = batch.logits(), .maxima = maxima, .shape = shape});
+  TRY(region.max(maxima, chunk.rows));
+  ops.classifier_sum(stream, {.logits = batch.logits(),
+                              .targets = targets,
+                              .maxima = maxima,
+                              .sums = sums,
+                              .target_logits = target_logits,
+                              .shape = shape});
+  TRY(region.sum(sums, chunk.rows));
+  TRY(region.sum(target_logits, chunk.rows));
+  ops.classifier_finish(stream, {.logits = batch.logits(),
+                                 .targets = targets,
+                                 .sums = sums,
+                                 .target_logits = target_logits,
+                                 .losses = batch.token_losses() + chunk.begin,
+                                 .shape = shape,
+                                 .gradient = batch.trains(),
+                                 .gradient_scale = batch.input().gradient_scale});
+  return {};
+}
+
+Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, GradSink& sink) {
+  CHECK(batch.input().targets != nullptr);
+  const int64_t width = options.config.width;
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+  PassObserver* observer = batch.input().observer;
+  Chunk chunk;
+  for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
+    chunk = head_chunk(row, batch);
+    TRY(head_losses(p, chunk, batch));
+    if (observer != nullptr) observer->head_forward_issued();
+    backward_product(head_product(p, chunk, batch),
+                     {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, sink);
+    if (observer != nullptr) observer->head_backward_issued();
+  }
+  if (!options.config.tied) TRY(ready(head_weights(p), sink));
+  TRY(region.enter(dnorm, batch.rows() * width));
+  return backward_norm(head_norm(p, batch), false, batch, sink);
+}
+
+}  // namespace lockstep::model

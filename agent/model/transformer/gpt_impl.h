@@ -1,0 +1,212 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agent/model/transformer/gpt.h"
+
+namespace lockstep::model {
+
+// Returns the shape of attention over one shard's heads.
+kernels::AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard,
+                                        int64_t batch, int64_t sequence);
+// Bytes of a Llama's table of angles; 0 for a GPT-2.
+size_t angle_bytes(const ModelConfig& config, int64_t positions);
+
+// The implementation of Gpt and GptBatch: gpt.cc (construction, shapes), gpt_memory.cc,
+// gpt_parts.cc (products, norms, rotary embedding), gpt_layer.cc, gpt_embedding_head.cc (embedding
+// and head). Except for the order of a layer's operations, the differences between the families are
+// in gpt_parts.cc. Every tensor is row-major.
+class GptImpl {
+ public:
+  GptImpl(const GptOptions& model_options, const kernels::OpTable& op_table,
+          kernels::Stream& op_stream, TpRegion& tp_region);
+
+  Status forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  Status backward(int64_t block, std::span<const ParamView> views, GptBatch& batch, GradSink& sink);
+  // Provides scratch and workspace for passes of that shape. Allocates only for a new shape.
+  Status reserve(const ActivationShape& shape);
+  bool has_block(int64_t block) const {
+    return block >= options.stage.begin && block < options.stage.end;
+  }
+  kernels::View scratch_tensor(int64_t place) const {
+    return {static_cast<std::byte*>(scratch.data) + place, dtype};
+  }
+
+  GptOptions options;
+  const kernels::OpTable& ops;
+  kernels::Stream& stream;
+  TpRegion& region;
+  TensorShard shard;
+  kernels::DType dtype;  // of activations
+  ActivationOptions activations;
+  ParameterArena parameters;
+  BackwardScratch scratch_layout;  // for the largest shape reserved
+  kernels::Workspace scratch;
+  kernels::Workspace workspace;
+  kernels::Workspace angles;  // the table for apply_rotary(): the model's only constants
+
+ private:
+  // The parameters of a product or norm: a weight and, in a GPT-2, the bias that follows it in the
+  // table.
+  struct Weights {
+    const ParamView* weight = nullptr;
+    const ParamView* bias = nullptr;  // null: none
+    int64_t id = -1;                  // id of the weight; the bias has the next one
+  };
+  // The parts of a layer that have weights, in table order.
+  enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
+  Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
+  // `place` in the views, `id` in the table; followed by the bias if there is one.
+  struct Address {
+    int64_t place = 0;
+    int64_t id = 0;
+    bool has_bias = false;
+  };
+  static Weights weights_at(const Address& address, std::span<const ParamView> views);
+  bool has_bias(LayerPart part) const;
+  // A bias after a sum over shards must be added only once, so only shard 0 adds it.
+  Weights with_bias_once(Weights weights) const {
+    if (shard.index != 0) weights.bias = nullptr;
+    return weights;
+  }
+  // Reports that all gradients of `weights` are complete.
+  static Status ready(const Weights& weights, GradSink& sink);
+
+  // y[m,n] = activation(x[m,k] W^T + b), and its gradients.
+  struct Product {
+    int64_t m = 0;
+    int64_t n = 0;
+    int64_t k = 0;
+    kernels::ConstView x;
+    Weights weights;
+  };
+  struct ProductOutput {
+    kernels::View y;
+    kernels::View pre_activation = {};
+    kernels::Activation activation = kernels::Activation::kNone;
+  };
+  struct ProductGradient {
+    kernels::ConstView dy;
+    // If set, x = GELU(x_pre_activation), and dx is the gradient of x_pre_activation.
+    kernels::ConstView x_pre_activation = {};
+    kernels::View dx;
+  };
+  void forward_product(const Product& product, const ProductOutput& output);
+  void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
+
+  // A norm of the residual stream h, which is in the micro-batch's arena: a layer norm in a GPT-2,
+  // an RMS norm in a Llama.
+  struct Norm {
+    kernels::View h;
+    Weights weights;
+    float* mean = nullptr;  // null: not kept; an RMS norm has none
+    float* rstd = nullptr;
+  };
+  // h += residual (null: nothing); y = norm(h).
+  void forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
+                    const GptBatch& batch);
+  // residual_gradient <- (continues ? residual_gradient : 0) + gradient of the norm for
+  // branch_gradient.
+  // Reports the norm's weights as ready.
+  Status backward_norm(const Norm& norm, bool continues, const GptBatch& batch, GradSink& sink);
+
+  // Applies a Llama's rotary embedding to q and k of `qkv`; with `inverse`, rotates their gradients
+  // back.
+  void apply_rotary(kernels::View qkv, bool inverse, const GptBatch& batch);
+
+  Status embedding_forward(std::span<const ParamView> views, GptBatch& batch);
+  Status embedding_backward(GptBatch& batch, GradSink& sink);
+  Status layer_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  // Runs attention, from the layer's input to its `post_attention_stream`. `residual` is the stream
+  // that the first norm adds to the input; null if it has already been added.
+  Status attention_forward(int64_t block, std::span<const ParamView> views,
+                           kernels::ConstView residual, GptBatch& batch);
+  // The MLP in two halves: up to the hidden values, and from them to the next layer's input.
+  void hidden_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  void swiglu_forward(int64_t block, GptBatch& batch);
+  Status mlp_output_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  Status layer_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
+                        GradSink& sink);
+  // Recomputes what backward reads and forward has not kept.
+  Status recompute(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  void recompute_ops(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  kernels::View hidden_backward(int64_t block, const Weights& weights, GptBatch& batch,
+                                GradSink& sink);
+  Status mlp_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
+                      GradSink& sink);
+  Status attention_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
+                            GradSink& sink);
+
+  // The rows of the head whose logits are computed together.
+  struct Chunk {
+    int64_t begin = 0;
+    int64_t rows = 0;
+  };
+  Chunk head_chunk(int64_t begin, const GptBatch& batch) const;
+  Norm head_norm(std::span<const ParamView> views, const GptBatch& batch) const;
+  Weights head_weights(std::span<const ParamView> views) const;
+  Product head_product(std::span<const ParamView> views, const Chunk& chunk,
+                       const GptBatch& batch) const;
+  Status head_forward(std::span<const ParamView> views, GptBatch& batch);
+  Status head_backward(std::span<const ParamView> views, GptBatch& batch, GradSink& sink);
+  // Computes a chunk's logits and losses; in training, also the logits' gradient, in place.
+  Status head_losses(std::span<const ParamView> views, const Chunk& chunk, GptBatch& batch);
+  void classify(const Chunk& chunk, GptBatch& batch);
+  Status classify_sharded(const Chunk& chunk, GptBatch& batch);
+
+  const LayerActivations& layer_at(int64_t block, const GptBatch& batch) const;
+  Norm first_norm(int64_t block, std::span<const ParamView> views, const GptBatch& batch) const;
+  Norm second_norm(int64_t block, std::span<const ParamView> views, const GptBatch& batch) const;
+  // Returns where the block's MLP writes its output: the next layer's input.
+  kernels::View layer_output(int64_t block, const GptBatch& batch) const;
+  // Returns the stream that the block's first norm adds to its input; null in the stage's first
+  // block.
+  kernels::ConstView layer_residual(int64_t block, const GptBatch& batch) const;
+  kernels::AttentionShape attention_shape(const GptBatch& batch) const {
+    return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
+  }
+  kernels::ClassifierShape classifier_shape(const Chunk& chunk) const;
+  Status reserve_angles(int64_t positions);
+  kernels::AttentionBy attention_by(const GptBatch& batch) const {
+    const AttentionChoice& choice = options.attention;
+    return attention_shape(batch) == choice.shape ? choice.by : kernels::AttentionBy::kOwn;
+  }
+
+  const BlockDesign& design() const { return options.config.design(); }
+  bool has_head() const { return lockstep::has_head(options.stage, options.config); }
+  int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
+  int64_t local_width() const { return options.config.width / shard.size; }
+  int64_t local_qkv() const { return options.config.qkv_width() / shard.size; }
+  int64_t local_hidden() const { return options.config.hidden_width() / shard.size; }
+  int64_t local_hidden_in() const { return options.config.hidden_in_width() / shard.size; }
+  int64_t local_vocabulary() const {
+    return padded_vocabulary(options.config, shard.size) / shard.size;
+  }
+  // Returns the bias in the output's dtype, as matrix products expect it.
+  kernels::ConstView bias_of(const Weights& weights) const {
+    if (weights.bias == nullptr) return {};
+    return dtype == kernels::DType::kF32 ? kernels::ConstView(weights.bias->value)
+                                         : weights.bias->product;
+  }
+
+  // Ensures that `memory` has at least `bytes`, allocating into `owned` if it has less.
+  struct Growth {
+    kernels::Workspace& memory;
+    kernels::Buffer& owned;
+    const char* by;
+  };
+  Status grow(const Growth& growth, size_t bytes);
+
+  kernels::Buffer owned_scratch_;
+  kernels::Buffer owned_workspace_;
+  kernels::Buffer owned_angles_;
+  int64_t angle_positions_ = 0;  // positions in the table
+  std::vector<ActivationShape> reserved_;
+};
+
+}  // namespace lockstep::model

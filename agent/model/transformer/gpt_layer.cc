@@ -1,0 +1,235 @@
+#include "agent/model/transformer/gpt_impl.h"
+
+namespace lockstep::model {
+
+const LayerActivations& GptImpl::layer_at(int64_t block, const GptBatch& batch) const {
+  return batch.arena().layers[static_cast<size_t>(block - first_layer_block())];
+}
+
+kernels::View GptImpl::layer_output(int64_t block, const GptBatch& batch) const {
+  const auto next = static_cast<size_t>(block + 1 - first_layer_block());
+  const ActivationArena& arena = batch.arena();
+  return batch.at(next < arena.layers.size() ? arena.layers[next].input : arena.output);
+}
+
+kernels::ConstView GptImpl::layer_residual(int64_t block, const GptBatch& batch) const {
+  if (block == first_layer_block()) return {};
+  return batch.at(layer_at(block - 1, batch).post_attention_stream);
+}
+
+GptImpl::Norm GptImpl::first_norm(int64_t block, std::span<const ParamView> p,
+                                  const GptBatch& batch) const {
+  const LayerActivations& at = layer_at(block, batch);
+  return {.h = batch.at(at.input),
+          .weights = layer_weights(block, kNorm1, p),
+          .mean = batch.f32(at.mean1),
+          .rstd = batch.f32(at.rstd1)};
+}
+
+GptImpl::Norm GptImpl::second_norm(int64_t block, std::span<const ParamView> p,
+                                   const GptBatch& batch) const {
+  const LayerActivations& at = layer_at(block, batch);
+  return {.h = batch.at(at.post_attention_stream),
+          .weights = layer_weights(block, kNorm2, p),
+          .mean = batch.f32(at.mean2),
+          .rstd = batch.f32(at.rstd2)};
+}
+
+// h1 = input + residual; h2 = h1 + attention(norm1(h1)); output = mlp(norm2(h2)), which the next
+// norm adds to h2.
+Status GptImpl::layer_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+  TRY(attention_forward(block, p, layer_residual(block, batch), batch));
+  hidden_forward(block, p, batch);
+  return mlp_output_forward(block, p, batch);
+}
+
+// Writes attention's output to the layer's `post_attention_stream`.
+Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
+                                  kernels::ConstView residual, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  const int64_t width = options.config.width;
+  const int64_t split = local_width();
+  forward_norm(first_norm(block, p, batch), residual, batch.at(at.norm1), batch);
+  forward_product({.m = batch.rows(),
+                   .n = local_qkv(),
+                   .k = width,
+                   .x = batch.at(at.norm1),
+                   .weights = layer_weights(block, kQkv, p)},
+                  {.y = batch.at(at.qkv)});
+  if (design().has_rotary()) apply_rotary(batch.at(at.qkv), false, batch);
+  ops.attention_forward(stream, {.qkv = batch.at(at.qkv),
+                                 .out = batch.at(at.attention),
+                                 .lse = batch.f32(at.lse),
+                                 .shape = attention_shape(batch),
+                                 .workspace = workspace,
+                                 .by = attention_by(batch)});
+  forward_product({.m = batch.rows(),
+                   .n = width,
+                   .k = split,
+                   .x = batch.at(at.attention),
+                   .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
+                  {.y = batch.at(at.post_attention_stream)});
+  return region.leave(batch.at(at.post_attention_stream), batch.rows() * width);
+}
+
+// First adds the residual stream to `post_attention_stream`.
+void GptImpl::hidden_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
+  const Product product{.m = batch.rows(),
+                        .n = local_hidden_in(),
+                        .k = options.config.width,
+                        .x = batch.at(at.norm2),
+                        .weights = layer_weights(block, kHidden, p)};
+  if (design().has_swiglu()) {
+    forward_product(product, {.y = batch.at(at.hidden_in)});
+    swiglu_forward(block, batch);
+    return;
+  }
+  forward_product(product, {.y = batch.at(at.hidden),
+                            .pre_activation = batch.at(at.hidden_in),
+                            .activation = kernels::Activation::kGelu});
+}
+
+void GptImpl::swiglu_forward(int64_t block, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  ops.swiglu_forward(stream, {.gate_up = batch.at(at.hidden_in),
+                              .y = batch.at(at.hidden),
+                              .rows = batch.rows(),
+                              .width = local_hidden()});
+}
+
+Status GptImpl::mlp_output_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  const int64_t stream_count = batch.rows() * options.config.width;
+  const kernels::View output = layer_output(block, batch);
+  forward_product({.m = batch.rows(),
+                   .n = options.config.width,
+                   .k = local_hidden(),
+                   .x = batch.at(at.hidden),
+                   .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
+                  {.y = output});
+  TRY(region.leave(output, stream_count));
+  if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
+    ops.add(stream, {.a = output,
+                     .b = batch.at(at.post_attention_stream),
+                     .out = output,
+                     .count = stream_count});
+  }
+  return {};
+}
+
+Status GptImpl::layer_backward(int64_t block, std::span<const ParamView> p, GptBatch& batch,
+                               GradSink& sink) {
+  TRY(recompute(block, p, batch));
+  TRY(mlp_backward(block, p, batch, sink));
+  return attention_backward(block, p, batch, sink);
+}
+
+Status GptImpl::recompute(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+  if (options.recompute == Recompute::kOps) recompute_ops(block, p, batch);
+  if (options.recompute != Recompute::kBlocks) return {};
+  TRY(attention_forward(block, p, {}, batch));  // forward has already added the stream to the input
+  hidden_forward(block, p, batch);
+  return {};
+}
+
+void GptImpl::recompute_ops(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  forward_norm(first_norm(block, p, batch), {}, batch.at(at.norm1), batch);
+  forward_norm(second_norm(block, p, batch), {}, batch.at(at.norm2), batch);
+  if (design().has_swiglu()) {
+    swiglu_forward(block, batch);
+    return;
+  }
+  ops.gelu_forward(stream, {.x = batch.at(at.hidden_in),
+                            .y = batch.at(at.hidden),
+                            .count = batch.rows() * local_hidden()});
+}
+
+// Returns the gradient of the first MLP product's output. GELU's is computed in the
+// scratch, together with the second product's backward; SwiGLU's overwrites the values in place.
+kernels::View GptImpl::hidden_backward(int64_t block, const Weights& weights, GptBatch& batch,
+                                       GradSink& sink) {
+  const LayerActivations& at = layer_at(block, batch);
+  const kernels::View hidden_in = batch.at(at.hidden_in);
+  const kernels::View dhidden = scratch_tensor(scratch_layout.wide_gradient);
+  backward_product({.m = batch.rows(),
+                    .n = options.config.width,
+                    .k = local_hidden(),
+                    .x = batch.at(at.hidden),
+                    .weights = weights},
+                   {.dy = scratch_tensor(scratch_layout.residual_gradient),
+                    .x_pre_activation = design().has_swiglu() ? kernels::View() : hidden_in,
+                    .dx = dhidden},
+                   sink);
+  if (!design().has_swiglu()) return dhidden;
+  ops.swiglu_backward(stream, {.gate_up = hidden_in,
+                               .dy = dhidden,
+                               .dgate_up = hidden_in,
+                               .rows = batch.rows(),
+                               .width = local_hidden()});
+  return hidden_in;
+}
+
+Status GptImpl::mlp_backward(int64_t block, std::span<const ParamView> p, GptBatch& batch,
+                             GradSink& sink) {
+  const int64_t width = options.config.width;
+  const Weights hidden = layer_weights(block, kHidden, p);
+  const Weights output = layer_weights(block, kMlpOut, p);
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+
+  const kernels::View dhidden_in = hidden_backward(block, output, batch, sink);
+  TRY(ready(output, sink));
+  backward_product({.m = batch.rows(),
+                    .n = local_hidden_in(),
+                    .k = width,
+                    .x = batch.at(layer_at(block, batch).norm2),
+                    .weights = hidden},
+                   {.dy = dhidden_in, .dx = dnorm}, sink);
+  TRY(ready(hidden, sink));
+  TRY(region.enter(dnorm, batch.rows() * width));
+  return backward_norm(second_norm(block, p, batch), true, batch, sink);
+}
+
+Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, GptBatch& batch,
+                                   GradSink& sink) {
+  const LayerActivations& at = layer_at(block, batch);
+  const int64_t width = options.config.width;
+  const int64_t split = local_width();
+  const Weights qkv = layer_weights(block, kQkv, p);
+  const Weights output = layer_weights(block, kAttentionOut, p);
+  // Shares its memory with dnorm, which is written after the last read of dattention.
+  const kernels::View dattention = scratch_tensor(scratch_layout.branch_gradient);
+  const kernels::View dqkv = scratch_tensor(scratch_layout.wide_gradient);
+  const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
+
+  backward_product(
+      {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
+      {.dy = scratch_tensor(scratch_layout.residual_gradient), .dx = dattention}, sink);
+  TRY(ready(output, sink));
+  ops.attention_backward(stream, {.dout = dattention,
+                                  .qkv = batch.at(at.qkv),
+                                  .out = batch.at(at.attention),
+                                  .lse = batch.f32(at.lse),
+                                  .dqkv = dqkv,
+                                  .shape = attention_shape(batch),
+                                  .workspace = workspace,
+                                  .by = attention_by(batch)});
+  if (design().has_rotary()) apply_rotary(dqkv, true, batch);
+  backward_product(
+      {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
+      {.dy = dqkv, .dx = dnorm}, sink);
+  if (qkv.bias != nullptr) {
+    // A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
+    // gradient is zero. The kernel leaves rounding errors there, which AdamW would amplify to full
+    // steps that differ from one world size to another.
+    float* dkey_bias = sink.buffer(qkv.id + 1) + split;
+    ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
+  }
+  TRY(ready(qkv, sink));
+  TRY(region.enter(dnorm, batch.rows() * width));
+  return backward_norm(first_norm(block, p, batch), true, batch, sink);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,153 @@
+#include "agent/model/transformer/gpt_impl.h"
+
+namespace lockstep::model {
+
+GptImpl::Weights GptImpl::weights_at(const Address& address, std::span<const ParamView> views) {
+  const ParamView* weight = &views[static_cast<size_t>(address.place)];
+  return {.weight = weight, .bias = address.has_bias ? weight + 1 : nullptr, .id = address.id};
+}
+
+bool GptImpl::has_bias(LayerPart part) const {
+  const bool is_norm = part == kNorm1 || part == kNorm2;
+  return is_norm ? design().norm == NormKind::kLayer : design().biases;
+}
+
+GptImpl::Weights GptImpl::layer_weights(int64_t block, LayerPart part,
+                                        std::span<const ParamView> views) const {
+  int64_t place = 0;
+  int64_t count = 0;
+  for (int64_t each = 0; each < kLayerParts; ++each) {
+    if (each == part) place = count;
+    count += has_bias(static_cast<LayerPart>(each)) ? 2 : 1;
+  }
+  CHECK(std::ssize(views) == count);  // the table of parameters has the same biases
+  const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
+  const int64_t id = before + (block - 1) * std::ssize(views) + place;
+  return weights_at({place, id, has_bias(part)}, views);
+}
+
+Status GptImpl::ready(const Weights& weights, GradSink& sink) {
+  if (weights.bias != nullptr) TRY(sink.ready(weights.id + 1));
+  return sink.ready(weights.id);
+}
+
+void GptImpl::forward_product(const Product& product, const ProductOutput& output) {
+  ops.matmul_forward(stream, {.x = product.x,
+                              .weight = product.weights.weight->product,
+                              .bias = bias_of(product.weights),
+                              .y = output.y,
+                              .pre_activation = output.pre_activation,
+                              .m = product.m,
+                              .n = product.n,
+                              .k = product.k,
+                              .activation = output.activation,
+                              .precision = options.precision,
+                              .workspace = workspace});
+}
+
+void GptImpl::backward_product(const Product& product, const ProductGradient& gradient,
+                               GradSink& sink) {
+  const Weights& weights = product.weights;
+  ops.matmul_backward(stream,
+                      {.dy = gradient.dy,
+                       .x = product.x,
+                       .weight = weights.weight->product,
+                       .x_pre_activation = gradient.x_pre_activation,
+                       .dx = gradient.dx,
+                       .dweight = sink.buffer(weights.id),
+                       .dbias = weights.bias == nullptr ? nullptr : sink.buffer(weights.id + 1),
+                       .m = product.m,
+                       .n = product.n,
+                       .k = product.k,
+                       .precision = options.precision,
+                       .workspace = workspace});
+}
+
+void GptImpl::forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
+                           const GptBatch& batch) {
+  const kernels::View residual_out = residual ? norm.h : kernels::View();
+  if (design().norm == NormKind::kRms) {
+    ops.rmsnorm_forward(stream, {.x = norm.h,
+                                 .residual = residual,
+                                 .residual_out = residual_out,
+                                 .weight = norm.weights.weight->value,
+                                 .y = y,
+                                 .rrms = norm.rstd,
+                                 .rows = batch.rows(),
+                                 .width = options.config.width,
+                                 .epsilon = static_cast<float>(options.config.norm_epsilon)});
+    return;
+  }
+  ops.layernorm_forward(stream, {.x = norm.h,
+                                 .residual = residual,
+                                 .residual_out = residual_out,
+                                 .weight = norm.weights.weight->value,
+                                 .bias = norm.weights.bias->value,
+                                 .y = y,
+                                 .mean = norm.mean,
+                                 .rstd = norm.rstd,
+                                 .rows = batch.rows(),
+                                 .width = options.config.width});
+}
+
+Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& batch,
+                              GradSink& sink) {
+  const Weights& weights = norm.weights;
+  const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  const kernels::View dresidual = continues ? gradient : kernels::View();
+  if (design().norm == NormKind::kRms) {
+    ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
+                                  .h = norm.h,
+                                  .weight = weights.weight->value,
+                                  .rrms = norm.rstd,
+                                  .dresidual = dresidual,
+                                  .dx = gradient,
+                                  .dweight = sink.buffer(weights.id),
+                                  .rows = batch.rows(),
+                                  .width = options.config.width,
+                                  .workspace = workspace});
+    return ready(weights, sink);
+  }
+  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
+                                  .h = norm.h,
+                                  .weight = weights.weight->value,
+                                  .mean = norm.mean,
+                                  .rstd = norm.rstd,
+                                  .dresidual = dresidual,
+                                  .dx = gradient,
+                                  .dweight = sink.buffer(weights.id),
+                                  .dbias = sink.buffer(weights.id + 1),
+                                  .rows = batch.rows(),
+                                  .width = options.config.width,
+                                  .workspace = workspace});
+  return ready(weights, sink);
+}
+
+void GptImpl::apply_rotary(kernels::View qkv, bool inverse, const GptBatch& batch) {
+  ops.rotary(stream, {.qkv = qkv,
+                      .table = static_cast<const float*>(angles.data),
+                      .shape = attention_shape(batch),
+                      .inverse = inverse});
+}
+
+Status GptImpl::reserve_angles(int64_t positions) {
+  if (!design().has_rotary() || positions <= angle_positions_) return {};
+  const ModelConfig& config = options.config;
+  const RotaryScaling& scaling = config.rotary_scaling;
+  std::vector<float> table(static_cast<size_t>(positions * config.head_dim()));
+  kernels::rotary_table({.head_dim = config.head_dim(),
+                         .base = config.rotary_base,
+                         .factor = scaling.factor,
+                         .low_turns = scaling.low_turns,
+                         .high_turns = scaling.high_turns,
+                         .original_context = scaling.original_context},
+                        positions, table.data());
+  const size_t bytes = angle_bytes(config, positions);
+  TRY(grow({angles, owned_angles_, "the rotary embedding's angles"}, bytes));
+  TRY(kernels::copy_bytes(stream, {.to = angles.data, .from = table.data(), .bytes = bytes}));
+  TRY(stream.synchronize());  // the copy must finish before the table is freed
+  angle_positions_ = positions;
+  return {};
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/layout/model_design.h"
+#include "common/layout/parameters.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::optim {
+
+enum class OptimizerKind : uint8_t { kAdamW, kSgd, kAdagrad };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double beta1 = 0.9;         // AdamW's
+  double beta2 = 0.95;        // AdamW's
+  double epsilon = 1e-8;      // AdamW's and Adagrad's
+  double momentum = 0;        // SGD's; 0: no momentum, and no state
+  bool nesterov = false;      // SGD's
+  double weight_decay = 0.1;  // for the parameters marked in the table
+  // For rounding the copies: 0 rounds to nearest even, else stochastically
+  // (kernels/ops/parameter_update.h).
+  uint64_t rounding_seed = 0;
+};
+
+// Parses "adamw", "sgd" or "adagrad"; kInvalid for any other name.
+Result<OptimizerKind> parse_optimizer(std::string_view name);
+
+// A number that an optimizer keeps for every element of the parameters.
+struct StateKind {
+  const char* name;     // as in PyTorch's state_dict(): "exp_avg"
+  const char* meaning;  // for people: "first moments"
+};
+inline constexpr size_t kStatesMax = kernels::kUpdateStatesMax;
+
+// Returns the states of an optimizer with these options, at most kStatesMax. Pure: the plan of the
+// memory, the files of a checkpoint and the optimizer itself follow this list.
+std::span<const StateKind> state_kinds(const OptimizerOptions& options);
+
+// One state on the device, in the layout of the parameters' arena.
+struct OptimizerState {
+  const char* name = "";  // StateKind::name
+  float* values = nullptr;
+};
+
+// The flat arenas of one rank, each with arena.count floats in the arena's layout.
+struct OptimizerArenas {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  kernels::Bf16* copies = nullptr;  // bf16 copies of the new parameters for products; null: none
+  // In the order of state_kinds(), initially zero; null: allocated by the optimizer.
+  std::array<float*, kStatesMax> states = {};
+};
+
+struct OptimizerStep {
+  double learning_rate = 0;
+  float gradient_scale = 1.0f;
+  const float* device_scale = nullptr;  // multiplied in; from ClipScale
+  int64_t step = 1;                     // counted from 1
+};
+
+// Updates a parameter arena from its gradients, by the formula of its kind: kernels/ops/adamw.h,
+// sgd.h, adagrad.h. The arguments of create() are caller-owned and must outlive it.
+class Optimizer {
+ public:
+  // kUnavailable if memory is short.
+  static Result<Optimizer> create(const ModelDesign& design, const ParameterArena& arena,
+                                  const OptimizerArenas& arenas, const OptimizerOptions& options,
+                                  kernels::Device device, const kernels::OpTable& ops);
+
+  // Updates every parameter, its states and its copy; allocates nothing. Changes nothing if
+  // device_scale is not finite.
+  void step(kernels::Stream& stream, const OptimizerStep& step);
+  // Rebuilds the copies after parameters were loaded or received. The result has the same bits as
+  // after optimizer step `step`; step 0 means before the first step, rounded to nearest.
+  void refresh_copies(kernels::Stream& stream, int64_t step);
+
+  // In the order of state_kinds().
+  const std::vector<OptimizerState>& states() const { return states_; }
+
+ private:
+  Optimizer() = default;
+  Status take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device);
+  template <class Args>
+  Args arguments(const OptimizerStep& step) const;
+
+  const kernels::OpTable* ops_ = nullptr;
+  OptimizerOptions options_;
+  std::vector<OptimizerState> states_;
+  std::array<kernels::Buffer, kStatesMax> owned_;  // the states that are not caller-owned
+  std::vector<kernels::UpdatedTensor> tensors_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,170 @@
+#include "common/layout/model_design.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// Calls the function that is given for the design's family.
+template <class... Cases>
+struct ByFamily : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+ByFamily(Cases...) -> ByFamily<Cases...>;
+
+template <class... Cases>
+auto by_family(const ModelDesign& design, Cases... cases) {
+  return std::visit(ByFamily{cases...}, design);
+}
+
+std::string lines(const std::vector<std::string>& problems) {
+  std::string text;
+  for (const std::string& problem : problems) text += (text.empty() ? "" : "\n") + problem;
+  return text;
+}
+
+double mlp_matrix_elements(const MlpConfig& config) {
+  double elements = 0;
+  for (int64_t layer = 0; layer < config.layers(); ++layer) {
+    elements += static_cast<double>(config.layer_inputs(layer)) *
+                static_cast<double>(config.layer_outputs(layer));
+  }
+  return elements;
+}
+
+BatchDesign mlp_batch(const MlpConfig& config) {
+  const BatchTensor features{"features", TensorType::kF32, config.inputs};
+  if (config.task == MlpTask::kClassification) {
+    return {
+        .tensors = {features, {"labels", TensorType::kI32, 1}}, .counted = 1, .has_accuracy = true};
+  }
+  return {.tensors = {features, {"values", TensorType::kF32, config.outputs}},
+          .counted = config.outputs};
+}
+
+BatchDesign text_batch(int64_t sequence) {
+  return {
+      .tensors = {{"tokens", TensorType::kI32, sequence}, {"targets", TensorType::kI32, sequence}},
+      .counted = sequence};
+}
+
+}  // namespace
+
+std::string_view family_name(const ModelDesign& design) {
+  return by_family(
+      design, [](const ModelConfig& config) { return family_name(config.family); },
+      [](const MlpConfig&) { return std::string_view("mlp"); });
+}
+
+const ModelConfig* transformer_of(const ModelDesign& design) {
+  return std::get_if<ModelConfig>(&design);
+}
+
+Status validate(const ModelDesign& design, int64_t tensor, std::string_view path) {
+  return by_family(
+      design, [&](const ModelConfig& config) { return validate(config, tensor, path); },
+      [&](const MlpConfig& config) -> Status {
+        std::vector<std::string> problems = mlp_problems(config, path);
+        if (tensor != 1) {
+          problems.push_back(std::string(path) + ".family: an mlp is not split over " +
+                             std::to_string(tensor) + " tensor-parallel ranks, expected 1");
+        }
+        if (problems.empty()) return {};
+        return invalid(lines(problems), Blame::kConfig);
+      });
+}
+
+std::vector<Parameter> parameter_table(const ModelDesign& design) {
+  return std::visit([](const auto& config) { return parameter_table(config); }, design);
+}
+
+std::vector<int64_t> block_parameters(const ModelDesign& design, int64_t block) {
+  return by_family(
+      design, [block](const ModelConfig& config) { return block_parameters(config, block); },
+      [block](const MlpConfig&) {  // weight and bias
+        return std::vector<int64_t>{2 * block, 2 * block + 1};
+      });
+}
+
+int64_t parameter_count(const ModelDesign& design) {
+  int64_t count = 0;
+  for (const Parameter& parameter : parameter_table(design)) count += parameter.count();
+  return count;
+}
+
+ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
+                               const TensorShard& shard) {
+  return by_family(
+      design, [&](const ModelConfig& config) { return parameter_arena(config, stage, shard); },
+      [&](const MlpConfig& config) {
+        ParameterArena arena{.entries = {}, .shard = shard};
+        for (const Parameter& parameter : parameter_table(config)) {
+          if (parameter.block < stage.begin || parameter.block >= stage.end) continue;
+          arena.add({.id = parameter.id, .dims = parameter.dims, .count = parameter.count()});
+        }
+        return arena;
+      });
+}
+
+std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
+                                                      const ParameterArena& arena) {
+  return indexed_blocks(parameter_table(design), parameter_arena(design, whole_model(design)),
+                        arena);
+}
+
+int64_t block_count(const ModelDesign& design) {
+  return by_family(
+      design, [](const ModelConfig& config) { return block_count(config); },
+      [](const MlpConfig& config) { return config.layers(); });
+}
+
+Stage whole_model(const ModelDesign& design) {
+  return {.begin = 0, .end = block_count(design)};
+}
+
+// An MLP's layers are spread like the layers of a transformer: the earlier stages get one more.
+Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
+  return by_family(
+      design, [=](const ModelConfig& config) { return pipeline_stage(config, size, index); },
+      [=](const MlpConfig& config) {
+        CHECK(size >= 1 && size <= config.layers() && index >= 0 && index < size);
+        const int64_t each = config.layers() / size;
+        const int64_t more = config.layers() % size;
+        const auto begin = [&](int64_t stage) { return stage * each + std::min(stage, more); };
+        return Stage{.begin = begin(index), .end = begin(index + 1)};
+      });
+}
+
+int64_t residual_layers(const ModelDesign& design) {
+  const ModelConfig* transformer = transformer_of(design);
+  return transformer == nullptr ? 0 : transformer->layers;
+}
+
+int64_t tokens_per_sample(const ModelDesign& design) {
+  const ModelConfig* transformer = transformer_of(design);
+  return transformer == nullptr ? 0 : transformer->context;
+}
+
+double flops_per_sample(const ModelDesign& design, int64_t sequence, FlopsFormula formula) {
+  return by_family(
+      design,
+      [&](const ModelConfig& config) {
+        return static_cast<double>(sequence) * flops_per_token(config, sequence, formula);
+      },
+      [](const MlpConfig& config) { return 6 * mlp_matrix_elements(config); });
+}
+
+int64_t BatchDesign::bytes(int64_t samples) const {
+  int64_t values = 0;
+  for (const BatchTensor& tensor : tensors) values += tensor.values;
+  return samples * values * kTensorValueBytes;
+}
+
+BatchDesign batch_design(const ModelDesign& design, int64_t sequence) {
+  return by_family(
+      design, [sequence](const ModelConfig&) { return text_batch(sequence); },
+      [](const MlpConfig& config) { return mlp_batch(config); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/layout/cost.h"
+#include "common/layout/mlp_config.h"
+#include "common/layout/model_config.h"
+#include "common/layout/parameters.h"
+
+namespace lockstep {
+
+// A model of any family. The functions below answer what other code asks of a model without knowing
+// its family; a new family is an alternative here, a case in each function of model_design.cc and
+// one in agent/model/make_model.cc.
+using ModelDesign = std::variant<ModelConfig, MlpConfig>;
+
+// Returns "gpt2", "llama" or "mlp".
+std::string_view family_name(const ModelDesign& design);
+// Returns the dimensions of a transformer, null for any other family: for what only texts have,
+// such as tokenizers, and for file formats of transformers.
+const ModelConfig* transformer_of(const ModelDesign& design);
+
+// Returns every mistake as one kInvalid, one per line (model_problems(), mlp_problems()).
+Status validate(const ModelDesign& design, int64_t tensor = 1, std::string_view path = "model");
+
+// These are as for a ModelConfig or MlpConfig (parameters.h, model_config.h). The blocks of an MLP
+// are its layers.
+std::vector<Parameter> parameter_table(const ModelDesign& design);
+std::vector<int64_t> block_parameters(const ModelDesign& design, int64_t block);
+int64_t parameter_count(const ModelDesign& design);
+ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
+                               const TensorShard& shard = {});
+std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
+                                                      const ParameterArena& arena);
+int64_t block_count(const ModelDesign& design);
+Stage whole_model(const ModelDesign& design);
+Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
+// Returns the layers whose outputs add to a residual stream; 0 if there is none.
+int64_t residual_layers(const ModelDesign& design);
+
+// Returns the tokens of the longest sample; 0 for families whose samples have no tokens.
+int64_t tokens_per_sample(const ModelDesign& design);
+// Returns the FLOPs of a sample, forward and backward. `sequence` is its length in tokens, if it
+// has tokens. Without attention the formulas count 6 operations per parameter of a matrix.
+double flops_per_sample(const ModelDesign& design, int64_t sequence, FlopsFormula formula);
+
+enum class TensorType : uint8_t { kI32, kF32 };
+inline constexpr int64_t kTensorValueBytes = 4;  // of both types
+
+// A tensor of a batch: row-major [samples, values].
+struct BatchTensor {
+  std::string_view name;
+  TensorType type = TensorType::kF32;
+  int64_t values = 0;  // per sample
+
+  bool operator==(const BatchTensor&) const = default;
+};
+inline constexpr size_t kBatchTensorsMax = 4;
+
+// The tensors of a batch, and the number of terms that its mean loss is taken over.
+struct BatchDesign {
+  std::vector<BatchTensor> tensors;  // at most kBatchTensorsMax; the order of DeviceBatch
+  int64_t counted = 0;               // terms of the loss per sample: tokens, classes or values
+  bool has_accuracy = false;         // the mean of right answers is defined, too
+
+  int64_t bytes(int64_t samples) const;
+};
+// - Transformers: `tokens` and `targets`, `sequence` each. A target below 0 is not counted.
+// - An MLP: `features`, and `labels` (the class; below 0: not counted) or `values`.
+BatchDesign batch_design(const ModelDesign& design, int64_t sequence);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// The loop that the CPU's optimizer ops share; include after kernels/ops/simd.h.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/parallel.h"
+#include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/parameter_update.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA {
+namespace {
+
+inline Vec sqrt_vec(Vec v) {
+  for (int i = 0; i < kLanes; ++i) v[i] = __builtin_sqrtf(v[i]);
+  return v;
+}
+
+// Calls update(tensor, gradient scale, range) for ranges that cover each tensor, on all threads,
+// then makes the copies. `Args` is AdamW, Sgd or Adagrad.
+template <class Args, class Update>
+void update_tensors(Stream& stream, const Args& args, Update update) {
+  constexpr int64_t kGrain = 16384;
+  const float scale =
+      args.device_scale ? args.gradient_scale * *args.device_scale : args.gradient_scale;
+  if (args.device_scale && !__builtin_isfinite(scale)) return;
+  for (size_t i = 0; i < args.tensors.size(); ++i) {
+    const UpdatedTensor& tensor = args.tensors[i];
+    parallel_for(tensor.count, kGrain, [&](Range range) { update(tensor, scale, range); });
+    if (!tensor.copy) continue;
+    cast(stream, {.x = tensor.parameter,
+                  .out = tensor.copy,
+                  .count = tensor.count,
+                  .rounding_seed = args.rounding_seed,
+                  .step = args.step,
+                  .index = tensor.index});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::LOCKSTEP_ISA
