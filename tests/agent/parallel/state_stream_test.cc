@@ -88,9 +88,9 @@ struct Holder {
   std::vector<std::vector<float>> memory;
   HostTransfer transfer;
 
-  Holder(const ModelConfig& config, const Mesh& mesh, int rank) {
+  Holder(const ModelDesign& design, const Mesh& mesh, int rank) {
     const MeshCoordinates at = coordinates(mesh, rank);
-    arena = parameter_arena(config, pipeline_stage(config, mesh.pipeline, at.pipeline),
+    arena = parameter_arena(design, pipeline_stage(design, mesh.pipeline, at.pipeline),
                             {.index = at.tensor, .size = mesh.tensor});
     memory.assign(kKinds, std::vector<float>(static_cast<size_t>(arena.count), kPadding));
   }
@@ -209,6 +209,53 @@ TEST(StateStream, ReturnsTheErrorsOfSourcesToRankZero) {
   const Status status = StateStream(*world[0], layout, holder.state()).distribute(&values, 1);
   EXPECT_EQ(status.error().message, "[test] a bad file");
   world[0].reset();
+}
+
+class FullDisk final : public StateSink {
+ public:
+  Status write(const StateTensor&, int64_t, std::span<const float>) override {
+    return ++calls_ < 3 ? Status() : Status(unavailable("[test] no space"));
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(StateStream, ReturnsTheErrorsOfSinksToRankZero) {
+  const Mesh mesh{1, 1, 2};
+  const StateLayout layout(kGpt2, mesh);
+  auto world = comm::make_thread_world(2).value();
+  std::jthread other([&] {
+    Holder holder(kGpt2, mesh, 1);
+    const Status status =
+        StateStream(*world[1], layout, holder.state(), kPieceValues).collect(nullptr);
+    // Small pieces may all be on their way before rank 0 leaves.
+    EXPECT_TRUE(status.ok() || status.error().code == Code::kUnavailable);
+  });
+  Holder holder(kGpt2, mesh, 0);
+  FullDisk disk;
+  const Status status = StateStream(*world[0], layout, holder.state(), kPieceValues).collect(&disk);
+  EXPECT_EQ(status.error().message, "[test] no space");
+  world[0].reset();
+}
+
+TEST(StateStream, CarriesAnMlpOverStages) {
+  const MlpConfig config{.inputs = 5, .hidden = {16, 7, 9}, .outputs = 3};
+  const Mesh mesh{.pipeline = 4};
+  const StateLayout layout(config, mesh);
+  on_ranks(mesh, [&](comm::Communicator& world) {
+    Holder holder(config, mesh, world.rank());
+    StateStream stream(world, layout, holder.state(), kPieceValues);
+    Values values;
+    ASSERT_TRUE(stream.distribute(world.rank() == 0 ? &values : nullptr, kKinds).ok());
+    const Count count = count_of(holder, layout, world.rank());
+    EXPECT_EQ(count.wrong, 0);
+    EXPECT_GT(count.right, 0);
+    Checks checks;
+    ASSERT_TRUE(stream.collect(world.rank() == 0 ? &checks : nullptr).ok());
+    EXPECT_EQ(checks.wrong(), 0);
+    EXPECT_EQ(checks.is_complete(layout), world.rank() == 0);
+  });
 }
 
 }  // namespace
