@@ -12,8 +12,8 @@ namespace lockstep::train {
 // every epoch trains on all others once, in an order that depends on the seed and the epoch.
 class TableSamples final : public SampleSource {
  public:
-  // Holds back the fraction of the rows, rounded to the nearest. kInvalid if no row is left to train
-  // on, or none is held back by a fraction above 0.
+  // Holds back the fraction of the rows, rounded to the nearest. kInvalid if no row is left to
+  // train on, or none is held back by a fraction above 0.
   static Result<std::unique_ptr<TableSamples>> create(TableSource table,
                                                       double validation_fraction);
 
