@@ -173,6 +173,7 @@ void Agent::answer_waiters(bool all) {
   for (const Waiter& waiter : waiters_) {
     if (!due(waiter)) continue;
     machine_.note_controller_contact(now);  // the client has been listening until now
+    machine_.note_told(machine_.sequence());
     waiter.respond(machine_.state(now));
   }
   std::erase_if(waiters_, due);

@@ -56,6 +56,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.job_name = assignment.job_name;
   config.world = world;
   config.hash = assignment.hash;
+  config.boot_id = context.boot_id;
   config.rank = launch.rank;
   if (assignment.gpus_per_node > 0) config.gpu = local_rank % assignment.gpus_per_node;
   config.gpus = assignment.gpus_per_node * std::ssize(world.members);

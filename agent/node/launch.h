@@ -16,6 +16,7 @@ struct LaunchContext {
   std::string token_file;
   int64_t cpus = 1;              // CPUs that the pod may use
   std::vector<std::string> env;  // the agent's own environment
+  std::string boot_id;           // of this agent process
 };
 
 // Everything that one worker needs to start; a pure function of the assignment.

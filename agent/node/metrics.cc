@@ -157,6 +157,33 @@ void add_gpus(const MetricsInput& input, Exposition& out) {
   }
 }
 
+struct StorageCounter {
+  const char* name;
+  const char* help;
+  double StorageTotals::*value;
+};
+constexpr StorageCounter kStorageCounters[] = {
+    {"lockstep_checkpoint_saves_total", "Checkpoints saved completely", &StorageTotals::saved},
+    {"lockstep_checkpoint_save_failures_total", "Checkpoints that could not be saved",
+     &StorageTotals::failed},
+    {"lockstep_checkpoint_set_aside_total", "Corrupt checkpoints set aside",
+     &StorageTotals::set_aside},
+    {"lockstep_checkpoint_blocked_seconds_total",
+     "Seconds in which training waited for checkpoints to be saved",
+     &StorageTotals::blocked_seconds},
+};
+
+void add_storage(const MetricsInput& input, Exposition& out) {
+  if (!input.storage) return;
+  for (const StorageCounter& counter : kStorageCounters) {
+    out.single(counter.name, counter.help, Type::kCounter, (*input.storage).*counter.value);
+  }
+  if (input.storage->save_seconds <= 0) return;
+  out.single("lockstep_checkpoint_save_seconds",
+             "Seconds of the newest complete save, from its snapshot until it was durable",
+             Type::kGauge, input.storage->save_seconds);
+}
+
 void add_agent(const MetricsInput& input, Exposition& out) {
   out.single("lockstep_agent_round", "Round that this agent runs", Type::kGauge,
              static_cast<double>(input.round));
@@ -175,6 +202,14 @@ void add_xids(const GpuNumbers& gpu, XidTotals& totals) {
   for (const XidCount& xid : gpu.xids) {
     if (xid.count > 0) totals[{gpu.bus.data(), xid.number}] += xid.count;
   }
+}
+
+void add_notes(const StorageNotes& notes, StorageTotals& totals) {
+  totals.saved += static_cast<double>(std::max<int64_t>(notes.saved, 0));
+  totals.failed += static_cast<double>(std::max<int64_t>(notes.failed, 0));
+  totals.set_aside += static_cast<double>(std::max<int64_t>(notes.set_aside, 0));
+  if (notes.blocked_seconds > 0) totals.blocked_seconds += notes.blocked_seconds;
+  if (notes.save_seconds > 0) totals.save_seconds = notes.save_seconds;
 }
 
 void TrainCounters::observe(const ProgressNumbers& numbers, double share) {
@@ -200,6 +235,7 @@ std::string render_metrics(const MetricsInput& input) {
                   {"node_index", std::to_string(input.node_index)}});
   add_training(input, out);
   add_programs(input, out);
+  add_storage(input, out);
   add_agent(input, out);
   add_usage(input, out);
   add_gpus(input, out);

@@ -37,6 +37,18 @@ using XidTotals = std::map<std::pair<std::string, uint32_t>, int64_t>;
 // Adds the counts of a worker's page.
 void add_xids(const GpuNumbers& gpu, XidTotals& totals);
 
+// The checkpoints that ranks 0 have saved and set aside on this node, over all rounds of this
+// agent.
+struct StorageTotals {
+  double saved = 0;
+  double failed = 0;
+  double set_aside = 0;
+  double blocked_seconds = 0;
+  double save_seconds = 0;  // of the newest complete save; 0: there was none
+};
+// Adds the notes of a worker's page.
+void add_notes(const StorageNotes& notes, StorageTotals& totals);
+
 struct RankNumbers {
   int64_t rank = 0;
   ProgressNumbers numbers;
@@ -76,6 +88,7 @@ struct MetricsInput {
   std::vector<ProgramNumbers> programs;  // for a command; lowest rank first
   std::vector<RankUsage> usage;          // lowest rank first
   std::vector<RankGpu> gpus;             // GPUs with any known value, lowest rank first
+  std::optional<StorageTotals> storage;  // if this node has or had a rank 0 that saves
 };
 
 // Renders the Prometheus text format, version 0.0.4. Unknown values have no series.

@@ -7,10 +7,12 @@
 
 #include "common/api/step_number_table.h"
 #include "common/api/worker_config.h"
+#include "common/base/utf8.h"
 
 namespace lockstep::node {
 namespace {
 
+constexpr int kExitKilled = 128 + SIGKILL;
 constexpr int kStartErrorCode = 127;  // as a shell returns for a program that it can't start
 
 // Returns the state without the numbers that change at every step.
@@ -18,6 +20,12 @@ AgentState without_progress(AgentState state) {
   state.sequence = 0;
   state.progress.reset();
   state.last_checkpoint.reset();
+  if (state.storage) {  // which saves failed and succeeded may change at every step
+    StorageState& storage = *state.storage;
+    storage.saved = 0;
+    storage.failed_step = std::min<int64_t>(storage.failed_step, 0);
+    storage.failure.clear();
+  }
   for (WorkerState& worker : state.workers) worker.step = 0;
   return state;
 }
@@ -35,6 +43,17 @@ std::string checkpoint_path(const std::string& folder, int64_t step) {
   char name[32];
   std::snprintf(name, sizeof(name), "/step-%08lld", static_cast<long long>(step));
   return folder + name;
+}
+
+// A worker may write anything, and the controller refuses numbers out of range.
+StorageState storage_state(const StorageNotes& notes) {
+  return {.saved = std::max<int64_t>(notes.saved, 0),
+          .failed_step = std::max<int64_t>(notes.failed_step, -1),
+          .failure = clean_utf8(notes.failure.text()),
+          .set_aside = std::max<int64_t>(notes.set_aside, 0),
+          .set_aside_step = std::max<int64_t>(notes.set_aside_step, -1),
+          .set_aside_reason = clean_utf8(notes.set_aside_reason.text()),
+          .resumed_step = std::max<int64_t>(notes.resumed_step, -1)};
 }
 
 bool ended_by_stop(const WorkerEnd& end) {
@@ -112,6 +131,7 @@ void RoundMachine::begin_round(const Assignment& assignment) {
   live_.round = assignment.world.round;
   live_.hash = assignment.hash;
   live_.progress.reset();
+  live_.storage.reset();
   live_.workers.clear();
   const int64_t local_size = assignment.world.processes_per_node;
   const int64_t place = place_in_round(assignment);
@@ -180,6 +200,11 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   worker.is_lifeless = false;
   ended_at_ = now;
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
+  const bool has_saved = end.exit_code == kExitStopped && end.signal == 0;
+  if (mode_ == Mode::kStopping && has_saved && assignment_->train) {
+    saved_at_ = now;
+    sequence_before_end_ = published_.sequence;
+  }
   if (stopping && (ended_by_stop(end) || !assignment_->train)) {
     worker.reason = "Stopped";  // programs exit in many ways on SIGTERM, also with 0
   } else if (end.exit_code == 0) {
@@ -209,7 +234,15 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
     live_.last_checkpoint =
         CheckpointStatus{numbers.checkpoint_step,
                          checkpoint_path(assignment_->checkpoint.path, numbers.checkpoint_step)};
+  } else if (numbers.phase >= WorkerPhase::kTraining) {
+    live_.last_checkpoint.reset();  // those of earlier rounds were set aside
   }
+}
+
+void RoundMachine::storage(int64_t round, int64_t local_rank, const StorageNotes& notes) {
+  const WorkerState* worker = find(local_rank);
+  if (round != live_.round || worker == nullptr || worker->rank != 0) return;
+  live_.storage = storage_state(notes);
 }
 
 void RoundMachine::update_health(int64_t round, int64_t local_rank,
@@ -251,6 +284,8 @@ void RoundMachine::advance(TimePoint now) {
   const bool is_train = !assignment_ || assignment_->train;
   const bool is_stopped = all_ended() && (is_train || all_processes_gone_);
   if (mode_ == Mode::kStopping && (is_stopped || now >= stop_deadline_)) {
+    if (must_be_told(now)) return;
+    if (exit_code_ == kExitStopped) exit_code_ = result_of_stop();
     leave(now);
   } else if (mode_ == Mode::kRunning && all_ended() && now >= hold_deadline()) {
     exit_code_ = result();
@@ -259,6 +294,17 @@ void RoundMachine::advance(TimePoint now) {
     mode_ = Mode::kGone;
     actions_ = {Action::kQuit};
   }
+}
+
+// Ranks that have saved their last step are worth a moment: a pod that is stopped may be gone
+// before the controller asks again.
+bool RoundMachine::must_be_told(TimePoint now) const {
+  if (!saved_at_ || told_sequence_ > sequence_before_end_) return false;
+  return now < std::min(stop_deadline_, *saved_at_ + limits_.farewell);
+}
+
+void RoundMachine::note_told(int64_t sequence) {
+  told_sequence_ = std::max(told_sequence_, sequence);
 }
 
 void RoundMachine::leave(TimePoint now) {
@@ -281,6 +327,9 @@ void RoundMachine::publish(TimePoint now) {
 std::optional<TimePoint> RoundMachine::next_deadline() const {
   std::optional<TimePoint> deadline;
   if (mode_ == Mode::kStopping || mode_ == Mode::kLeaving) deadline = stop_deadline_;
+  if (mode_ == Mode::kStopping && saved_at_ && all_ended()) {
+    deadline = std::min(stop_deadline_, *saved_at_ + limits_.farewell);
+  }
   if (mode_ == Mode::kRunning && all_ended()) deadline = hold_deadline();
   if (live_ != published_) {
     const TimePoint due = published_at_ + limits_.progress_interval;
@@ -328,6 +377,19 @@ int RoundMachine::result() const {
   if (all_completed()) return 0;
   const WorkerState* failure = first_failure();
   return failure != nullptr ? static_cast<int>(failure->exit_code) : 1;
+}
+
+// A controller that sees only the pod's end concludes from kExitStopped that all ranks have saved.
+// Programs exit in many ways on SIGTERM, so their codes tell nothing.
+int RoundMachine::result_of_stop() const {
+  if (!assignment_ || !assignment_->train) return kExitStopped;
+  const bool all_left =
+      std::all_of(live_.workers.begin(), live_.workers.end(), [](const WorkerState& worker) {
+        const bool has_saved = worker.exit_code == kExitStopped && worker.signal == 0;
+        return !worker.running && (has_saved || worker.reason == "Completed");
+      });
+  if (all_left) return all_completed() ? 0 : kExitStopped;
+  return first_failure() != nullptr ? result() : kExitKilled;
 }
 
 const char* RoundMachine::phase() const {

@@ -24,6 +24,7 @@ struct NodeIdentity {
 struct RoundLimits {
   Duration hold = std::chrono::minutes(10);  // after the workers' exit, without a controller
   Duration progress_interval = std::chrono::milliseconds(500);  // between two published steps
+  Duration farewell = std::chrono::seconds(1);  // until a controller knows that ranks have saved
   Duration clear_limit = std::chrono::seconds(10);  // for killed processes to go, when leaving
 };
 
@@ -63,11 +64,14 @@ class RoundMachine {
   Status assign(const Assignment& assignment, TimePoint now);
   void terminate(TimePoint now);  // the agent got SIGTERM
   void note_controller_contact(TimePoint now) { last_contact_ = now; }
+  void note_told(int64_t sequence);  // a controller was sent the state with this sequence
 
   void spawned(int64_t local_rank, int64_t pid);
   void start_failed(int64_t local_rank, const std::string& message, TimePoint now);
   void exited(int64_t round, int64_t local_rank, const WorkerEnd& end, TimePoint now);
   void progress(int64_t round, int64_t local_rank, const ProgressNumbers& numbers, WallTime wall);
+  // Takes what the round's rank 0 reports of the job's checkpoints; other ranks report nothing.
+  void storage(int64_t round, int64_t local_rank, const StorageNotes& notes);
   // Takes the progress that the programs of a command report: the rank's own steps, and the node's
   // sum.
   void program_progress(int64_t round, int64_t local_rank, int64_t step,
@@ -102,6 +106,7 @@ class RoundMachine {
   Status check_round(const Assignment& assignment) const;
   void begin_round(const Assignment& assignment);
   void begin_stop(int exit_code, Duration grace, TimePoint now);
+  bool must_be_told(TimePoint now) const;
   void leave(TimePoint now);
   void end_worker(WorkerState& worker, const WorkerEnd& end, TimePoint now);
   void advance(TimePoint now);
@@ -109,6 +114,7 @@ class RoundMachine {
   bool all_ended() const;
   bool all_completed() const;
   int result() const;
+  int result_of_stop() const;
   const char* phase() const;
   TimePoint hold_deadline() const;
   WorkerState* find(int64_t local_rank);
@@ -131,6 +137,9 @@ class RoundMachine {
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};
   TimePoint published_at_{};
+  std::optional<TimePoint> saved_at_;  // when a rank last left after SIGTERM
+  int64_t sequence_before_end_ = 0;    // published before that
+  int64_t told_sequence_ = 0;
 };
 
 }  // namespace lockstep::node

@@ -43,6 +43,10 @@ Duration hang_floor(const Assignment& assignment) {
   return assignment.world.world_size() == 1 ? alone : std::max(alone, 2 * kSilenceLimit);
 }
 
+bool stores_checkpoints(const Launch& launch) {
+  return launch.rank == 0 && !launch.config.checkpoint.path.empty();
+}
+
 }  // namespace
 
 struct WorkerSet::Worker {
@@ -73,6 +77,7 @@ struct WorkerSet::Worker {
   BoardWatch board;
   ProgressNumbers numbers;
   bool reported = false;             // numbers are from this round
+  StorageNotes notes;                // only of rank 0
   std::optional<ProgressFile> file;  // only for a command
   GrowthRate samples;
   GrowthRate tokens;
@@ -103,6 +108,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     workers_.push_back(std::make_unique<Worker>(std::move(launch), output_));
     Worker& worker = *workers_.back();
     ++started_;
+    if (stores_checkpoints(worker.launch)) has_stored_ = true;
     if (assignment.train) worker.watch.emplace(hang_floor(assignment));
     if (const Status status = start_one(worker, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
@@ -184,6 +190,7 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
     RankTotals& totals = totals_[local_rank];
     totals.ended_cpu_seconds += std::max(totals.running_cpu_seconds, ended.cpu_seconds);
     totals.running_cpu_seconds = 0;
+    add_notes(worker.notes, ended_storage_);
     drain(worker);
     worker.log.finish();
     WorkerEnd end = {.exit_code = ended.exit_code,
@@ -243,6 +250,7 @@ void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wal
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
     if (workers_[local_rank]->page) {
       read_page(local_rank, machine, wall);
+      read_storage(local_rank, machine);
       read_board(local_rank, machine, now);
     }
     if (workers_[local_rank]->watch) watch_for_hang(*workers_[local_rank], now);
@@ -261,6 +269,15 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
   worker.reported = true;
   if (local_rank == 0) counters_.observe(numbers, share_);
   machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+}
+
+void WorkerSet::read_storage(size_t local_rank, RoundMachine& machine) {
+  Worker& worker = *workers_[local_rank];
+  StorageNotes notes;
+  if (worker.launch.rank != 0 || !worker.page->storage().read(notes)) return;
+  if (notes == worker.notes) return;
+  worker.notes = notes;
+  machine.storage(worker.launch.round, static_cast<int64_t>(local_rank), notes);
 }
 
 void WorkerSet::read_board(size_t local_rank, RoundMachine& machine, TimePoint now) {
@@ -317,11 +334,20 @@ void WorkerSet::describe_gpu(size_t local_rank, MetricsInput& input) const {
   if (rank.now || !rank.xids.empty()) input.gpus.push_back(std::move(rank));
 }
 
+void WorkerSet::describe_storage(MetricsInput& input) const {
+  if (!has_stored_) return;
+  input.storage = ended_storage_;
+  for (const auto& worker : workers_) {
+    if (worker->pid > 0) add_notes(worker->notes, *input.storage);
+  }
+}
+
 void WorkerSet::describe(MetricsInput& input) {
   input.workers_running = static_cast<int64_t>(leaders().size());
   input.worker_restarts = restarts_;
   input.counts = counters_.counts();
   input.share = share_;
+  describe_storage(input);
   const std::map<pid_t, TreeUsage> usage = usage_of_trees(leaders());
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = *workers_[i];

@@ -64,6 +64,8 @@ class WorkerSet {
   void drain(Worker& worker);
   void read_page(size_t local_rank, RoundMachine& machine, WallTime wall);
   void describe_gpu(size_t local_rank, MetricsInput& input) const;
+  void read_storage(size_t local_rank, RoundMachine& machine);
+  void describe_storage(MetricsInput& input) const;
   void read_board(size_t local_rank, RoundMachine& machine, TimePoint now);
   static void watch_for_hang(Worker& worker, TimePoint now);
   void read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);
@@ -75,6 +77,8 @@ class WorkerSet {
   std::vector<std::unique_ptr<Worker>> workers_;
   TrainCounters counters_;
   std::vector<RankTotals> totals_;  // by local rank; over all rounds
+  StorageTotals ended_storage_;     // of processes that have ended
+  bool has_stored_ = false;         // this node has or had a rank 0 with a place for checkpoints
   bool is_command_ = false;
   size_t first_to_read_ = 0;
   double share_ = 1;

@@ -24,6 +24,8 @@ int exit_code_of(const Error& error) {
       return kExitPortTaken;
     case Blame::kDivergence:
       return kExitNotFinite;
+    case Blame::kFenced:
+      return kExitFenced;
   }
   return kExitOwnError;
 }

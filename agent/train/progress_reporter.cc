@@ -25,4 +25,8 @@ void ProgressReporter::enter(WorkerPhase phase) {
   publish();
 }
 
+void ProgressReporter::publish_storage() {
+  if (page_) page_->storage().write(storage_);
+}
+
 }  // namespace lockstep::train

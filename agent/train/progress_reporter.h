@@ -28,11 +28,16 @@ class ProgressReporter {
   void publish();
   void enter(WorkerPhase phase);
 
+  // Like numbers() and publish(), for the checkpoints in storage. Only rank 0 reports them.
+  StorageNotes& storage() { return storage_; }
+  void publish_storage();
+
  private:
   std::optional<ProgressPage> page_;
   std::optional<CollectiveBoard> board_;
   const comm::Communicator* world_ = nullptr;
   ProgressNumbers numbers_;
+  StorageNotes storage_;
 };
 
 }  // namespace lockstep::train

@@ -7,12 +7,14 @@
 #include "cli/run/progress_line.h"
 #include "common/api/conditions.h"
 #include "common/api/hang_limit.h"
+#include "common/base/utf8.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr size_t kEventsShown = 10;
 constexpr size_t kLogLinesShown = 12;
+constexpr size_t kMessageBytesShown = 320;  // all that a failed save says
 
 // Replaces control characters, including U+0080 to U+009F, which terminals also obey.
 std::string clean(std::string text) {
@@ -194,7 +196,7 @@ std::string condition_lines(const TrainingJob& job, WallTime now) {
   std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"}};
   for (const Condition& one : job.status.conditions) {
     rows.push_back({one.type, one.status, one.reason, age_of(one.lastTransitionTime, now),
-                    one.message.substr(0, 200)});
+                    std::string(utf8_head(one.message, kMessageBytesShown))});
   }
   return "Conditions:\n" + indented(rows);
 }

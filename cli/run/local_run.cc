@@ -68,7 +68,7 @@ int LocalRun::run() {
   reporter_.clear();
   if (end == End::kInterrupted) {
     reporter_.line("stopping; press Ctrl-C again to kill everything immediately");
-    stop(std::chrono::seconds(options_.job.spec.terminationGracePeriodSeconds) + kMargin);
+    stop(std::chrono::seconds(grace_seconds(options_.job.spec)) + kMargin);
   } else {
     stop(kStopTimeoutAfterEnd);
   }

@@ -41,6 +41,24 @@ bool ends_run(const FailureStatus& failure) {
   return failure.action == "Fail" || failure.reason == local::kNoAddressReason;
 }
 
+// A job may set several checkpoints aside, each in a round of its own. The message of
+// CheckpointFailing alone changes with every failed save.
+bool warns_anew(const TrainingJobStatus& before, const TrainingJobStatus& after,
+                std::string_view type) {
+  if (!is_true(after, type)) return false;
+  if (!is_true(before, type)) return true;
+  return type == kCheckpointSetAside &&
+         find_condition(before, type)->message != find_condition(after, type)->message;
+}
+
+void add_warnings(const TrainingJobStatus& before, const TrainingJobStatus& after,
+                  std::vector<std::string>& events) {
+  for (const char* type : {kPrecisionReduced, kCheckpointFailing, kCheckpointSetAside}) {
+    if (!warns_anew(before, after, type)) continue;
+    events.push_back("warning: " + find_condition(after, type)->message);
+  }
+}
+
 void write_to(int fd, std::string_view rest) {
   while (!rest.empty()) {
     ssize_t written = write(fd, rest.data(), rest.size());
@@ -75,8 +93,7 @@ std::vector<std::string> status_events(const TrainingJobStatus& before,
   if (after.lastCheckpoint &&
       (!before.lastCheckpoint || before.lastCheckpoint->step != after.lastCheckpoint->step))
     events.push_back("checkpoint of step " + std::to_string(after.lastCheckpoint->step));
-  if (is_true(after, kPrecisionReduced) && !is_true(before, kPrecisionReduced))
-    events.push_back("warning: " + find_condition(after, kPrecisionReduced)->message);
+  add_warnings(before, after, events);
   return events;
 }
 

@@ -27,6 +27,10 @@ bool is_word(std::string_view text) {
          });
 }
 
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+}
+
 void make_printable(std::string& text) {
   for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
 }
@@ -142,6 +146,11 @@ Result<AgentState> agent_state_from_json(const Json& document) {
     if (!worker.wait) continue;
     make_printable(worker.wait->operation);
     make_printable(worker.wait->ranks);
+  }
+  if (state.storage) {
+    for (std::string* text : {&state.storage->failure, &state.storage->set_aside_reason}) {
+      std::replace_if(text->begin(), text->end(), is_control, '?');
+    }
   }
   return state;
 }

@@ -28,8 +28,8 @@ namespace lockstep {
 // side's version is within [kProtocolOldest, kProtocolNewest].
 //
 // Unknown members are ignored. A new version is needed for a member that the older side refuses by
-// name ("not in this version", such as checkpoint.onPreemption), and for a value that it does not
-// know. Versions:
+// name ("not in this version"), and for a value that it does not know. Agents of versions 1 to 3
+// may refuse checkpoint.onPreemption so: an assignment tells only gracePeriodSeconds. Versions:
 //   1  the first
 //   2  the state of each worker reports what it waits for (`wait`) and whether it is `lifeless`
 //   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`;
@@ -101,6 +101,19 @@ struct WorkerWait {
   bool operator==(const WorkerWait&) const = default;
 };
 
+// The job's checkpoints in storage, as the round's rank 0 reports them (StorageNotes).
+struct StorageState {
+  int64_t saved = 0;             // complete checkpoints of this round
+  int64_t failed_step = -1;      // the newest save, of this step, failed; -1: it did not
+  std::string failure;           // why; empty: it did not
+  int64_t set_aside = 0;         // corrupt checkpoints that this round set aside
+  int64_t set_aside_step = -1;   // of the newest one of them
+  std::string set_aside_reason;  // why; empty: there are none
+  int64_t resumed_step = -1;     // where this round began to train; -1: not known yet
+
+  bool operator==(const StorageState&) const = default;
+};
+
 // One process of the current (or last) round.
 struct WorkerState {
   int64_t rank = 0;
@@ -140,7 +153,8 @@ struct AgentState {
   // rates over all ranks that report them.
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> last_checkpoint;
-  double failed_seconds_ago = 0;  // since the first failure of the round; 0 if none
+  std::optional<StorageState> storage;  // only on the node that has rank 0
+  double failed_seconds_ago = 0;        // since the first failure of the round; 0 if none
 
   bool operator==(const AgentState&) const = default;
 };
@@ -157,7 +171,8 @@ Result<Assignment> assignment_from_json(const Json& document);
 // most kAgentStateBytesMax bytes: log tails are shortened until it fits.
 Json to_json(const AgentState& state);
 // If the document's version is not served, only `protocol` is read. A worker's reason that is not
-// made of letters is read as Error. Unprintable characters in `wait` are replaced.
+// made of letters is read as Error. Unprintable characters in `wait`, and control characters in
+// `storage`, are replaced.
 Result<AgentState> agent_state_from_json(const Json& document);
 
 }  // namespace lockstep

@@ -17,8 +17,14 @@ inline constexpr char kSuspended[] = "Suspended";
 inline constexpr char kComplete[] = "Complete";
 inline constexpr char kFailed[] = "Failed";
 inline constexpr char kStuck[] = "Stuck";  // ranks wait for one that does not come
+// A pod is being stopped, and the ranks of the round save a checkpoint.
+inline constexpr char kDraining[] = "Draining";
 // The job asks for bf16 and computes in fp32 (controller/plan/precision.h).
 inline constexpr char kPrecisionReduced[] = "PrecisionReduced";
+// The newest checkpoint could not be saved, or a corrupt one was set aside
+// (controller/plan/storage.h).
+inline constexpr char kCheckpointFailing[] = "CheckpointFailing";
+inline constexpr char kCheckpointSetAside[] = "CheckpointSetAside";
 
 // Returns the condition of this type, or nullptr.
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);

@@ -50,7 +50,7 @@ struct Schema<Assignment> {
           &Assignment::rendezvous_timeout_seconds);
     visit(Field{.name = "hangSeconds", .minimum = 1, .maximum = kHangSecondsMax},
           &Assignment::hang_seconds);
-    visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = 86400},
+    visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = kGraceSecondsMax},
           &Assignment::grace_period_seconds);
   }
 };
@@ -66,6 +66,24 @@ struct Schema<WorkerWait> {
     visit(Field{.name = "groupSize", .minimum = 0}, &WorkerWait::group_size);
     visit(Field{.name = "waitsFor", .items_max = 8}, &WorkerWait::waits_for);
     visit(Field{.name = "seconds", .minimum = 0, .maximum = kSecondsAgoMax}, &WorkerWait::seconds);
+  }
+};
+
+// Longer than a FixedText, because each byte that is not UTF-8 becomes a character of three bytes.
+inline constexpr size_t kStorageTextBytesMax = 1024;
+
+template <>
+struct Schema<StorageState> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "saved", .minimum = 0}, &StorageState::saved);
+    visit(Field{.name = "failedStep", .minimum = -1}, &StorageState::failed_step);
+    visit(Field{.name = "failure", .bytes_max = kStorageTextBytesMax}, &StorageState::failure);
+    visit(Field{.name = "setAside", .minimum = 0}, &StorageState::set_aside);
+    visit(Field{.name = "setAsideStep", .minimum = -1}, &StorageState::set_aside_step);
+    visit(Field{.name = "setAsideReason", .bytes_max = kStorageTextBytesMax},
+          &StorageState::set_aside_reason);
+    visit(Field{.name = "resumedStep", .minimum = -1}, &StorageState::resumed_step);
   }
 };
 
@@ -110,6 +128,7 @@ struct Schema<AgentState> {
     visit(Field{.name = "workers", .items_max = 128}, &AgentState::workers);
     visit(Field{.name = "progress"}, &AgentState::progress);
     visit(Field{.name = "lastCheckpoint"}, &AgentState::last_checkpoint);
+    visit(Field{.name = "storage"}, &AgentState::storage);
     visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
           &AgentState::failed_seconds_ago);
   }

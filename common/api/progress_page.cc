@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'04;  // "LKSPROG" and the layout's version
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'05;  // "LKSPROG" and the layout's version
 // The file must not shrink (the agent's access would raise SIGBUS) or grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -26,10 +26,11 @@ struct ProgressPage::Layout {
   std::atomic<uint64_t> magic;
   SequenceLocked<ProgressNumbers> numbers;
   SequenceLocked<GpuNumbers> gpu;
+  SequenceLocked<StorageNotes> storage;
 };
 
 CollectiveBoard ProgressPage::board() const {
-  constexpr size_t kBoardAt = 1024;
+  constexpr size_t kBoardAt = 1280;
   static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
   CHECK(page_ != nullptr);
   return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);
@@ -38,6 +39,11 @@ CollectiveBoard ProgressPage::board() const {
 GpuBoard ProgressPage::gpu() const {
   CHECK(page_ != nullptr);
   return GpuBoard(&page_->gpu);
+}
+
+StorageBoard ProgressPage::storage() const {
+  CHECK(page_ != nullptr);
+  return StorageBoard(&page_->storage);
 }
 
 Result<ProgressPage> ProgressPage::create() {
@@ -55,6 +61,7 @@ Result<ProgressPage> ProgressPage::create() {
     return errno_error("[progress page] mmap", error);
   }
   auto* page = static_cast<Layout*>(memory);
+  page->storage.write(StorageNotes{});  // zeros would say that step 0 could not be saved
   page->magic.store(kMagic, std::memory_order_release);
   return ProgressPage(fd, page);
 }

@@ -6,6 +6,7 @@
 #include "common/api/collective_board.h"
 #include "common/api/gpu_numbers.h"
 #include "common/api/step_numbers.h"
+#include "common/api/storage_notes.h"
 #include "common/base/result.h"
 #include "common/base/sequence_lock.h"
 
@@ -40,8 +41,21 @@ class GpuBoard {
   SequenceLocked<GpuNumbers>* numbers_;
 };
 
-// A memfd of one page, created by the agent and inherited by descriptor. It holds ProgressNumbers
-// under a sequence lock, then GpuNumbers under another one, then the communicator's board.
+// The part of a worker's page that describes the job's checkpoints in storage. Any thread may
+// write, one at a time.
+class StorageBoard {
+ public:
+  explicit StorageBoard(SequenceLocked<StorageNotes>* notes) : notes_(notes) {}
+
+  void write(const StorageNotes& notes) { notes_->write(notes); }
+  bool read(StorageNotes& notes) const { return notes_->read(notes); }
+
+ private:
+  SequenceLocked<StorageNotes>* notes_;
+};
+
+// A memfd of one page, created by the agent and inherited by descriptor. It holds ProgressNumbers,
+// GpuNumbers and StorageNotes, each under its own sequence lock, then the communicator's board.
 class ProgressPage {
  public:
   // Agent's side: creates a zeroed memfd (close-on-exec off).
@@ -58,9 +72,10 @@ class ProgressPage {
   // Reads the last complete write. Returns false, with `numbers` unchanged, if the writer is in the
   // middle of a write (or died there) after a bounded number of tries.
   bool read(ProgressNumbers& numbers) const;
-  // Both stay valid while the page is mapped, even if this object moves.
+  // All of them stay valid while the page is mapped, even if this object moves.
   CollectiveBoard board() const;
   GpuBoard gpu() const;
+  StorageBoard storage() const;
 
  private:
   struct Layout;

@@ -132,6 +132,13 @@ void check_hang(const TrainingJob& job, Problems& problems) {
   }
 }
 
+void check_preemption(const TrainingJob& job, Problems& problems) {
+  const std::string& found = job.spec.checkpoint.onPreemption;
+  if (!is_duration(found) || preemption_seconds_from_text(found)) return;
+  problems.push_back("spec.checkpoint.onPreemption: found " + in_quotes(found) + ", expected " +
+                     kPreemptionText);
+}
+
 void check_groups(const TrainingJob& job, Problems& problems) {
   const std::vector<ProcessGroupSpec>& groups = job.spec.processGroups;
   const int64_t world = job.spec.nodes * processes_per_node(job.spec);

@@ -50,6 +50,7 @@ class Table {
             std::string("[found {}, ]expected ") + kLabelText + " (RFC 1035)",
             {root_["metadata.name"]});
     add_program();
+    add_checkpoint();
     add_failure_rules();
     add_mesh();
     add_ports();
@@ -81,6 +82,7 @@ class Table {
   Expression in_train(const Expression& holds) const { return !spec_.given("train") || holds; }
 
   void add_program();
+  void add_checkpoint();
   void add_failure_rules();
   void add_mesh();
   void add_ports();
@@ -124,6 +126,16 @@ void Table::add_program() {
           "missing, expected a file or a folder");
   require(spec_, "managedBy", !spec_.given("managedBy") || spec_.matches("managedBy", kDomainPath),
           "[found {}, ]expected domain/path", {spec_["managedBy"]});
+}
+
+void Table::add_checkpoint() {
+  const Scope checkpoint("spec.checkpoint");
+  const Expression has_time = checkpoint.given("onPreemption");
+  require(checkpoint, "onPreemption", !has_time || checkpoint.matches("onPreemption", kDuration),
+          std::string("[found {}, ]expected ") + kPreemptionText, {checkpoint["onPreemption"]});
+  require(checkpoint, "onPreemption", !has_time || checkpoint.given("path"),
+          "nothing is saved without a folder, expected spec.checkpoint.path too");
+  check(check_preemption, {"spec.checkpoint"});
 }
 
 void Table::add_failure_rules() {

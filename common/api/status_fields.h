@@ -31,7 +31,8 @@ struct Schema<Condition> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "type",
                 .meaning = "Type of the condition: Valid, PodsScheduled, Ready, Running, "
-                           "Restarting, Stuck, PrecisionReduced, Suspended, Complete or Failed.",
+                           "Restarting, Draining, Stuck, PrecisionReduced, CheckpointFailing, "
+                           "CheckpointSetAside, Suspended, Complete or Failed.",
                 .required = true},
           &Condition::type);
     visit(Field{.name = "status",
@@ -142,7 +143,7 @@ struct Schema<LostStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "seconds",
-                .meaning = "Total time from failures until all ranks trained again.",
+                .meaning = "Total time from failures and drains until all ranks trained again.",
                 .minimum = 0},
           &LostStatus::seconds);
     visit(Field{.name = "steps", .meaning = "Total steps repeated after failures.", .minimum = 0},

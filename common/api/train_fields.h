@@ -74,12 +74,12 @@ struct Schema<ModelSpec> {
         Field{.name = "family",
               .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, or "
                          "a multi-layer perceptron (mlp) for tables. Empty means the preset's, "
-                         "else gpt2.",
+                         "else gpt2. inputs, hidden, outputs, activation and task are for an mlp, "
+                         "all other fields for a transformer.",
               .choices = "gpt2 llama mlp"},
         &ModelSpec::family);
     visit(Field{.name = "layers",
-                .meaning = "Transformer blocks; 0 means the preset's. This and the fields up to "
-                           "weights are not for an mlp.",
+                .meaning = "Transformer blocks; 0 means the preset's.",
                 .minimum = 0,
                 .maximum = 1024},
           &ModelSpec::layers);
@@ -130,19 +130,12 @@ struct Schema<ModelSpec> {
                 .minimum = 0,
                 .maximum = 1e12},
           &ModelSpec::ropeBase);
-    visit(Field{.name = "ropeScaling",
-                .meaning = "How a llama's rotary frequencies are scaled to a longer context (as in "
-                           "Llama 3.1)."},
-          &ModelSpec::ropeScaling);
     visit(Field{.name = "normEpsilon",
                 .meaning = "Epsilon added to the mean square in a llama's norms; 0 means the "
                            "preset's, else 0.00001.",
                 .minimum = 0,
                 .maximum = 1},
           &ModelSpec::normEpsilon);
-    visit(Field{.name = "weights",
-                .meaning = "Initial parameters; a checkpoint of the job takes precedence."},
-          &ModelSpec::weights);
     visit(Field{.name = "inputs",
                 .meaning = "Values of a sample of an mlp: the columns of data.features.",
                 .minimum = 0,
@@ -169,6 +162,13 @@ struct Schema<ModelSpec> {
                            "regression (the mean squared error). Empty means classification.",
                 .choices = "classification regression"},
           &ModelSpec::task);
+    visit(Field{.name = "ropeScaling",
+                .meaning = "How a llama's rotary frequencies are scaled to a longer context (as in "
+                           "Llama 3.1)."},
+          &ModelSpec::ropeScaling);
+    visit(Field{.name = "weights",
+                .meaning = "Initial parameters; a checkpoint of the job takes precedence."},
+          &ModelSpec::weights);
   }
 };
 

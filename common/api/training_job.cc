@@ -211,7 +211,10 @@ double tokens_per_step(const TrainSpec& train) {
   return static_cast<double>(train.batch.global) * static_cast<double>(model_config(train).context);
 }
 
-std::optional<int64_t> hang_seconds_from_text(std::string_view text) {
+namespace {
+
+// Parses a whole number with a unit: s, m or h. nullopt for other text, or outside the limits.
+std::optional<int64_t> seconds_from_text(std::string_view text, int64_t minimum, int64_t maximum) {
   if (text.empty()) return std::nullopt;
   const char unit = text.back();
   const int64_t factor = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
@@ -219,8 +222,23 @@ std::optional<int64_t> hang_seconds_from_text(std::string_view text) {
   const char* end = text.data() + text.size() - 1;
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (factor == 0 || stop != end || error != std::errc()) return std::nullopt;
-  if (number > kHangSecondsMax / factor || number * factor < kHangSecondsMin) return std::nullopt;
+  if (number > maximum / factor || number * factor < minimum) return std::nullopt;
   return number * factor;
+}
+
+}  // namespace
+
+std::optional<int64_t> hang_seconds_from_text(std::string_view text) {
+  return seconds_from_text(text, kHangSecondsMin, kHangSecondsMax);
+}
+
+std::optional<int64_t> preemption_seconds_from_text(std::string_view text) {
+  return seconds_from_text(text, 1, kGraceSecondsMax);
+}
+
+int64_t grace_seconds(const TrainingJobSpec& spec) {
+  const std::optional<int64_t> to_save = preemption_seconds_from_text(spec.checkpoint.onPreemption);
+  return std::max(spec.terminationGracePeriodSeconds, to_save.value_or(0));
 }
 
 int64_t hang_seconds(const TrainingJobSpec& spec) {

@@ -157,9 +157,10 @@ struct RendezvousSpec {
 
 struct CheckpointSpec {
   std::string path;  // empty: none is written (lockstep run sets it to a path in its output folder)
-  int64_t everySteps = 0;  // 0: none before the end
-  bool atEnd = true;       // false: the last step writes none unless everySteps divides it
-  int64_t keep = 3;        // how many of the newest ones
+  int64_t everySteps = 0;    // 0: none before the end
+  bool atEnd = true;         // false: the last step writes none unless everySteps divides it
+  int64_t keep = 3;          // how many of the newest ones
+  std::string onPreemption;  // "60s", "10m", "1h": time to save when a pod is stopped; empty: none
 
   bool operator==(const CheckpointSpec&) const = default;
 };
@@ -189,6 +190,8 @@ inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 20;
 inline constexpr int64_t kHangSecondsMin = 5;  // several heartbeats
 inline constexpr int64_t kHangSecondsMax = 86400;
+
+inline constexpr int64_t kGraceSecondsMax = 86400;
 
 inline constexpr char kRankZero[] = "RankZero";  // a value of successPolicy
 
@@ -307,9 +310,9 @@ struct CheckpointStatus {
   bool operator==(const CheckpointStatus&) const = default;
 };
 
-// The total cost of failures.
+// The total cost of failures and drains.
 struct LostStatus {
-  double seconds = 0;  // from failures until all ranks trained again
+  double seconds = 0;  // from each until all ranks trained again
   int64_t steps = 0;   // repeated
 
   bool operator==(const LostStatus&) const = default;
@@ -386,6 +389,11 @@ int64_t hang_seconds(const TrainingJobSpec& spec);
 // Parses "10m" as 600: a whole number and s, m or h. nullopt for other text, or outside
 // kHangSecondsMin to kHangSecondsMax.
 std::optional<int64_t> hang_seconds_from_text(std::string_view text);
+// Parses "10m" as 600, as the function above, but from 1 second on.
+std::optional<int64_t> preemption_seconds_from_text(std::string_view text);
+// Returns the time from SIGTERM to SIGKILL of the ranks: the longer one of
+// terminationGracePeriodSeconds and checkpoint.onPreemption.
+int64_t grace_seconds(const TrainingJobSpec& spec);
 // Ranks listen on port_count() ports starting at rendezvous.port. Built-in training needs one per
 // rank. A command has kPortRounds windows of one port per rank, and its rounds use them in turn. So
 // a rank of the previous round that has not been killed yet cannot reach the store of a new round,

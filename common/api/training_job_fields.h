@@ -113,8 +113,12 @@ struct Schema<CheckpointSpec> {
                 .minimum = 1,
                 .maximum = 10000},
           &CheckpointSpec::keep);
-    visit.refused(
-        {"onPreemption", "string", "Time to save a checkpoint before a node is preempted."});
+    visit(Field{.name = "onPreemption",
+                .meaning = "Time that the ranks of a pod get to save a checkpoint and exit when "
+                           "the pod is deleted, drained or preempted, such as 60s, 10m or 1h. "
+                           "Extends terminationGracePeriodSeconds if it is longer. Needs path.",
+                .bytes_max = 8},
+          &CheckpointSpec::onPreemption);
   }
 };
 
@@ -262,7 +266,7 @@ struct Schema<TrainingJobSpec> {
                 .meaning =
                     "Time between asking the ranks to exit (SIGTERM) and killing them (SIGKILL).",
                 .minimum = 0,
-                .maximum = 86400},
+                .maximum = kGraceSecondsMax},
           &TrainingJobSpec::terminationGracePeriodSeconds);
     visit(Field{.name = "activeDeadlineSeconds",
                 .meaning = "Time after which the job fails, counted from its start or last "

@@ -11,6 +11,7 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "jobName"}, &WorkerConfig::job_name);
     visit(Field{.name = "world", .required = true}, &WorkerConfig::world);
     visit(Field{.name = "hash", .required = true}, &WorkerConfig::hash);
+    visit(Field{.name = "bootId", .bytes_max = 256}, &WorkerConfig::boot_id);
     visit(Field{.name = "rank", .minimum = 0, .required = true}, &WorkerConfig::rank);
     visit(Field{.name = "gpu", .minimum = -1, .maximum = kProcessesMax - 1}, &WorkerConfig::gpu);
     visit(Field{.name = "gpus", .minimum = 0}, &WorkerConfig::gpus);

@@ -15,7 +15,8 @@ namespace lockstep {
 struct WorkerConfig {
   std::string job_name;
   WorldAssignment world;
-  std::string hash;  // world_hash(world)
+  std::string hash;     // world_hash(world)
+  std::string boot_id;  // of the agent process that starts the worker; empty: an older agent
   int64_t rank = 0;
   int64_t gpu = -1;  // index among the GPUs that the process sees; -1: compute on the CPU
   int64_t gpus = 0;  // of the whole job
@@ -49,6 +50,7 @@ inline constexpr int kExitNotFinite = 6;     // the loss is NaN or infinite
 inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
 inline constexpr int kExitPeerHung = 8;      // another rank did not reach a collective in time
 inline constexpr int kExitNoDevice = 9;      // the GPU it was assigned does not exist
+inline constexpr int kExitFenced = 10;       // another job, or a newer round, owns its checkpoints
 inline constexpr int kExitStopped = 143;     // SIGTERM: saved a checkpoint (if it has a path)
 
 }  // namespace lockstep

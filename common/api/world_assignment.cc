@@ -279,7 +279,7 @@ bool is_ordinary(const WorldAssignment& world) {
   for (size_t place = 0; place < world.members.size(); ++place) {
     if (world.members[place].index != static_cast<int64_t>(place)) return false;
   }
-  return world.layout == WorldLayout{} && !has_servers(world);
+  return world.tensor == 1 && world.layout == WorldLayout{} && !has_servers(world);
 }
 
 int64_t group_rank(const WorldGroup& group, int64_t rank) {

@@ -7,6 +7,7 @@
 
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/draining.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_failure.h"
 
@@ -33,11 +34,6 @@ bool is_being_stopped(const AgentState& state) {
   return std::any_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
     return !worker.running && worker.reason == "Stopped";
   });
-}
-
-Duration healthy_silence_limit(const Pass& pass) {
-  return std::max(pass.limits.agent_healthy_within,
-                  pass.seen.agent_silence.value_or(Duration{0}) / 2);
 }
 
 bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
@@ -215,6 +211,18 @@ std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus&
   return is_heard ? std::nullopt : std::optional(agent->last_heard + current_silence_limit(pass));
 }
 
+// A rank left because it was told to stop. Returns until when the pod that is being stopped may
+// still be seen so, or be found lost because its agent is silent; nullopt means decide now.
+std::optional<TimePoint> stop_wait_end(const Pass& pass, TimePoint left_at) {
+  TimePoint end = left_at + pass.limits.culprit_wait;
+  for (const PodView* pod : pass.in_round()) {
+    const AgentView* agent = pass.agent(pod);
+    if (agent == nullptr || !is_silent_for(pass, *pod, healthy_silence_limit(pass))) continue;
+    end = std::max(end, agent->last_heard + current_silence_limit(pass));
+  }
+  return end > pass.now ? std::optional(end) : std::nullopt;
+}
+
 // Sets the culprit that the reports of a lost or hung peer blame, if it is known by now. A rank
 // that hangs has a pod. If the cache lacks that pod, looking for missing pods comes first.
 void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& peer_reports, Damage& damage) {
@@ -226,14 +234,17 @@ void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& peer_report
   damage.wait_for_culprit_until = culprit_wait_end(pass, blamed, peer_reports.front().at);
 }
 
-// Returns whether the loss belongs to a new failure. A pod created after the failure in status is
-// the victim of a new one; older pods belong to the old one. If the round of creation is unknown,
-// the loss counts as new: otherwise pods could be recreated without end.
+// Returns whether the loss belongs to a new failure. A pod created after the failure in status, or
+// after the drain that ended the last round, is the victim of a new one; older pods belong to it.
+// If the round of creation is unknown, the loss counts as new: otherwise pods could be recreated
+// without end.
 bool is_new_loss(const Pass& pass, const PodView* pod) {
-  if (!pass.status.lastFailure || pod == nullptr) return true;
+  const bool is_drained = !pass.formed() && was_drained(pass.status);
+  if (pod == nullptr || (!pass.status.lastFailure && !is_drained)) return true;
   if (pass.formed() && pass.is_in_round(pod->node_index)) return true;
   if (!pod->created_in_round) return true;
-  return *pod->created_in_round >= pass.status.lastFailure->round;
+  const int64_t ended = is_drained ? pass.status.round : pass.status.lastFailure->round;
+  return *pod->created_in_round >= ended;
 }
 
 void find_lost(const Pass& pass, Damage& damage) {
@@ -320,7 +331,8 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker) {
 }
 
 bool is_repeated_by_a_restart(int64_t exit_code) {
-  return exit_code == kExitBadConfig || exit_code == kExitDataError || exit_code == kExitNotFinite;
+  constexpr int kFinal[] = {kExitBadConfig, kExitDataError, kExitNotFinite, kExitFenced};
+  return std::find(std::begin(kFinal), std::end(kFinal), exit_code) != std::end(kFinal);
 }
 
 bool is_repeated_in_its_pod(int64_t exit_code) {
@@ -341,6 +353,11 @@ Duration base_silence_limit(const Pass& pass) {
   return std::max(pass.limits.agent_silence, pass.seen.agent_silence.value_or(Duration{0}));
 }
 
+Duration healthy_silence_limit(const Pass& pass) {
+  return std::max(pass.limits.agent_healthy_within,
+                  pass.seen.agent_silence.value_or(Duration{0}) / 2);
+}
+
 Duration current_silence_limit(const Pass& pass) {
   const Duration silence = base_silence_limit(pass);
   return pass.seen.suspect_own_network ? std::max(pass.limits.agent_silence_if_suspect, 4 * silence)
@@ -355,6 +372,10 @@ Damage assess_damage(const Pass& pass) {
   const std::vector<WorkerFailure> failures = worker_failures(pass);
   if (!failures.empty()) {
     const WorkerFailure& first = root_failure(failures, pass);
+    // A rank leaves so when a pod of its round is stopped, which may be the one that is unseen, or
+    // the one whose agent is silent.
+    const bool is_stopped = pass.spec().train && first.worker->exit_code == kExitStopped;
+    if (is_stopped && is_whole && !damage.unseen.empty()) return damage;
     if (!first.reports_peer_failure) {
       const bool is_final = pass.spec().train && is_repeated_by_a_restart(first.worker->exit_code);
       if (is_whole || is_final) damage.culprit = failed_worker(first);
@@ -363,6 +384,7 @@ Damage assess_damage(const Pass& pass) {
       const bool may_be_another = !pass.spec().train && is_whole &&
                                   !is_certainly_its_own(*first.worker) && !all_workers_ended(pass);
       if (may_be_another && pass.now < until) damage.wait_for_culprit_until = until;
+      if (is_stopped && is_whole) damage.wait_for_culprit_until = stop_wait_end(pass, first.at);
     } else if (is_whole) {
       find_blamed(pass, failures, damage);
     }

@@ -39,8 +39,10 @@ Damage assess_damage(const Pass& pass);
 // first failure on its node.
 double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 
-// Returns whether the built-in loop would exit with this code again after a restart: its
-// configuration or data is wrong, or the loss is not finite, which the same bits reproduce.
+// Returns whether the built-in loop must not be restarted after this exit code:
+// - Its configuration or data is wrong, or the loss is not finite, which the same bits reproduce.
+// - It met another job's mark in the checkpoint folder. Two jobs that restart would push each other
+//   out forever.
 bool is_repeated_by_a_restart(int64_t exit_code);
 // Returns whether it would do so only in the same pod: the GPU it needs is missing there.
 bool is_repeated_in_its_pod(int64_t exit_code);
@@ -50,6 +52,9 @@ bool is_repeated_in_its_pod(int64_t exit_code);
 // it. The time is over only when both the server's clock and our own say so, because they may
 // differ by more than the timeout. Ours counts from when this process first saw the pod.
 std::optional<Duration> pending_left(const Pass& pass, const PodView* pod);
+
+// A healthy agent is heard at least this often.
+Duration healthy_silence_limit(const Pass& pass);
 
 // How long an agent may be silent before its pod is given up. base_silence_limit() assumes that the
 // controller's own network works; current_silence_limit() applies now, and is longer while the

@@ -18,9 +18,7 @@ Verdict deletion(Pass& pass) {
   for (const PodView& pod : pass.seen.pods) {
     if (pod.terminating) continue;
     pass.act(DeletePod{
-        .name = pod.name,
-        .uid = pod.uid,
-        .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+        .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});
   }
   return Verdict::kLeave;
 }

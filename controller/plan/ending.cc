@@ -82,9 +82,7 @@ Verdict ending(Pass& pass) {
                      !is_out_of_reach(pass, pod, *world);
     if (!ask) {
       pass.act(DeletePod{
-          .name = pod.name,
-          .uid = pod.uid,
-          .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+          .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});
       continue;
     }
     pass.requeue(pass.now + (pass.limits.exit_timeout - since));

@@ -1,14 +1,15 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/api/worker_config.h"
 #include "common/base/utf8.h"
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
 #include "controller/plan/failure_rules.h"
 #include "controller/plan/ledger.h"
-#include "controller/plan/members.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/round_nodes.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -166,16 +167,15 @@ Verdict restart(Pass& pass, FailureStatus failure, const Restart& how) {
   return Verdict::kDecided;
 }
 
-void replace_lost(Pass& pass, const std::vector<int64_t>& lost) {
-  for (const int64_t index : lost) {
-    ++pass.members[static_cast<size_t>(index)];
-    pass.current[static_cast<size_t>(index)] = nullptr;
-  }
-  pass.status.members = members_to_text(pass.members);
-}
-
 bool is_final(const Pass& pass, const FailureStatus& failure) {
   return pass.spec().train && is_repeated_by_a_restart(failure.exitCode);
+}
+
+// Returns why is_final(): no restart helps.
+std::string why_final(const Pass& pass, const FailureStatus& failure) {
+  if (failure.exitCode != kExitFenced) return "a restart would fail the same way";
+  return "spec.checkpoint.path: another job, or a newer round of this one, owns " +
+         pass.spec().checkpoint.path + "; give each job its own folder";
 }
 
 void add_node(const Pass& pass, int64_t index, std::vector<int64_t>& lost) {
@@ -220,7 +220,7 @@ Verdict decide(Pass& pass, const Damage& damage) {
     how.because = "spec.failure.rules[" + std::to_string(*rule) + "] matches: action " + action;
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {
-    return fail_job(pass, std::move(failure), "NotRetryable", "a restart would fail the same way");
+    return fail_job(pass, std::move(failure), "NotRetryable", why_final(pass, failure));
   }
   if (how.counts && pass.status.restarts >= spec.maxRestarts) {
     return fail_job(pass, std::move(failure), "TooManyRestarts",

@@ -9,6 +9,7 @@
 
 #include "common/base/utf8.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/draining.h"
 
 namespace lockstep::plan {
 namespace {
@@ -83,6 +84,10 @@ void note(TrainingJobStatus& status, WallTime now, Part part) {
   store_newest(status);
 }
 
+double seconds_since_drain(const TrainingJobStatus& status, WallTime now) {
+  return seconds_from(find_condition(status, kRestarting)->lastTransitionTime, now).value_or(0);
+}
+
 void add_lost_seconds(TrainingJobStatus& status, double seconds) {
   status.lost.seconds = rounded(status.lost.seconds + seconds);
 }
@@ -116,6 +121,7 @@ void note_recovered(TrainingJobStatus& status, WallTime now) {
   note_pods(status, now);
   note_formed(status, now);
   note(status, now, &RecoveryStatus::restoreSeconds);
+  if (was_drained(status)) add_lost_seconds(status, seconds_since_drain(status, now));
   FailureStatus* failure = recovering(status);
   if (failure == nullptr || !failure->recovery.restoreSeconds) return;
   if (sum(failure->recovery) < kShortest) failure->recovery.restoreSeconds = kShortest;
@@ -129,6 +135,8 @@ void close_interval(TrainingJobStatus& status, WallTime now) {
   if (running != nullptr && running->status == "True") {
     const double trained = seconds_from(running->lastTransitionTime, now).value_or(0);
     status.trainedSeconds = rounded(status.trainedSeconds + trained);
+  } else if (was_drained(status)) {
+    add_lost_seconds(status, seconds_since_drain(status, now));
   } else if (const FailureStatus* failure = recovering(status)) {
     add_lost_seconds(status, seconds_from(failure->time, now).value_or(0));
   }

@@ -33,6 +33,11 @@ inline constexpr char kWorkFolder[] = "/var/lib/lockstep";
 // Added to the job's grace period in the pod's, so that the agent can report and exit.
 inline constexpr int64_t kAgentMarginSeconds = 5;
 
+// Returns the pods' terminationGracePeriodSeconds.
+inline int64_t pod_grace_seconds(const TrainingJobSpec& spec) {
+  return grace_seconds(spec) + kAgentMarginSeconds;
+}
+
 inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
   return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
 }

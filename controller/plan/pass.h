@@ -87,6 +87,7 @@ Verdict validation(Pass& pass);
 Verdict suspension(Pass& pass);
 Verdict deadline(Pass& pass);
 Verdict membership(Pass& pass);  // gives each node index an incarnation
+Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
 Verdict placement(Pass& pass);   // makes the pods match the members
 Verdict assignment(Pass& pass);  // forms the round, then sends it to the agents

@@ -15,9 +15,7 @@ void delete_superseded(Pass& pass) {
                            pass.members[static_cast<size_t>(pod.node_index)] == pod.incarnation;
     if (is_member || !pod.live()) continue;
     pass.act(DeletePod{
-        .name = pod.name,
-        .uid = pod.uid,
-        .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+        .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});
   }
 }
 

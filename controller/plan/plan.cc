@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/draining.h"
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
@@ -12,13 +13,13 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
-                                deadline, membership, failure,    placement,  assignment};
+constexpr Policy kPolicies[] = {deletion,   ending,   completion, validation, suspension, deadline,
+                                membership, draining, failure,    placement,  assignment};
 
 // Undoes changes of a message alone: while a condition stays the same, its message only reports how
 // far things are.
 void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after) {
-  for (const char* type : {kReady, kPodsScheduled}) {
+  for (const char* type : {kReady, kPodsScheduled, kCheckpointFailing}) {
     const Condition* old = find_condition(before, type);
     for (Condition& condition : after.conditions) {
       const bool is_same = old != nullptr && condition.type == type &&
@@ -29,9 +30,10 @@ void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after)
 }
 
 // Returns whether only numbers for people have changed: training progress, and how many pods run.
+// The checkpoint that ranks save while they drain is none of them: nobody may tell it again.
 bool differs_in_numbers_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
   after.progress = before.progress;
-  after.lastCheckpoint = before.lastCheckpoint;
+  if (!is_true(after, kDraining)) after.lastCheckpoint = before.lastCheckpoint;
   after.nodes.ready = before.nodes.ready;
   restore_messages(before, after);
   return after == before;
@@ -89,6 +91,17 @@ int64_t Pass::node_of_rank(int64_t rank) const {
   return place < round_nodes.size() ? round_nodes[place] : -1;
 }
 
+namespace {
+
+// The agent of a terminating pod is worth listening to as long as its ranks may save.
+bool is_watched(const Pass& pass, const PodView& pod) {
+  const bool ends = pod.finished() || pod.exit_code;
+  const bool serves = pod.serves() || (!ends && saves_when_stopped(pass));
+  return serves && pod.phase == "Running" && !pod.ip.empty();
+}
+
+}  // namespace
+
 Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, RoundChoice choose) {
   Pass pass{.seen = observed, .now = now, .limits = limits, .choose = choose};
   pass.status = observed.job.status;
@@ -99,9 +112,7 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, Ro
     const auto index = static_cast<size_t>(pod.node_index);
     if (pod.incarnation != pass.members[index]) continue;
     pass.current[index] = &pod;
-    if (pod.serves() && pod.phase == "Running" && !pod.ip.empty()) {
-      pass.plan.watch.push_back(target_of(pod));
-    }
+    if (is_watched(pass, pod)) pass.plan.watch.push_back(target_of(pod));
   }
   pass.round_nodes = nodes_of_round(pass);
   return pass;

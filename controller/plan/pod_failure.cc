@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "common/api/worker_config.h"
+
 namespace lockstep::plan {
 namespace {
 
@@ -46,6 +48,12 @@ const char* find(const Name (&names)[kSize], std::string_view theirs) {
   return nullptr;
 }
 
+// The container of a pod that is deleted ends because of that, unless it ended with another code.
+bool ended_by_deletion(const PodView& pod) {
+  constexpr int64_t kExitKilled = 137;
+  return pod.terminating && (pod.exit_code == kExitStopped || pod.exit_code == kExitKilled);
+}
+
 }  // namespace
 
 const char* end_of_pod(const PodView& pod) {
@@ -54,7 +62,7 @@ const char* end_of_pod(const PodView& pod) {
   if (std::string_view(pod.reason).starts_with("OutOf")) return "PodRejected";
   if (pod.disruption == "TerminationByKubelet") return "Evicted";
   const bool has_ended = pod.phase == "Failed" || (pod.exit_code && !pod.terminating);
-  return has_ended ? "PodFailed" : "PodDeleted";
+  return has_ended && !ended_by_deletion(pod) ? "PodFailed" : "PodDeleted";
 }
 
 const char* start_trouble(const PodView& pod) {

@@ -114,8 +114,7 @@ Json pod_spec(const TrainingJob& job, const NewPod& pod) {
   Json security = {{"seccompProfile", {{"type", "RuntimeDefault"}}}};
   if (job.spec.train) security["runAsNonRoot"] = true;
   return {{"restartPolicy", "Never"},
-          {"terminationGracePeriodSeconds",
-           job.spec.terminationGracePeriodSeconds + kAgentMarginSeconds},
+          {"terminationGracePeriodSeconds", pod_grace_seconds(job.spec)},
           {"automountServiceAccountToken", false},
           {"securityContext", std::move(security)},
           {"containers", Json::array({container(job, pod)})},
@@ -136,7 +135,8 @@ constexpr std::array<Refusal, 11> kRefusals{{
     {"/metadata/ownerReferences", "the job owns its pods"},
     {"/metadata/finalizers", "finalizers would keep pods from being deleted"},
     {"/spec/restartPolicy", "it is always Never, because the controller restarts the job"},
-    {"/spec/terminationGracePeriodSeconds", "set spec.terminationGracePeriodSeconds instead"},
+    {"/spec/terminationGracePeriodSeconds",
+     "set spec.terminationGracePeriodSeconds or spec.checkpoint.onPreemption instead"},
     {"/spec/nodeName", "use nodeSelector or affinity instead"},
     {"/spec/hostname", "agents are reached by IP address"},
     {"/spec/shareProcessNamespace", "the agent must be process 1 of its container"},

@@ -6,6 +6,7 @@
 #include "common/api/round_members.h"
 #include "controller/plan/damage.h"
 #include "controller/plan/fixed_fields.h"
+#include "controller/plan/members.h"
 
 namespace lockstep::plan {
 namespace {
@@ -88,6 +89,14 @@ std::vector<int64_t> wanted_nodes(const Pass& pass) {
   }
   std::inplace_merge(nodes.begin(), nodes.begin() + static_cast<int64_t>(chosen), nodes.end());
   return nodes;
+}
+
+void replace_lost(Pass& pass, const std::vector<int64_t>& lost) {
+  for (const int64_t index : lost) {
+    ++pass.members[static_cast<size_t>(index)];
+    pass.current[static_cast<size_t>(index)] = nullptr;
+  }
+  pass.status.members = members_to_text(pass.members);
 }
 
 std::vector<int64_t> all_members(const Pass& pass) {

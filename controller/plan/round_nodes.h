@@ -26,6 +26,9 @@ bool can_begin(const Pass& pass, const std::vector<int64_t>& nodes);
 // so long that a round can begin without them. Silence causes no event.
 void requeue_for_silence(Pass& pass, const std::vector<int64_t>& nodes);
 
+// Gives each of these nodes a new pod: the next incarnation, which is not seen yet.
+void replace_lost(Pass& pass, const std::vector<int64_t>& lost);
+
 std::vector<int64_t> all_members(const Pass& pass);
 // Both lists are ascending.
 bool is_subset(const std::vector<int64_t>& nodes, const std::vector<int64_t>& of);

@@ -12,6 +12,7 @@
 #include "controller/plan/pod_failure.h"
 #include "controller/plan/precision.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/storage.h"
 #include "controller/plan/stuck.h"
 
 namespace lockstep::plan {
@@ -171,6 +172,8 @@ void derive_progress(Pass& pass) {
   const AgentState* state = pass.current_report(pass.in_round().front());
   if (state != nullptr && state->last_checkpoint) {
     pass.status.lastCheckpoint = state->last_checkpoint;
+  } else if (state != nullptr && state->storage && state->storage->resumed_step == 0) {
+    pass.status.lastCheckpoint.reset();  // all that there were are set aside
   }
   std::optional<ProgressStatus> reported = reported_progress(pass);
   if (!reported) return;
@@ -183,6 +186,13 @@ void derive_progress(Pass& pass) {
   if (pass.status.progress == progress) return;
   progress.updatedAt = rfc3339(pass.seen.wall_now);
   pass.status.progress = std::move(reported);
+}
+
+// A drain is over with its round, however that ended.
+void derive_draining(Pass& pass) {
+  const bool has_ended =
+      is_finished(pass.status) || pass.status.worldHash != pass.seen.job.status.worldHash;
+  if (has_ended && is_true(pass.status, kDraining)) set(pass, kDraining, false, "RoundEnded");
 }
 
 // Recorded with the members, and anew after a suspension.
@@ -208,6 +218,8 @@ std::string display_state(const TrainingJobStatus& status) {
 void derive_status(Pass& pass) {
   pass.status.observedGeneration = pass.job().metadata.generation;
   derive_progress(pass);
+  derive_storage(pass);
+  derive_draining(pass);
   const bool is_over = is_finished(pass.status);
   const bool is_valid =
       is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;

@@ -34,9 +34,7 @@ Verdict hold(Pass& pass) {
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
     pass.act(DeletePod{
-        .name = pod.name,
-        .uid = pod.uid,
-        .grace_seconds = pass.spec().terminationGracePeriodSeconds + kAgentMarginSeconds});
+        .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});
   }
   return Verdict::kActed;
 }

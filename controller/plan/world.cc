@@ -62,6 +62,8 @@ bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment
 
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action) {
   const TrainingJobSpec& spec = pass.spec();
+  CheckpointSpec checkpoint = spec.checkpoint;
+  checkpoint.onPreemption.clear();  // grace_period_seconds tells it, also to older agents
   return {.protocol = protocol_of_round(pass, world),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
@@ -73,12 +75,12 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .variables = spec.rendezvous.variables,
           .restarts = pass.status.restarts,
           .max_restarts = spec.failure.maxRestarts,
-          .checkpoint = spec.checkpoint,
+          .checkpoint = std::move(checkpoint),
           .gpus_per_node = spec.gpusPerNode,
           .threads_per_process = spec.threadsPerProcess,
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
           .hang_seconds = hang_seconds(spec),
-          .grace_period_seconds = spec.terminationGracePeriodSeconds};
+          .grace_period_seconds = grace_seconds(spec)};
 }
 
 AgentTarget target_of(const PodView& pod) {

@@ -43,7 +43,7 @@ case_pod_deleted() {
   before=$(pods_of robbed '{.metadata.uid}')
   began=$(milliseconds)
   "$kubectl" delete pod robbed-worker-1-1 --wait=false >/dev/null
-  await_running_again robbed 2 "$began" "the deletion"
+  await_drained robbed 2 "$began" "the deletion"
   [ "$(of_first "$(pods_of robbed '{.metadata.uid}')")" = "$(of_first "$before")" ] || fails "the other pod was replaced as well"
   forget robbed
 }
@@ -58,7 +58,7 @@ case_evicted() {
   echo '{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"moved-worker-1-1","namespace":"default"}}' |
     "$kubectl" create --raw /api/v1/namespaces/default/pods/moved-worker-1-1/eviction -f - >/dev/null ||
     fails "the eviction was refused"
-  await_running_again moved 2 "$began" "the eviction"
+  await_drained moved 2 "$began" "the eviction"
   [ "$(of_first "$(pods_of moved '{.metadata.uid}')")" = "$(of_first "$before")" ] || fails "the other pod was replaced as well"
   forget moved
 }
@@ -93,8 +93,7 @@ off_bad_nodes='s/^  threadsPerProcess: 1/&\n  failure: {avoidNodes: 1}/'
 case_node_lost() {
   say "a node is lost: its pod is replaced on the other node, and the job continues from its checkpoint on the volume"
   local victim began step led=
-  empty_volume
-  job lost "$endless" "$on_any_node" "$on_volume" "$off_bad_nodes"
+  job lost "$endless" "$on_any_node" "$off_bad_nodes"
   await_step lost 200
   victim=$("$kubectl" get pod lost-worker-1-1 -o 'jsonpath={.spec.nodeName}')
   [ "$(node_of_leader)" != "$victim" ] || led=" together with the leading controller"

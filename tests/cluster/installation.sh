@@ -92,7 +92,7 @@ case_upgrade() {
   check_undisturbed stays "$before"
   began=$(milliseconds)
   "$kubectl" delete pod stays-worker-1-1 --wait=false >/dev/null
-  await_running_again stays 2 "$began" "the deletion of a pod"
+  await_drained stays 2 "$began" "the deletion of a pod"
   images=$(pods_of stays '{.spec.containers[0].image}' | tr ' ' '\n' | sort -u)
   [ "$(wc -w <<<"$images")" = 1 ] || fails "expected one image in all pods, found $images"
   forget stays
@@ -114,6 +114,7 @@ case_namespaced() {
   "$kubectl" "${team[@]}" create configmap kjv --from-file=kjv.txt=build/e2e-kjv.txt >/dev/null
   tools/chart render tests/cluster/namespaced.yaml | "$kubectl" apply -f - >build/e2e-namespaced.log || fails "the chart could not be applied: see build/e2e-namespaced.log"
   sed -e 's/name: kjv-gpt/name: alone, namespace: team-a/' -e "$one_node" -e 's/steps: 3000/steps: 20/' \
+    -e 's/persistentVolumeClaim: {claimName: checkpoints}/emptyDir: {}/' \
     tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
   "$kubectl" "${team[@]}" wait --for=condition=Complete trainingjob/alone --timeout=120s >/dev/null || {
     "$kubectl" "${team[@]}" logs deployment/team-lockstep-controller | tail -n 20 >&2

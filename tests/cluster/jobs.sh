@@ -104,8 +104,7 @@ case_no_image() {
 case_suspend() {
   say "suspend ends the pods; resume continues from the checkpoint on the volume"
   local step
-  empty_volume
-  job pauses "$endless" "$on_volume"
+  job pauses "$endless"
   await_step pauses 200
   "$kubectl" patch trainingjob pauses --type=merge -p '{"spec":{"suspend":true}}' >/dev/null
   await_field pauses .status.state Suspended

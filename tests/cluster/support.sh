@@ -65,10 +65,23 @@ await_running_again() {
   say "training again $(($(milliseconds) - $3)) ms after $4; seconds by part: $(field "$1" .status.lastFailure.recovery)"
 }
 
-# job NAME SED...: applies tests/cluster/kjv-gpt.yaml under another name, changed by the sed scripts.
+# await_drained JOB ROUND BEGAN CAUSE: waits until the job runs again in ROUND after one of its pods was stopped and
+# all ranks saved, which is no failure; prints the time since BEGAN.
+await_drained() {
+  await_field "$1" .status.round "$2"
+  await_field "$1" .status.state Running
+  await_step "$1" "$(field "$1" .status.progress.step)"
+  await_field "$1" '.status.conditions[?(@.type=="Draining")].reason' Saved
+  [ -z "$(field "$1" .status.lastFailure)" ] || fails "expected no failure, found $(field "$1" .status.lastFailure)"
+  say "training again $(($(milliseconds) - $3)) ms after $4; lost: $(field "$1" .status.lost)"
+}
+
+# job NAME SED...: applies tests/cluster/kjv-gpt.yaml under another name, changed by the sed scripts, without
+# checkpoints of an earlier job of that name.
 job() {
   local scripts=() each
   for each in "${@:2}"; do scripts+=(-e "$each"); done
+  rm -rf "${state:?}/volume/$1"
   sed -e "s/kjv-gpt/$1/" "${scripts[@]}" tests/cluster/kjv-gpt.yaml | "$kubectl" apply -f - >/dev/null
 }
 
@@ -76,7 +89,6 @@ job() {
 endless='s/steps: 3000/steps: 1000000/'
 one_node='s/^  nodes: 2/  nodes: 1/'
 on_any_node='s/DoNotSchedule/ScheduleAnyway/'
-on_volume='s/emptyDir: {}/persistentVolumeClaim: {claimName: checkpoints}/'
 
 # forget JOB...
 forget() { "$kubectl" delete trainingjob "$@" --timeout=60s >/dev/null || fails "expected to delete within 60 s: $*"; }

@@ -68,15 +68,26 @@ Target target_of(uint64_t seed) {
       target.step = 1 + static_cast<int64_t>(random.below(kSteps - 2));
       break;
     case 3:
-      target.phase = WorkerPhase::kSaving;
+      target.phase = WorkerPhase::kSaving;  // which goes on in the background of training
       target.step = kSaveEvery * (1 + static_cast<int64_t>(random.below(2)));
-      target.rank = 0;  // the rank that writes
       break;
     default:
       target.step = kSteps - 1;
       break;
   }
   return target;
+}
+
+// Whether a checkpoint of that step is being written.
+bool is_saving(const JobRun& run, int64_t step) {
+  const std::string digits = std::to_string(step);
+  const std::string name = ".unfinished-step-" + std::string(8 - digits.size(), '0') + digits + "-";
+  std::error_code missing;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(run.output() / "checkpoints", missing)) {
+    if (entry.path().filename().string().starts_with(name)) return true;
+  }
+  return false;
 }
 
 // Watches the run's workers and kills (or stops) the target's rank when its progress page reports
@@ -94,7 +105,11 @@ bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
       if (view.config.rank != target.rank) continue;
       ProgressNumbers numbers;
       if (!view.page->read(numbers)) continue;
-      if (numbers.phase == target.phase && numbers.step.value_or(0) >= target.step) {
+      const bool is_there =
+          target.phase == WorkerPhase::kSaving
+              ? is_saving(run, target.step)
+              : numbers.phase == target.phase && numbers.step.value_or(0) >= target.step;
+      if (is_there) {
         ::kill(pid, signal);
         if (signal == SIGSTOP) return true;
         return eventually([pid] { return !alive(pid); });
@@ -120,8 +135,15 @@ class KillsTest : public ::testing::Test {
   }
 
   std::string final_weights(const std::string& name) const {
-    const auto file = folder_.path() / name / "checkpoints" / "step-00000024" / "model.safetensors";
-    return hex(sha256(read_file(file)));
+    const auto step = folder_.path() / name / "checkpoints" / "step-00000024";
+    std::map<std::string, std::string> files;
+    std::error_code missing;
+    for (const auto& file : std::filesystem::directory_iterator(step, missing)) {
+      if (file.path().extension() == ".safetensors") files[file.path()] = read_file(file.path());
+    }
+    std::string bytes;
+    for (const auto& [path, content] : files) bytes += content;
+    return hex(sha256(bytes));
   }
 
   std::string log_of(const std::string& name) const {

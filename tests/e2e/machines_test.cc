@@ -1,6 +1,7 @@
-// A job on several machines of a local cluster, one of which loses power.
+// A job on several machines of a local cluster: one loses power, or one is drained.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "local/local_cluster.h"
@@ -35,11 +36,11 @@ class MachinesTest : public ::testing::Test {
         .handle({method, target, type, body.is_null() ? "" : dump_json(body)})
         .body;
   }
-  Json job() {
+  Json job(int64_t steps, int64_t save_every) {
     Json train = {
         {"model", {{"layers", 1}, {"width", 32}, {"heads", 2}, {"context", 16}}},
         {"data", {{"path", (folder_.path() / "text.txt").string()}, {"tokenizer", "bytes"}}},
-        {"steps", kSteps},
+        {"steps", steps},
         {"batch", {{"global", 8}, {"micro", 4}}}};
     return {{"apiVersion", "lockstep.dev/v1alpha1"},
             {"kind", "TrainingJob"},
@@ -49,7 +50,9 @@ class MachinesTest : public ::testing::Test {
               {"threadsPerProcess", 1},
               {"train", std::move(train)},
               {"checkpoint",
-               {{"path", (folder_.path() / "checkpoints").string()}, {"everySteps", 10}}}}}};
+               {{"path", (folder_.path() / "checkpoints").string()},
+                {"everySteps", save_every},
+                {"onPreemption", "60s"}}}}}};
   }
   Json status() { return ask("GET", kJob).value("status", Json::object()); }
   bool is(const char* condition) {
@@ -65,6 +68,15 @@ class MachinesTest : public ::testing::Test {
     for (const Json& pod : pods["items"])
       found[pod["metadata"]["name"]] = pod["spec"].value("nodeName", "");
     return found;
+  }
+  // Returns its step.
+  std::string newest_checkpoint() {
+    int64_t newest = -1;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "checkpoints")) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("step-")) newest = std::max<int64_t>(newest, std::stoll(name.substr(5)));
+    }
+    return std::to_string(newest);
   }
   std::string logs() {
     std::string text = dump_json(status());
@@ -83,7 +95,8 @@ class MachinesTest : public ::testing::Test {
 
 TEST_F(MachinesTest, AJobOutlivesAPowerCutOnAThirdMachine) {
   start(3);
-  Json made = ask("POST", "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs", job());
+  Json made =
+      ask("POST", "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs", job(kSteps, 10));
   ASSERT_TRUE(made.contains("spec")) << made;
   // Wait until after the first checkpoint.
   ASSERT_TRUE(eventually([&] {
@@ -122,6 +135,46 @@ TEST_F(MachinesTest, AJobOutlivesAPowerCutOnAThirdMachine) {
   std::set<std::string> third = {"local-0", "local-1", "local-2"};
   for (const auto& [pod, machine] : before) third.erase(machine);
   EXPECT_TRUE(used.contains(*third.begin())) << logs();
+}
+
+// The job saves nothing on its own, so a round that did not save would have to begin at step 0. The
+// pod of rank 0, which writes, is stopped in the second round.
+TEST_F(MachinesTest, APodThatIsDeletedSavesAndTheJobGoesOnAtThatStepWithAnother) {
+  start(2);
+  Json made =
+      ask("POST", "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs", job(1'000'000, 0));
+  ASSERT_TRUE(made.contains("spec")) << made;
+  const auto step = [&] { return status().value("/progress/step"_json_pointer, int64_t{0}); };
+  int64_t reached = 0;
+  const auto trains = [&](int64_t round) {
+    return status().value("round", 0) == round && is("Running") && step() > reached;
+  };
+  const struct {
+    const char* victim;
+    const char* members;
+    const char* of_rank_0;  // in the next round
+  } drains[] = {{"job-worker-1-1", "1,2", "job-worker-0-1"},
+                {"job-worker-0-1", "2,2", "job-worker-0-2"}};
+  int64_t round = 1;
+  for (const auto& drain : drains) {
+    SCOPED_TRACE(drain.victim);
+    ASSERT_TRUE(eventually([&] { return trains(round); })) << logs();
+    reached = step();
+    const std::string pod = std::string("/api/v1/namespaces/default/pods/") + drain.victim;
+    EXPECT_EQ(ask("GET", pod)["spec"]["terminationGracePeriodSeconds"], 65);
+    ask("DELETE", pod);
+    ++round;
+    ASSERT_TRUE(eventually([&] { return trains(round); })) << logs();
+    const std::string last = newest_checkpoint();
+    const std::string log =
+        read_file(folder_.path() / "logs" / (std::string(drain.of_rank_0) + ".log"));
+    EXPECT_NE(log.find("step=" + last + " path="), std::string::npos) << log;
+    EXPECT_GE(std::stoll(last), reached);
+    const Json now = status();
+    EXPECT_EQ(now["members"], drain.members);
+    EXPECT_EQ(now.value("restarts", 0), 0) << now;
+    EXPECT_FALSE(now.contains("lastFailure")) << now;
+  }
 }
 
 }  // namespace

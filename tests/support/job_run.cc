@@ -69,7 +69,8 @@ bool eventually(const std::function<bool()>& condition, double limit_seconds) {
 JobRun::JobRun(const Options& options)
     : program_({.arguments = {std::string(LOCKSTEP_BIN_DIR) + "/lockstep", "run", options.job, "-o",
                               "json", "--output", options.output},
-                .errors = options.log}) {}
+                .errors = options.log}),
+      output_(options.output) {}
 
 std::string JobRun::standard_output() const {
   return program_.output();

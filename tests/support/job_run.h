@@ -48,12 +48,14 @@ class JobRun {
   bool running() { return program_.running(); }
   void signal(int number) { program_.signal(number); }
   int wait(double limit_seconds = 300) { return program_.wait(limit_seconds); }
+  const std::filesystem::path& output() const { return output_; }
   // Return its stdout so far, and the single line of stdout as JSON (null if it is not that).
   std::string standard_output() const;
   Json result() const;
 
  private:
   Program program_;
+  std::filesystem::path output_;
 };
 
 }  // namespace lockstep::test

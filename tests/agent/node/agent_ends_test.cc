@@ -66,7 +66,7 @@ TEST_F(AgentTest, KillsWorkersThatIgnoreSigtermWhenTheirGraceIsOver) {
   agent.signal(SIGTERM);
   const AgentState state = agent.wait_for_phase("Stopping");
   EXPECT_TRUE(state.workers.at(0).running);
-  EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+  EXPECT_EQ(agent.wait_for_exit(), 128 + SIGKILL);
   EXPECT_TRUE(contains(agent.stderr_text(), "signal=9"));
   expect_nothing_left();
 }
@@ -102,7 +102,7 @@ TEST_F(AgentTest, EndsWhatWorkersHaveForkedWhenItLeaves) {
   agent.put(assignment);
   wait_until([&] { return processes_of(uid_).size() == 4; }, "agent, worker and two of its own");
   agent.signal(SIGTERM);
-  EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+  EXPECT_EQ(agent.wait_for_exit(), 128 + SIGKILL);
   EXPECT_TRUE(processes_of(uid_).empty()) << "already when the agent has left";
 }
 

@@ -167,6 +167,23 @@ TEST_F(AgentTest, ReportsProgressAndTheCheckpointOfItsWorkers) {
   EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000005");
 }
 
+TEST_F(AgentTest, TellsOfFailedSavesAndCountsThemOverTheRounds) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("unsaved:500@0+exit:5@0", 1, 2));
+  const AgentState ended = agent.wait_for_phase("Failed");
+  ASSERT_TRUE(ended.storage) << "written right before the exit";
+  EXPECT_EQ(ended.storage->failed_step, 500);
+  EXPECT_EQ(ended.storage->failure, "no space left on device");
+  agent.put(order("unsaved:600@0", 2, 2));
+  agent.wait_for([](const AgentState& state) {
+    return state.round == 2 && state.storage && state.storage->failed_step == 600;
+  });
+  const MetricsText text(test::http_call(agent.port(), {.target = "/metrics"}).body);
+  const std::string labels = "{job=\"job\",namespace=\"space\",node_index=\"0\"}";
+  EXPECT_EQ(text.value("lockstep_checkpoint_save_failures_total" + labels), 2);
+  EXPECT_EQ(text.value("lockstep_checkpoint_saves_total" + labels), 4);
+}
+
 TEST_F(AgentTest, NamesThePortThatIsTakenAndGivesUp) {
   AgentProcess first({.job_uid = uid_});
   const std::string address = "127.0.0.1:" + std::to_string(first.port());

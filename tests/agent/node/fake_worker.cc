@@ -21,6 +21,7 @@
 //   print:TEXT   a line on stdout             error:TEXT  bytes on stderr, without a newline
 //   flood:N      N lines on stdout            env:NAME    its value on stdout
 //   step:N       step N on the page           steps:N     steps 0 to N, one after the other
+//   unsaved:N    the save of step N failed, on the page
 //   fds          its open descriptors         shm         adds 1 to shared memory
 //   ignore       ignores SIGTERM              orphans     a child, and a process in its own
 //   session, exit:N       exits with N                             which both ignore SIGTERM
@@ -73,6 +74,12 @@ void write_progress(ProgressPage& page, const WorkerConfig& config, int64_t step
   page.write(numbers);
 }
 
+void write_failed_save(ProgressPage& page, int64_t step) {
+  StorageNotes notes{.saved = 2, .failed = 1, .failed_step = step, .resumed_step = 0};
+  notes.failure.assign("no space left on device");
+  page.storage().write(notes);
+}
+
 void wait_for_ever() {
   while (true) pause();
 }
@@ -121,6 +128,10 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   if (order == "step") {
     ProgressPage page = page_of(config);
     write_progress(page, config, number());
+  }
+  if (order == "unsaved") {
+    ProgressPage page = page_of(config);
+    write_failed_save(page, number());
   }
   if (order == "steps") {
     ProgressPage page = page_of(config);

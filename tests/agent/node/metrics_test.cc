@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/api/step_number_table.h"
 #include "tests/agent/node/metrics_text.h"
 #include "tests/common/api/every_number.h"
@@ -132,6 +134,30 @@ TEST(Metrics, ShowFlopsByFormulaAndUtilisationByPeakWhereOneIsKnown) {
   const MetricsText text(render_metrics(input));
   EXPECT_DOUBLE_EQ(text.value(mfu + "palm\",peak=\"datasheet\"}"), 0.4) << "of the whole job";
   EXPECT_DOUBLE_EQ(text.value(mfu + "causal\",peak=\"measured\"}"), 0.4375);
+}
+
+TEST(Metrics, ShowTheCheckpointsOfAllRoundsWhereARankZeroSaves) {
+  MetricsInput input = some_input();
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_checkpoint"));
+  const std::string labels = "{job=\"gpt\",namespace=\"team\",node_index=\"1\"}";
+  const std::string prefix = "lockstep_checkpoint_";
+  input.storage.emplace();
+  const MetricsText begun(render_metrics(input));
+  EXPECT_EQ(begun.value(prefix + "save_failures_total" + labels), 0) << "a rise can be seen";
+  EXPECT_FALSE(begun.has(prefix + "save_seconds"));
+  add_notes({.saved = 3, .failed = 1, .save_seconds = 9, .blocked_seconds = 0.5, .set_aside = 2},
+            *input.storage);
+  add_notes({.saved = 1, .failed = 1, .save_seconds = 0.25, .blocked_seconds = 0.25},
+            *input.storage);
+  add_notes({.failed = -7, .blocked_seconds = std::nan("")}, *input.storage);
+  const MetricsText text(render_metrics(input));
+  EXPECT_EQ(text.value(prefix + "saves_total" + labels), 4);
+  EXPECT_EQ(text.value(prefix + "save_failures_total" + labels), 2);
+  EXPECT_EQ(text.value(prefix + "set_aside_total" + labels), 2);
+  EXPECT_EQ(text.value(prefix + "blocked_seconds_total" + labels), 0.75);
+  EXPECT_EQ(text.value(prefix + "save_seconds" + labels), 0.25) << "of the newest";
+  EXPECT_EQ(text.type(prefix + "saves_total"), "counter");
+  EXPECT_EQ(text.type(prefix + "save_seconds"), "gauge");
 }
 
 TEST(Metrics, CountXidsThatDoNotFitAsOthers) {

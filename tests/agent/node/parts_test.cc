@@ -219,7 +219,8 @@ LaunchContext a_context() {
           .work_folder = "/work",
           .token_file = "/token",
           .cpus = 5,
-          .env = {"PATH=/bin", "RANK=99", "LOCKSTEP_NODE_INDEX=0"}};
+          .env = {"PATH=/bin", "RANK=99", "LOCKSTEP_NODE_INDEX=0"},
+          .boot_id = "8f3a"};
 }
 
 bool has(const std::vector<std::string>& list, const std::string& entry) {
@@ -247,6 +248,7 @@ TEST(Launch, GivesAWorkerItsRankConfigAndEnvironment) {
   EXPECT_EQ(read->threads, 2) << "5 CPUs for 2 processes";
   EXPECT_EQ(read->cpus, 5);
   EXPECT_EQ(read->token_file, "/token");
+  EXPECT_EQ(read->boot_id, "8f3a");
   assignment.threads_per_process = 7;
   EXPECT_EQ(make_launch(assignment, 1, a_context()).config.threads, 7);
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <csignal>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "common/api/worker_config.h"
 #include "tests/agent/node/assignments.h"
@@ -292,8 +294,56 @@ TEST(RoundMachine, ACommandThatEndsWithZeroWhenItIsToldToEndHasNotCompleted) {
     EXPECT_EQ(bench.state().workers.at(0).reason, test.of_the_earlier);
     EXPECT_EQ(bench.state().workers.at(1).reason, test.reason);
     EXPECT_EQ(bench.state().phase, test.is_train ? "Exiting" : "Stopping");
+    EXPECT_EQ(bench.machine.exit_code(), test.is_train ? 0 : kExitStopped);
+  }
+}
+
+TEST(RoundMachine, ExitsAsStoppedOnlyIfAllItsRanksSavedAndLeft) {
+  const std::pair<WorkerEnd, int> cases[] = {{code(kExitStopped), kExitStopped},
+                                             {killed_by(SIGTERM), 128 + SIGKILL},
+                                             {killed_by(SIGKILL), 128 + SIGKILL},
+                                             {code(kExitStorageError), kExitStorageError}};
+  for (const auto& [end, exit_code] : cases) {
+    Bench bench;
+    bench.run({.processes = 2, .grace_seconds = 7});
+    bench.machine.terminate(bench.clock.now());
+    bench.step();
+    bench.end(0, code(kExitStopped));
+    bench.end(1, end);
+    bench.step();
+    bench.machine.note_told(bench.machine.sequence());
+    EXPECT_EQ(bench.step(), Actions{Action::kKill});
+    EXPECT_EQ(bench.machine.exit_code(), exit_code) << end.exit_code << " " << end.signal;
+  }
+}
+
+TEST(RoundMachine, StaysAMomentUntilAControllerKnowsThatItsRanksSaved) {
+  for (const bool is_told : {false, true}) {
+    Bench bench;
+    bench.run({.grace_seconds = 7});
+    bench.machine.note_told(bench.machine.sequence());
+    bench.machine.terminate(bench.clock.now());
+    bench.step();
+    bench.machine.note_told(bench.machine.sequence());
+    bench.end(0, code(kExitStopped));
+    EXPECT_EQ(bench.step(), Actions{}) << "this state is new";
+    EXPECT_EQ(bench.state().workers.at(0).reason, "Stopped");
+    EXPECT_EQ(bench.machine.next_deadline(), bench.clock.now() + seconds(1));
+    if (is_told) bench.machine.note_told(bench.machine.sequence());
+    if (!is_told) bench.clock.advance(seconds(1));
+    EXPECT_EQ(bench.step(), Actions{Action::kKill});
     EXPECT_EQ(bench.machine.exit_code(), kExitStopped);
   }
+}
+
+TEST(RoundMachine, ExitsAsKilledIfTheTimeWasTooShort) {
+  Bench bench;
+  bench.run({.grace_seconds = 7});
+  bench.machine.terminate(bench.clock.now());
+  bench.step();
+  bench.clock.advance(seconds(7));
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  EXPECT_EQ(bench.machine.exit_code(), 128 + SIGKILL);
 }
 
 TEST(RoundMachine, StartsNothingOnceItIsLeaving) {
@@ -317,7 +367,9 @@ TEST(RoundMachine, LeavesWithTheResultAfterSigterm) {
   const LeaveCase cases[] = {
       {"idle", [](Bench&) {}, kExitStopped},
       {"completed", [](Bench& b) { b.run({}), b.end(0, code(0)); }, 0},
-      {"failed", [](Bench& b) { b.run({}), b.end(0, code(5)); }, kExitStopped},
+      {"failed", [](Bench& b) { b.run({}), b.end(0, code(5)); }, 5},
+      {"saved for another pod", [](Bench& b) { b.run({}), b.end(0, code(kExitStopped)); },
+       kExitStopped},
   };
   for (const LeaveCase& item : cases) {
     Bench bench;
@@ -434,6 +486,76 @@ TEST(RoundMachine, ReportsThePrecisionInUseAndTheRanksThatLackBf16) {
   bench.clock.advance(seconds(1));
   bench.step();
   EXPECT_EQ(bench.state().progress->precision, "bf16");
+}
+
+StorageNotes failed_at(int64_t step) {
+  StorageNotes notes{.saved = 2, .failed = 1, .failed_step = step, .resumed_step = 30};
+  notes.failure.assign("no space left on device");
+  return notes;
+}
+
+TEST(RoundMachine, ReportsWhatRankZeroSaysOfTheStorage) {
+  Bench bench;
+  bench.run({.processes = 2});
+  bench.machine.storage(1, 1, failed_at(40));
+  bench.step();
+  EXPECT_FALSE(bench.state().storage) << "of another rank";
+  StorageNotes notes = failed_at(40);
+  notes.set_aside = 1;
+  notes.set_aside_step = 35;
+  notes.set_aside_reason.assign("step-35: \xff");
+  bench.machine.storage(2, 0, notes);
+  bench.step();
+  EXPECT_FALSE(bench.state().storage) << "of another round";
+  bench.machine.storage(1, 0, notes);
+  bench.step();
+  EXPECT_EQ(bench.state().storage, (StorageState{.saved = 2,
+                                                 .failed_step = 40,
+                                                 .failure = "no space left on device",
+                                                 .set_aside = 1,
+                                                 .set_aside_step = 35,
+                                                 .set_aside_reason = "step-35: \ufffd",
+                                                 .resumed_step = 30}));
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 2, .processes = 2})).ok());
+  bench.step();
+  EXPECT_FALSE(bench.state().storage) << "the next round has said nothing";
+}
+
+TEST(RoundMachine, TellsAtOnceThatSavesBeginToFailAndLaterWhichOnesFailSince) {
+  Bench bench;
+  bench.run({});
+  int64_t sequence = bench.machine.sequence();
+  const auto grows_by = [&](const StorageNotes& notes) {
+    bench.machine.storage(1, 0, notes);
+    bench.step();
+    return bench.machine.sequence() - std::exchange(sequence, bench.machine.sequence());
+  };
+  EXPECT_EQ(grows_by(failed_at(40)), 1);
+  EXPECT_EQ(grows_by(failed_at(41)), 0);
+  StorageNotes notes = failed_at(42);
+  notes.saved = 7;
+  notes.failure.assign("input/output error");
+  EXPECT_EQ(grows_by(notes), 0);
+  bench.clock.advance(seconds(1));
+  EXPECT_EQ(grows_by(notes), 1);
+  EXPECT_EQ(bench.state().storage->failed_step, 42);
+  notes.failed_step = -1;
+  EXPECT_EQ(grows_by(notes), 1) << "they succeed again";
+  notes.set_aside_step = 20;
+  EXPECT_EQ(grows_by(notes), 1);
+}
+
+TEST(RoundMachine, APageWithAnyNumbersMakesAStateThatTheControllerReads) {
+  Bench bench;
+  bench.run({});
+  StorageNotes notes{.saved = -1, .failed_step = -9, .set_aside = -1, .set_aside_step = -9};
+  notes.resumed_step = std::numeric_limits<int64_t>::min();
+  notes.failure.bytes.fill('\xff');
+  bench.machine.storage(1, 0, notes);
+  bench.step();
+  const Result<AgentState> read = agent_state_from_json(to_json(bench.state()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->storage->failed_step, -1);
 }
 
 TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {

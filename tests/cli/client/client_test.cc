@@ -186,6 +186,14 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
         "10m (x3)   Normal    Later     b", "Not shown: events are forbidden"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
+  const std::string cause(250, 'x');  // as long as a failed save's
+  input.job.status.conditions = {{.type = "CheckpointFailing",
+                                  .status = "True",
+                                  .reason = "SaveFailed",
+                                  .message = cause + "; training continues"},
+                                 {.type = "Failed", .message = std::string(319, 'y') + "\u00e9"}};
+  EXPECT_TRUE(has(status_page(input), cause + "; training continues\n"));
+  EXPECT_TRUE(has(status_page(input), "yyy\n")) << "cut between characters";
   input.job.status.rendezvous = RendezvousStatus{.worldSize = 2, .nodeIndices = "1"};
   EXPECT_TRUE(has(status_page(input), "2 processes each: ranks 0 to 1 on nodes 1\n"));
   input.job.status.progress->palm_mfu = 0.4125;

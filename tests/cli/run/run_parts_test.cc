@@ -259,6 +259,27 @@ TEST(StatusEvents, TellsWhatHappenedBetweenTwoLooks) {
   EXPECT_TRUE(status_events(after, after).empty());
 }
 
+TEST(StatusEvents, WarnOfFailedSavesOnceAndOfEachCheckpointThatIsSetAside) {
+  const auto events = [](const std::string& type, const std::string& before_message,
+                         const std::string& message, const std::string& value = "True") {
+    TrainingJobStatus before;
+    if (!before_message.empty())
+      before.conditions.push_back({.type = type, .status = "True", .message = before_message});
+    TrainingJobStatus after;
+    after.conditions.push_back({.type = type, .status = value, .message = message});
+    return status_events(before, after);
+  };
+  const std::vector<std::string> none;
+  for (const std::string type : {"CheckpointFailing", "CheckpointSetAside"}) {
+    EXPECT_EQ(events(type, "", "step 500"), std::vector<std::string>{"warning: step 500"});
+    EXPECT_EQ(events(type, "step 500", "step 500"), none);
+    EXPECT_EQ(events(type, "step 500", "", "False"), none);
+  }
+  EXPECT_EQ(events("CheckpointFailing", "step 400", "step 500"), none);
+  EXPECT_EQ(events("CheckpointSetAside", "step 400", "step 500"),
+            std::vector<std::string>{"warning: step 500"});
+}
+
 TEST(StatusEvents, LeavesOutWhatEndsTheRunBecauseTheResultSaysIt) {
   const TrainingJobStatus before;
   for (const FailureStatus& last :

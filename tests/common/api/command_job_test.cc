@@ -25,6 +25,7 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
   const std::vector<Refusal> cases = {
       {"/spec/nodes", 3, "no error"},
       {"/spec/checkpoint", {{"path", "/ckpt"}}, "no error"},
+      {"/spec/checkpoint", {{"path", "/ckpt"}, {"onPreemption", "5m"}}, "no error"},
       {"/spec/rendezvous", {{"variables", {"jax", "tensorflow", "mpi"}}}, "no error"},
       {"/spec/gpusPerNode", 8, "no error"},  // with processesPerNode: 2
       {"/spec/command", Json::array(),

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "common/api/agent_messages.h"
+#include "common/api/message_fields.h"
 #include "common/api/worker_config.h"
 
 namespace lockstep {
@@ -74,6 +75,13 @@ AgentState a_state() {
                                    .samples_per_second = 12.5,
                                    .palm_mfu = 0.41}};
   state.last_checkpoint = CheckpointStatus{.step = 30, .path = "/ckpt/step-00000030"};
+  state.storage = StorageState{.saved = 3,
+                               .failed_step = 40,
+                               .failure = "/ckpt/step-00000040: no space left on device",
+                               .set_aside = 1,
+                               .set_aside_step = 20,
+                               .set_aside_reason = "/ckpt/step-00000020: caf\u00e9",
+                               .resumed_step = 10};
   state.failed_seconds_ago = 0.25;
   return state;
 }
@@ -153,7 +161,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   WorldInput input{.job_uid = "uid", .round = 7, .members = two};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
   spec.parallelism.tensor = 2;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  spec.parallelism.tensor = 1;
   spec.parallelism.sharding = "optimizer";
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.parallelism = {.tensor = 1, .pipeline = 2};
@@ -204,6 +213,8 @@ TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
   for (WorkerState& worker : state.workers) {
     worker.log_tail = std::string(100'000, '\x01') + "the last words";  // 6 bytes each in JSON
   }
+  state.storage->failure = std::string(kStorageTextBytesMax, 'x');
+  state.storage->set_aside_reason = std::string(kStorageTextBytesMax, 'x');
   const Json document = to_json(state);
   EXPECT_LE(dump_json(document).size(), kAgentStateBytesMax);
   const Result<AgentState> read = agent_state_from_json(document);
@@ -242,6 +253,33 @@ TEST(AgentMessages, AReasonIsOneWord) {
   }
 }
 
+TEST(AgentMessages, AnOlderAgentsStateTellsNothingOfTheStorage) {
+  Json document = through_text(a_state());
+  ASSERT_EQ(document.erase("storage"), 1u);
+  const Result<AgentState> read = agent_state_from_json(document);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_FALSE(read->storage);
+}
+
+TEST(AgentMessages, TextsOfTheStorageAreBoundedAndHaveNoControlCharacters) {
+  AgentState state = a_state();
+  state.storage->failure = "step-40:\n\x7fno space\tleft";
+  const Result<AgentState> read = agent_state_from_json(through_text(state));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->storage->failure, "step-40:??no space?left");
+  EXPECT_EQ(read->storage->set_aside_reason, state.storage->set_aside_reason);
+  const auto is_read = [&](const char* pointer, Json value) {
+    Json changed = through_text(a_state());
+    changed[Json::json_pointer(pointer)] = std::move(value);
+    return agent_state_from_json(changed).ok();
+  };
+  EXPECT_TRUE(is_read("/storage/failure", std::string(1024, 'x')));
+  EXPECT_FALSE(is_read("/storage/failure", std::string(1025, 'x')));
+  EXPECT_FALSE(is_read("/storage/setAsideReason", std::string(1025, 'x')));
+  EXPECT_FALSE(is_read("/storage/failedStep", -2));
+  EXPECT_FALSE(is_read("/storage/saved", -1));
+}
+
 TEST(AgentMessages, ALossMayBeAnyNumber) {
   AgentState state = a_state();
   for (const double loss : {1e20, -3e200, 1e-300}) {
@@ -265,6 +303,7 @@ TEST(AgentMessages, ALogTailIsCutBetweenCharacters) {
 WorkerConfig a_config() {
   WorkerConfig config;
   config.job_name = "gpt";
+  config.boot_id = "8f3a";
   config.world = a_world();
   config.hash = world_hash(config.world);
   config.rank = 3;
@@ -278,6 +317,14 @@ TEST(WorkerConfig, ReadsBackWhatItWrote) {
   const Result<WorkerConfig> read = worker_config_from_json(through_text(a_config()));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, a_config());
+}
+
+TEST(WorkerConfig, OfAnOlderAgentHasNoBootId) {
+  Json document = through_text(a_config());
+  ASSERT_EQ(document.erase("bootId"), 1u);
+  const Result<WorkerConfig> read = worker_config_from_json(document);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->boot_id, "");
 }
 
 TEST(WorkerConfig, RefusesARankOutsideItsWorldAndAForeignHash) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "common/api/training_job.h"
@@ -190,6 +191,30 @@ TEST(Documentation, HasEveryFieldWithItsTypeDefaultAndMeaningAndNoOther) {
   }
   for (const auto& [path, row] : rows) {
     ADD_FAILURE() << "docs/trainingjob.md: " << path << " is no field; tools/fields removes it";
+  }
+}
+
+// Returns the section of the field's object or, if it has none, of its nearest ancestor.
+std::string expected_section(std::string path, const std::set<std::string>& sections) {
+  do {
+    const size_t end = path.find_last_of(".[");
+    if (end == std::string::npos) return "a section of an ancestor";
+    path.resize(end);
+  } while (!sections.contains(path));
+  return path;
+}
+
+TEST(Documentation, HasTheRowOfAFieldInTheSectionOfItsObject) {
+  std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/trainingjob.md");
+  std::set<std::string> sections;
+  std::map<std::string, std::string> found;  // the section by path
+  std::string section;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## ")) sections.insert(section = line.substr(3));
+    if (line.starts_with("| `")) found[cell(line, 0)] = section;
+  }
+  for (const FieldInfo& field : training_job_fields()) {
+    EXPECT_EQ(found["`" + field.path + "`"], expected_section(field.path, sections)) << field.path;
   }
 }
 

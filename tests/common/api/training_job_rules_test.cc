@@ -376,14 +376,28 @@ TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {
   });
 }
 
+TEST(TrainingJob, TimeToSaveOnPreemptionIsADurationAndNeedsAFolder) {
+  const auto error_of = [](const char* text) {
+    return error_with("/spec/checkpoint", {{"path", "/ckpt"}, {"onPreemption", text}});
+  };
+  for (const char* text : {"1s", "60s", "10m", "24h", "1440m"}) {
+    EXPECT_EQ(error_of(text), "no error") << text;
+  }
+  for (const char* text : {"60", "0s", "m", "1.5m", "-1s", "25h", "86401s"}) {
+    EXPECT_EQ(error_of(text), "spec.checkpoint.onPreemption: found \"" + std::string(text) +
+                                  "\", expected a whole number with unit s, m or h, from 1s to 24h")
+        << text;
+  }
+  EXPECT_EQ(error_with("/spec/checkpoint", {{"onPreemption", "60s"}}),
+            "spec.checkpoint.onPreemption: nothing is saved without a folder, expected "
+            "spec.checkpoint.path too");
+}
+
 TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
   expect_errors({
       {"/spec/elastic", {{"min", 1}}, "spec.elastic: not in this version"},
       {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
       {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
-      {"/spec/checkpoint",
-       {{"onPreemption", "60s"}},
-       "spec.checkpoint.onPreemption: not in this version"},
       {"/spec/parallelism",
        {{"tensor", 2}},
        "spec.parallelism.tensor: 2 is not in this version, expected 1"},

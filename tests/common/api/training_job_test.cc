@@ -148,6 +148,16 @@ TEST(TrainingJob, AHangLastsAsLongAsTheFirstRuleAboutItSays) {
   EXPECT_EQ(hang_seconds(spec), 20);
 }
 
+TEST(TrainingJob, RanksHaveTheLongerOfBothTimesBetweenTheSignals) {
+  TrainingJobSpec spec;
+  EXPECT_EQ(grace_seconds(spec), 30);
+  for (const auto& [text, seconds] : std::vector<std::pair<std::string, int64_t>>{
+           {"60s", 60}, {"2m", 120}, {"24h", 86400}, {"29s", 30}, {"", 30}, {"later", 30}}) {
+    spec.checkpoint.onPreemption = text;
+    EXPECT_EQ(grace_seconds(spec), seconds) << text;
+  }
+}
+
 TEST(TrainingJob, TheExampleOfTheFirstRunIsValid) {
   const Result<Json> document =
       read_document(std::string(LOCKSTEP_SOURCE_DIR) + "/examples/kjv-gpt.yaml");

@@ -245,6 +245,18 @@ TEST(WorldAssignment, RanksFollowThePlaceInTheListAndNotTheNodeIndex) {
   EXPECT_TRUE(is_ordinary(*make_world(spec_of(5, 2), input))) << "the last ones are left out";
 }
 
+TEST(WorldAssignment, IsOrdinaryOnlyIfEachWorkerHoldsEverything) {
+  const auto with = [](const ParallelismSpec& parallelism) {
+    TrainingJobSpec spec = spec_of(2, 2);
+    spec.parallelism = parallelism;
+    return world_of(spec);
+  };
+  EXPECT_TRUE(is_ordinary(with({})));
+  EXPECT_FALSE(is_ordinary(with({.tensor = 2})));
+  EXPECT_FALSE(is_ordinary(with({.pipeline = 2})));
+  EXPECT_FALSE(is_ordinary(with({.sharding = "optimizer"})));
+}
+
 TEST(WorldAssignment, ServersComeAfterTheWorkersAndAreNotInTheMesh) {
   const WorldAssignment world = a_world_with_servers();
   Ranks indices;

@@ -186,7 +186,8 @@ const std::vector<Json>& good_documents() {
              "{everySteps: 10}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 1}, checkpoint: "
-             "{atEnd: true, keep: 3}, successPolicy: RankZero, suspend: true}")};
+             "{atEnd: true, keep: 3, path: /c, onPreemption: 5m}, successPolicy: RankZero, "
+             "suspend: true}")};
   return kDocuments;
 }
 
@@ -267,6 +268,11 @@ std::vector<Case> all_cases() {
       {"spec.checkpoint.everySteps", "{command: [a], checkpoint: {everySteps: 5}}"},
       {"spec.checkpoint.atEnd", "{command: [a], checkpoint: {atEnd: false}}"},
       {"spec.checkpoint.keep", "{command: [a], checkpoint: {keep: 5}}"},
+      {"spec.checkpoint.onPreemption", "{command: [a], checkpoint: {onPreemption: 60s}}"},
+      {"spec.checkpoint.onPreemption",
+       "{command: [a], checkpoint: {path: /c, onPreemption: '60'}}"},
+      {"spec.checkpoint.onPreemption",
+       "{" + kTrain + "}, checkpoint: {path: /c, onPreemption: 25h}}"},
       {"spec.rendezvous.timeoutSeconds", "{command: [a], rendezvous: {timeoutSeconds: 5}}"},
       {"spec.train.batch.global", "{nodes: 3, " + kTrain + "}}"},
       {"spec.train.batch.micro", "{" + kTrain + ", batch: {global: 8, micro: 3}}}"},

@@ -390,6 +390,7 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
       {kExitBadConfig, 0, "NotRetryable"},
       {kExitDataError, 0, "NotRetryable"},
       {kExitNotFinite, 0, "NotRetryable"},
+      {kExitFenced, 0, "NotRetryable"},
       {kExitPortTaken, 0, nullptr},
       {kExitStorageError, 0, nullptr},
   };
@@ -417,6 +418,22 @@ TEST(FailurePolicy, FailsTheJobWhereARestartIsNotAllowedOrCannotHelp) {
     EXPECT_EQ(status.state, "Failed");
     EXPECT_FALSE(status.completionTime.empty());
   }
+}
+
+TEST(FailurePolicy, SaysThatAnotherJobOwnsTheCheckpointFolder) {
+  Scene scene(2);
+  scene.seen.job.spec.checkpoint.path = "/checkpoints/gpt";
+  scene.train();
+  scene.fail_worker(1, kExitPeerLost, 1);
+  scene.fail_worker(0, kExitFenced, 0);
+  const TrainingJobStatus status = written(scene, scene.plan());
+  ASSERT_TRUE(is_true(status, kFailed));
+  const std::string& message = condition(status, kFailed).message;
+  EXPECT_NE(message.find("rank 0 of node index 0"), std::string::npos) << message;
+  EXPECT_NE(message.find("spec.checkpoint.path: another job, or a newer round of this one, owns "
+                         "/checkpoints/gpt; give each job its own folder"),
+            std::string::npos)
+      << message;
 }
 
 TEST(FailurePolicy, MakesThePodAnewWhoseGpuIsNotThere) {

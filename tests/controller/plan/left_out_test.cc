@@ -157,6 +157,86 @@ TEST(LeftOutNodes, ARankIsOnTheNodeThatHasItsPlace) {
   EXPECT_EQ(scene.status().rendezvous->nodeIndices, "0,2") << "the next round has the same nodes";
 }
 
+TEST(LeftOutNodes, RanksFollowThePlacesOfNodesWithSeveralProcesses) {
+  Scene scene(4);
+  scene.choose = [](const Pass&) { return Nodes{0, 2, 3}; };
+  scene.seen.job.spec.processesPerNode = 2;
+  scene.seen.job.spec.train->batch.global = 24;
+  scene.form();
+  ASSERT_EQ(scene.status().rendezvous->nodeIndices, "0,2,3");
+  const Pass pass = make_pass(scene.seen, scene.now, scene.limits, scene.choose);
+  const Nodes expected = {0, 0, 2, 2, 3, 3, -1};
+  for (int64_t rank = 0; rank < std::ssize(expected); ++rank) {
+    EXPECT_EQ(pass.node_of_rank(rank), expected[static_cast<size_t>(rank)]) << rank;
+  }
+  EXPECT_EQ(pass.node_of_rank(-1), -1);
+}
+
+// All three nodes trained in round 4, which has ended. The next one is to leave out node 1, whose
+// agent has not answered yet.
+struct AfterARound : Scene {
+  AfterARound() : Scene(3) {
+    choose = without_node_1;
+    seen.job.spec.train->batch.global = 6;
+    settle();
+    status().round = 4;
+    for (int64_t i = 0; i < 3; ++i) add_pod(i);
+    seen.agents[seen.pods[1].uid].last_heard = now - std::chrono::seconds(5);
+  }
+  AgentView& agent_1() { return seen.agents[seen.pods[1].uid]; }
+  bool begins() const { return !written(*this, plan()).worldHash.empty(); }
+};
+
+TEST(OlderRounds, ANodeThatMayRunOneHoldsUpTheNextUntilItsAgentHasBeenSilentForLong) {
+  AfterARound scene;
+  EXPECT_FALSE(scene.begins());
+  const TimePoint end = scene.agent_1().last_heard + scene.limits.agent_silence;
+  EXPECT_EQ(scene.plan().requeue_at, end) << "silence causes no event";
+  scene.seen.suspect_own_network = true;
+  EXPECT_EQ(scene.plan().requeue_at,
+            scene.agent_1().last_heard + scene.limits.agent_silence_if_suspect);
+  scene.seen.suspect_own_network = false;
+  scene.advance(end - scene.now);
+  EXPECT_TRUE(scene.begins());
+  EXPECT_EQ(scene.plan().requeue_at, std::nullopt);
+  scene.settle();
+  EXPECT_EQ(scene.status().rendezvous->nodeIndices, "0,2");
+}
+
+TEST(OlderRounds, ANodeThatCanHaveNoneHoldsNothingUp) {
+  AfterARound fresh;
+  fresh.seen.pods[1].created_in_round = 4;
+  EXPECT_TRUE(fresh.begins()) << "its pod was made after the round";
+  AfterARound refusing;
+  refusing.agent_1().refuses_token = true;
+  EXPECT_TRUE(refusing.begins()) << "it never got an assignment";
+  AfterARound ended;
+  ended.seen.pods[1].phase = "Pending";
+  EXPECT_TRUE(ended.begins()) << "its pod does not run";
+  AfterARound unasked;
+  unasked.seen.agents.clear();
+  EXPECT_FALSE(unasked.begins()) << "nobody has asked it";
+  EXPECT_EQ(unasked.plan().requeue_at, std::nullopt) << "the answer is an event";
+}
+
+TEST(OlderRounds, ANodeThatRunsOneIsInTheNextRoundAndLeftOutOnlyOnceItHasGotIt) {
+  AfterARound scene;
+  scene.agent_1().state = AgentState{.job_uid = scene.seen.job.metadata.uid, .round = 4};
+  AgentState& state = *scene.agent_1().state;
+  state.workers.push_back({.rank = 1, .running = true});
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 5);
+  EXPECT_EQ(scene.status().rendezvous->nodeIndices, "") << "all three";
+  for (const int64_t i : {0, 2}) scene.add_agent(i);
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 5);
+  state.round = 5;
+  state.hash = scene.status().worldHash;
+  scene.settle();
+  EXPECT_EQ(scene.status().round, 6);
+  EXPECT_EQ(scene.status().rendezvous->nodeIndices, "0,2");
+}
+
 TEST(LeftOutNodes, ASuspectThatNoNodeHasBlamesTheReporter) {
   LeftOut scene;
   scene.fail_worker(0, kExitPeerLost, 10);

@@ -43,6 +43,17 @@ TEST(PodTemplate, TheAgentIsTheContainersCommandAndTheJobOwnsThePod) {
                                                      {"LOCKSTEP_INCARNATION", "3"}}));
 }
 
+TEST(PodTemplate, GetsTheTimeToSaveOnPreemptionIfThatIsLonger) {
+  Scene scene;
+  scene.seen.job.spec.checkpoint.path = "/ckpt";
+  for (const auto& [text, seconds] :
+       std::vector<std::pair<std::string, int64_t>>{{"", 35}, {"10s", 35}, {"2m", 125}}) {
+    scene.seen.job.spec.checkpoint.onPreemption = text;
+    const Json pod = make_worker_pod(scene.seen.job, {});
+    EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], seconds) << text;
+  }
+}
+
 TEST(PodTemplate, AJobMadeAgainUnderItsNameHasATokenOfItsOwn) {
   Scene scene;
   TrainingJob& job = scene.seen.job;

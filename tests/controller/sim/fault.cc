@@ -35,14 +35,19 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
-    "pod created",      "pod removed",      "round formed",
-    "restart in place", "hang reported",    "recreate pod",
-    "recovered",        "complete",         "failed",
-    "suspended",        "resumed",          "spec invalid",
-    "valid again",      "resized",          "deadline exceeded",
-    "failed by rule",   "ignored by rule",  "recreate by rule",
-    "node avoided",     "pending given up", "complete by rank 0",
-    "expired",          "leader changed",   "released"};
+    "pod created",      "pod removed",
+    "round formed",     "restart in place",
+    "hang reported",    "recreate pod",
+    "recovered",        "drained",
+    "complete",         "failed",
+    "suspended",        "resumed",
+    "spec invalid",     "valid again",
+    "resized",          "deadline exceeded",
+    "failed by rule",   "ignored by rule",
+    "recreate by rule", "node avoided",
+    "pending given up", "complete by rank 0",
+    "expired",          "leader changed",
+    "released"};
 
 static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
 

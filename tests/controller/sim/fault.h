@@ -75,6 +75,7 @@ enum class Transition : size_t {
   kHangNamed,
   kRecreatePod,
   kRecovered,
+  kDrained,  // a round ended because all ranks saved and left
   kComplete,
   kFailed,
   kSuspended,

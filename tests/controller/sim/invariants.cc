@@ -4,6 +4,7 @@
 
 #include "common/api/round_members.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/draining.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_view.h"
@@ -222,6 +223,22 @@ void Invariants::check_restarts(const Json& job, const Json& after) {
   }
 }
 
+// A round that ends without a failure because a pod was stopped has saved its last step.
+void Invariants::check_drain(const Json& job, const Json& after) {
+  const Json& before = status_of(job);
+  const auto is_drained = [](const Json& status) {
+    return is_set(status, kRestarting) && reason_of(status, kRestarting) == plan::kDrained;
+  };
+  if (!is_drained(after) || is_drained(before)) return;
+  chance_.count(Transition::kDrained);
+  if (!nodes_.has_saved(uid_of(job), int_or(before, "round", 0))) {
+    chance_.violate("drains", "a round ended as drained although a rank did not save");
+  }
+  if (int_or(after, "restarts", 0) != int_or(before, "restarts", 0)) {
+    chance_.violate("drains", "a drain was counted as a restart");
+  }
+}
+
 void Invariants::check_round(const Json& job, const Json& after) {
   const Json& before = status_of(job);
   const int64_t round = int_or(after, "round", 0);
@@ -389,6 +406,7 @@ void Invariants::check_status(const Json& job, const Json& after) {
   check_members(job, after);
   check_failure(job, after);
   check_restarts(job, after);
+  check_drain(job, after);
   check_round(job, after);
   check_end(job, after);
   check_deadline(job, after);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
@@ -502,6 +503,14 @@ void add_reports(std::vector<Mutant>& mutants) {
   add("every report says Completed", "I5", with_agents({}, [](AgentState& state) {
         if (state.round > 0) state.phase = "Completed";
       }));
+  add("an agent that is asked to stop reports that its ranks have saved", "drains",
+      with_agents({}, [](AgentState& state) {
+        if (state.phase != "Stopping") return;
+        for (WorkerState& worker : state.workers) {
+          worker.running = false;
+          worker.exit_code = kExitStopped;
+        }
+      }));
   Mutation short_silence;
   short_silence.limits.agent_silence = std::chrono::seconds(1);
   add("agents are given up too soon", "restarts", std::move(short_silence));
@@ -510,9 +519,9 @@ void add_reports(std::vector<Mutant>& mutants) {
       std::chrono::seconds(60);  // a hang is reported earlier than that
   long_health.limits.agent_healthy_within = std::chrono::hours(1);
   add("a lost machine counts as a hung rank", "failures", std::move(long_health));
-  // Longer than a silence minus a poll, but shorter than a silence.
+  // Longer than agents may be silent, but not for ever.
   Mutation late_suspicion;
-  late_suspicion.watch.silence = std::chrono::seconds(24);
+  late_suspicion.watch.silence = std::chrono::seconds(40);
   add("the controller suspects its own network too late", kLostByPartition,
       std::move(late_suspicion));
 }

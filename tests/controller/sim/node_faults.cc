@@ -77,7 +77,7 @@ void Nodes::lose(Node& node, Fault fault) {
       store_.remove(loop::kPods, key);
       break;
     case Fault::kEvicted:
-      end(node, "Evicted", 143);
+      end(node, "Evicted", kExitKilled);
       break;
     case Fault::kContainerExit:
       end_beside_sidecar(node);

@@ -16,6 +16,8 @@ using std::chrono::seconds;
 constexpr Duration kNoticed = milliseconds(500);  // until the others notice what happened to one
 constexpr Duration kStep = seconds(2);
 constexpr Duration kFormingMax = seconds(60);
+constexpr Duration kSavingMax = seconds(3);
+constexpr Duration kGrace = seconds(30);  // of a pod that is deleted
 constexpr Duration kRemovalMin = std::chrono::minutes(10);
 constexpr Duration kRemovalMax = std::chrono::minutes(20);
 constexpr int kMachines = 7;
@@ -140,10 +142,14 @@ void Nodes::on_pod(const FakeStore::Event& event) {
   const auto found = nodes_.find(uid);
   if (found == nodes_.end()) return;
   Node& node = *found->second;
-  const bool was_live = std::exchange(
-      node.is_live, event.type == loop::WatchEventType::kModified && is_live_pod(*event.object) &&
-                        !plan::pod_view_from_json(*event.object)->exit_code);
-  if (was_live && !node.is_live) {
+  const bool was_there = node.is_live || node.is_stopping;
+  const bool runs = event.type == loop::WatchEventType::kModified &&
+                    !plan::pod_view_from_json(*event.object)->exit_code;
+  const bool was_live = std::exchange(node.is_live, runs && is_live_pod(*event.object));
+  const bool is_marked = runs && is_terminating(*event.object);
+  if (was_live && is_marked) stop_with_round(node);
+  node.is_stopping = node.is_stopping && is_marked;
+  if (was_there && !node.is_live && !node.is_stopping) {
     free_ip(node);
     answer_waiters(node);
     schedule_advance(node.job_uid, kNoticed);
@@ -251,9 +257,22 @@ void Nodes::leave(const std::string& uid) {
     const auto found = nodes_.find(uid);
     if (found == nodes_.end()) return;
     if (found->second->is_silent && !is_lost) return leave(uid);
+    const Node& node = *found->second;
+    const bool saves = node.is_stopping && worker_of(*found->second).running;
+    if (saves && chance_.clock.now() < node.marked_at + kGrace) return leave(uid);
     const std::string key = found->second->key;
     store_.remove(loop::kPods, key);
   });
+}
+
+// The pod is being deleted. Ranks that train stop at the end of a step; others die of SIGTERM.
+void Nodes::stop_with_round(Node& node) {
+  const bool has_folder = !node.assignment.checkpoint.path.empty();
+  node.is_stopping = node.trains() && has_folder && !node.is_silent;
+  if (!node.is_stopping) return;
+  node.state.phase = "Stopping";
+  changed(node);
+  schedule_advance(node.job_uid, kNoticed);
 }
 
 void Nodes::end(Node& node, const char* reason, int exit_code) {
@@ -374,7 +393,7 @@ void Nodes::fail(Node& node, int exit_code, const char* reason) {
   worker.reason = reason;
   worker.log_tail = "ended by the simulation";
   failed_[{node.job_uid, node.index, node.incarnation}].insert(node.state.round);
-  node.state.phase = "Failed";
+  if (!node.is_stopping) node.state.phase = "Failed";
   node.failed_at = chance_.clock.now();
   changed(node);
   schedule_advance(node.job_uid, kNoticed);
@@ -395,7 +414,8 @@ void Nodes::advance_job(const std::string& job_uid) {
   std::map<std::string, Round> rounds;  // by hash
   for (auto& [uid, node] : nodes_) {
     const std::string& phase = node->state.phase;
-    const bool takes_part = phase == "Running" || phase == "Failed" || phase == "Completed";
+    const bool takes_part =
+        phase == "Running" || phase == "Failed" || phase == "Completed" || phase == "Stopping";
     const bool is_there = node->answers() || node->is_waited_for();
     if (node->job_uid == job_uid && is_there && takes_part) {
       rounds[node->state.hash].push_back(node.get());
@@ -408,21 +428,74 @@ void Nodes::advance_job(const std::string& job_uid) {
 
 // Returns whether a worker still runs.
 bool Nodes::proceed(const Round& round) {
-  const auto runs = [](const Node* node) {
-    return node->state.phase == "Running" && !node->hung_at;
+  const auto runs = [](Node* node) { return worker_of(*node).running && !node->hung_at; };
+  const auto saves = [](Node* node) {
+    return worker_of(*node).running && worker_of(*node).phase == WorkerPhase::kSaving;
   };
-  const auto is_well = [](const Node* node) { return node->state.phase != "Failed"; };
+  const auto stops = [](const Node* node) { return node->is_stopping; };
   const auto is_hung = [](const Node* node) { return node->hung_at.has_value(); };
-  const bool is_whole = round.size() == round.front()->assignment.world.members.size();
-  if (std::none_of(round.begin(), round.end(), runs)) return false;
-  if (!is_whole || !std::all_of(round.begin(), round.end(), is_well)) {
+  if (std::ranges::none_of(round, runs)) return false;
+  if (!is_whole(round)) {
     break_up(round);
-  } else if (std::any_of(round.begin(), round.end(), is_hung)) {
+  } else if (std::ranges::any_of(round, is_hung)) {
     wait_for_hung(round);
-  } else {
+  } else if (std::ranges::none_of(round, saves)) {
     train(round);
+    if (std::ranges::any_of(round, stops)) stop(round);
   }
-  return std::any_of(round.begin(), round.end(), runs);
+  return std::ranges::any_of(round, runs);
+}
+
+bool Nodes::has_left(const Node& node) const {
+  const auto ranks = left_.find(node.state.hash);
+  return ranks != left_.end() && ranks->second.contains(node.state.workers.front().rank);
+}
+
+// Returns whether no rank is missing, other than those that saved and left.
+bool Nodes::is_whole(const Round& round) const {
+  const auto ranks = left_.find(round.front()->state.hash);
+  std::set<int64_t> known = ranks == left_.end() ? std::set<int64_t>{} : ranks->second;
+  for (const Node* node : round) {
+    if (node->state.phase == "Failed" && !has_left(*node)) return false;
+    const WorkerState& worker = node->state.workers.front();
+    if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
+  }
+  return known.size() == round.front()->assignment.world.members.size();
+}
+
+// All ranks save this step. They are not done at the same time.
+void Nodes::stop(const Round& round) {
+  for (Node* node : round) {
+    WorkerState& worker = worker_of(*node);
+    if (!worker.running) continue;
+    worker.phase = WorkerPhase::kSaving;
+    changed(*node);
+    chance_.timers.after(
+        chance_.between(milliseconds(0), kSavingMax),
+        [this, uid = node->uid, hash = node->state.hash] { finish_saving(uid, hash); });
+  }
+}
+
+void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
+  const auto found = nodes_.find(uid);
+  if (found == nodes_.end() || found->second->state.hash != hash) return;
+  Node& node = *found->second;
+  WorkerState& worker = worker_of(node);
+  if (!worker.running || !node.answers()) return;
+  worker.running = false;
+  worker.exit_code = kExitStopped;
+  if (worker.rank == 0) node.state.last_checkpoint = {worker.step, "/checkpoints"};
+  worker.reason = node.is_stopping ? "Stopped" : "Error";
+  if (!node.is_stopping) node.state.phase = "Failed";
+  node.failed_at = chance_.clock.now();
+  std::set<int64_t>& left = left_[hash];
+  left.insert(worker.rank);
+  if (left.size() == node.assignment.world.members.size()) {
+    saved_.insert({node.job_uid, node.state.round});
+    checkpoints_[node.job_uid] = std::max(checkpoints_[node.job_uid], worker.step);
+  }
+  changed(node);
+  if (node.is_stopping && chance_.flip(0.5)) end(node, "Error", kExitStopped);
 }
 
 void Nodes::train(const Round& round) {
@@ -434,10 +507,12 @@ void Nodes::train(const Round& round) {
   ++step;
   if (step % kCheckpointEvery == 0)
     checkpoint = std::max(checkpoint, std::min(step, work.steps - 1));
-  if (on_trained) on_trained(first.job_uid, first.assignment);
+  // A round that is being stopped finishes its step, also if a newer one was begun without it.
+  const bool stops = std::ranges::any_of(round, &Node::is_stopping);
+  if (on_trained && !stops) on_trained(first.job_uid, first.assignment);
   for (Node* node : round) {
-    if (node->state.phase != "Running") continue;
     WorkerState& worker = worker_of(*node);
+    if (!worker.running) continue;
     const bool ends = work.ends(worker.rank, step);
     worker.phase = ends ? WorkerPhase::kDone : WorkerPhase::kTraining;
     worker.step = step;
@@ -475,8 +550,9 @@ void Nodes::break_up(const Round& round) {
     const bool waits = worker_of(*node).running && !node->hung_at;
     if (waits && (had_formed || is_late)) waiting.push_back(node);
   }
-  const bool nobody_failed = std::none_of(
-      round.begin(), round.end(), [](const Node* node) { return node->state.phase == "Failed"; });
+  const bool nobody_failed = std::none_of(round.begin(), round.end(), [this](const Node* node) {
+    return node->state.phase == "Failed" && !has_left(*node);
+  });
   // A formation that took too long is itself a failure.
   if (nobody_failed && !waiting.empty() && on_failure) on_failure(round.front()->job_uid);
   for (Node* node : waiting) {

@@ -29,6 +29,7 @@ struct Node {
   int64_t index = 0;
   int64_t incarnation = 0;
   bool is_live = true;           // neither ended nor being deleted
+  bool is_stopping = false;      // its pod is being deleted, and its agent still answers
   bool is_silent = false;        // its machine is lost: the pod stays as it is
   bool has_tried_start = false;  // its start may be delayed only at the first try
   TimePoint created_at{};
@@ -48,7 +49,7 @@ struct Node {
   TimePoint lost_at{};                 // when it fell silent
   TimePoint marked_at{};               // when it was marked for deletion
 
-  bool answers() const { return is_live && !is_silent && !ip.empty(); }
+  bool answers() const { return (is_live || is_stopping) && !is_silent && !ip.empty(); }
   bool is_waited_for() const { return is_live && hung_at; }
   bool trains() const {
     return state.phase == "Running" && assignment.train && !hung_at &&
@@ -69,8 +70,9 @@ std::set<std::string> avoided_by(const Json& pod);
 
 // Kubelets, agents and workers of all pods. The workers of a round form once all agents have the
 // same assignment, then make a step every two seconds. If a worker is lost, the others fail soon
-// after; if one hangs, they fail after waiting for it. The ranks of a command (command_of()) do the
-// same, but they don't end together and never hang.
+// after; if one hangs, they fail after waiting for it. If one is stopped with its pod and the job
+// has a folder for checkpoints, all save the same step and leave. The ranks of a command
+// (command_of()) do none of these, and don't end together; if a rank is lost, the others fail.
 class Nodes {
  public:
   static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
@@ -113,6 +115,10 @@ class Nodes {
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
+  // Returns whether all ranks of the job's round saved its last step and left.
+  bool has_saved(const std::string& job_uid, int64_t round) const {
+    return saved_.contains({job_uid, round});
+  }
   size_t live() const;
   int64_t failures_caused() const { return failures_caused_; }
   // Returns when machines were lost.
@@ -128,6 +134,7 @@ class Nodes {
   void end(Node& node, const char* reason, int exit_code);
   void end_beside_sidecar(Node& node);
   void leave(const std::string& uid);
+  void stop_with_round(Node& node);
   std::string take_ip();
   void free_ip(const Node& node);
   Node* at(const loop::AgentAddress& agent);
@@ -141,6 +148,10 @@ class Nodes {
   void advance_job(const std::string& job_uid);
   bool proceed(const Round& round);
   void train(const Round& round);
+  void stop(const Round& round);
+  void finish_saving(const std::string& uid, const std::string& hash);
+  bool has_left(const Node& node) const;
+  bool is_whole(const Round& round) const;
   void break_up(const Round& round);
   void wait_for_hung(const Round& round);
   bool can_hang(const Node& node) const;
@@ -159,8 +170,10 @@ class Nodes {
   std::map<std::string, Node*> by_ip_;
   std::map<std::string, std::vector<Waiter>> waiters_;  // by pod UID
   std::map<std::string, std::optional<loop::Timers::Id>>
-      advance_timers_;                          // by job UID: the pending advance_job()
-  std::map<std::string, int64_t> checkpoints_;  // by job UID: step
+      advance_timers_;                               // by job UID: the pending advance_job()
+  std::map<std::string, int64_t> checkpoints_;       // by job UID: step
+  std::map<std::string, std::set<int64_t>> left_;    // by hash: ranks that saved and left
+  std::set<std::pair<std::string, int64_t>> saved_;  // job UID and round, of which all did
   int64_t ips_ = 0;
   std::vector<std::string> free_ips_;
   int64_t starts_ = 0;

@@ -29,13 +29,18 @@ void add(int64_t node, std::vector<int64_t>& nodes) {
   if (at == nodes.end() || *at != node) nodes.insert(at, node);
 }
 
+// Returns whether choose_some() may choose other nodes for the job in every epoch.
+bool changes_with_time(uint64_t job, size_t nodes) {
+  return nodes >= 2 && job % 3 == 2;
+}
+
 }  // namespace
 
 std::vector<int64_t> choose_some(const plan::Pass& pass) {
   const uint64_t job = number_of(pass.job().metadata.uid);
   std::vector<int64_t> all = plan::all_members(pass);
   if (all.size() < 2 || job % 3 == 0) return all;
-  if (job % 3 == 1) {
+  if (!changes_with_time(job, all.size())) {
     all.erase(all.begin() + static_cast<int64_t>(job / 3 % all.size()));
     return all;
   }
@@ -54,11 +59,13 @@ loop::PlanFunction plan_with(std::vector<plan::Policy> policies, plan::RoundChoi
   return [policies = std::move(policies), choose](const plan::Observed& observed, TimePoint now,
                                                   const plan::Limits& limits) {
     plan::Plan plan = plan::plan_by(policies, observed, now, limits, choose);
-    // Time alone changes the choice.
-    const TimePoint again = now + kEpoch;
-    if (!is_finished(observed.job.status) && (!plan.requeue_at || again < *plan.requeue_at)) {
-      plan.requeue_at = again;
-    }
+    const bool is_over = is_finished(observed.job.status);
+    const uint64_t job = number_of(observed.job.metadata.uid);
+    const auto nodes = static_cast<size_t>(observed.job.spec.nodes);
+    if (choose != choose_some || is_over || !changes_with_time(job, nodes)) return plan;
+    // Time alone changes the choice. Other jobs have to wake up without this.
+    const TimePoint again = now + kEpoch - observed.wall_now.time_since_epoch() % kEpoch;
+    if (!plan.requeue_at || again < *plan.requeue_at) plan.requeue_at = again;
     return plan;
   };
 }

@@ -140,6 +140,7 @@ class SeedRun {
                        .max_restarts = flip(8) ? kFewRestarts : kManyRestarts};
     options.is_command = flip(4);
     options.by_rank_zero = options.is_command && flip(2);
+    options.saves = !options.is_command && flip(2);
     if (flip(6)) options.ttl = between(0, 60);
     if (flip(4)) options.pending_timeout = between(20, 90);
     if (flip(4)) options.avoid_nodes = between(1, 3);

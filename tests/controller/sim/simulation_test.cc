@@ -227,5 +227,39 @@ TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
   }
 }
 
+// Whichever pod is deleted, and however long each rank saves.
+TEST(Simulation, ADeletedPodOfAJobThatSavesCostsNoStepAndIsNoFailure) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job(
+        {.name = "drained", .nodes = 3, .steps = 30, .max_restarts = 0, .saves = true});
+    int64_t furthest = 0;
+    int64_t repeated = 0;
+    const auto step = [&] {
+      const TrainingJobStatus status = simulation.status(key);
+      const int64_t now = status.progress ? status.progress->step.value_or(0) : 0;
+      repeated += now < furthest ? 1 : 0;
+      furthest = std::max(furthest, now);
+      return furthest;
+    };
+    // Not one of the steps that are saved anyway.
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(5), [&] { return step() == 8; }));
+    const std::string pod = "default/drained-worker-" + std::to_string(seed % 3) + "-1";
+    world.store.mark_deleted(loop::kPods, pod, world.chance.clock.wall_now(), 35);
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(10), [&] {
+      return step() > 0 && simulation.is_over(key);
+    })) << simulation.describe();
+    const TrainingJobStatus status = simulation.status(key);
+    EXPECT_TRUE(is_true(status, kComplete)) << simulation.describe();
+    EXPECT_EQ(repeated, 0);
+    EXPECT_EQ(status.round, 2);
+    EXPECT_EQ(status.restarts, 0);
+    EXPECT_FALSE(status.lastFailure);
+    EXPECT_EQ(world.chance.counts.transitions[static_cast<size_t>(Transition::kDrained)], 1);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::sim

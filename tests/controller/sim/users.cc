@@ -72,6 +72,7 @@ std::string Users::add_job(const JobOptions& options) {
     if (options.by_rank_zero) job.spec.successPolicy = kRankZero;
   } else {
     job.spec.train = tiny_training(options.steps);
+    if (options.saves) job.spec.checkpoint.path = "/checkpoints";
   }
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
   spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing

@@ -16,6 +16,7 @@ struct JobOptions {
   int64_t steps = 10;
   int64_t max_restarts = 10;
   bool is_command = false;
+  bool saves = false;         // all ranks save if a pod is stopped; for training only
   bool by_rank_zero = false;  // for commands only
   int64_t active_deadline = 0;
   int64_t ttl = -1;

@@ -1,0 +1,20 @@
+#include "common/api/storage_notes.h"
+
+#include <algorithm>
+
+#include "common/base/utf8.h"
+
+namespace lockstep {
+
+void FixedText::assign(std::string_view text) {
+  bytes = {};
+  const std::string_view head = utf8_head(text, bytes.size());
+  std::copy(head.begin(), head.end(), bytes.begin());
+}
+
+std::string_view FixedText::text() const {
+  const auto* end = std::find(bytes.begin(), bytes.end(), '\0');
+  return {bytes.data(), static_cast<size_t>(end - bytes.begin())};
+}
+
+}  // namespace lockstep
