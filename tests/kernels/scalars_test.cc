@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/ops/isa_table.h"
+#include "tests/kernels/isa_test.h"
 
 namespace lockstep::kernels {
 
@@ -15,11 +15,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kCount = 33;
 
-class Scalars : public testing::TestWithParam<const IsaTable*> {
- protected:
-  const OpTable& ops() const { return GetParam()->ops; }
-  Stream stream_;
-};
+class Scalars : public IsaTest {};
 
 struct OneTensor {
   std::vector<float> parameter = std::vector<float>(kCount, 1.0f);
@@ -113,13 +109,7 @@ TEST_P(Scalars, LossSumAddsWhatTheLossesAddUpTo) {
   EXPECT_EQ(sum, 0.5 + sum_of_all);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Scalars,
-                         testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
-                         [](const auto& info) {
-                           std::string name = info.param->name;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Isas, Scalars, each_isa(), isa_name);
 
 }  // namespace
 

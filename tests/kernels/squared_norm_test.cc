@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/device/parallel.h"
-#include "kernels/ops/isa_table.h"
+#include "tests/kernels/isa_test.h"
 
 namespace lockstep::kernels {
 
@@ -40,20 +40,18 @@ double reference(const std::vector<float>& values) {
   return static_cast<double>(sum);
 }
 
-class SquaredNormTest : public testing::TestWithParam<const IsaTable*> {
+class SquaredNormTest : public IsaTest {
  protected:
   ~SquaredNormTest() override { set_threads(1); }
 
   double value(const std::vector<FlatTensor>& tensors) {
     SquareSum sum;
-    GetParam()->ops.squared_norm(stream_, {.tensors = tensors, .sum = &sum});
+    ops().squared_norm(stream_, {.tensors = tensors, .sum = &sum});
     return value_of(sum);
   }
   double value(const std::vector<float>& values) {
     return value({{values.data(), static_cast<int64_t>(values.size())}});
   }
-
-  Stream stream_;
 };
 
 TEST_P(SquaredNormTest, IsTheSumOfTheSquares) {
@@ -128,13 +126,7 @@ TEST_P(SquaredNormTest, IsNotFiniteWhereANumberIsNot) {
   EXPECT_TRUE(std::isnan(value(values)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, SquaredNormTest,
-                         testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
-                         [](const auto& info) {
-                           std::string name = info.param->name;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Isas, SquaredNormTest, each_isa(), isa_name);
 
 }  // namespace
 

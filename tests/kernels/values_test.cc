@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/ops/isa_table.h"
+#include "tests/kernels/isa_test.h"
 #include "tests/kernels/op_cases.h"
 
 namespace lockstep::kernels {
@@ -16,12 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Runs for each instruction set that this machine supports.
-class Values : public testing::TestWithParam<const IsaTable*> {
- protected:
-  const OpTable& ops() const { return GetParam()->ops; }
-  Stream stream_;
-};
+class Values : public IsaTest {};
 
 std::vector<uint16_t> cast_to_bf16(const OpTable& ops, Stream& stream, std::vector<float> values) {
   std::vector<Bf16> out(values.size());
@@ -276,13 +271,7 @@ TEST_P(Values, NothingHappensForNoElements) {
   EXPECT_EQ(value_of(sum), 0.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Values,
-                         testing::ValuesIn(supported_isas().begin(), supported_isas().end()),
-                         [](const auto& info) {
-                           std::string name = info.param->name;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Isas, Values, each_isa(), isa_name);
 
 struct SampleCase {
   std::vector<float> logits;

@@ -23,7 +23,7 @@ Result<std::span<const std::byte>> map_open_file(int fd, const std::string& path
   const auto bytes = static_cast<size_t>(status.st_size);
   if (bytes == 0) return std::span<const std::byte>();
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return failed("mmap of " + path, errno);
+  if (data == MAP_FAILED) return failed(path + ": mmap", errno);
   return std::span(static_cast<const std::byte*>(data), bytes);
 }
 

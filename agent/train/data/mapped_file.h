@@ -13,7 +13,7 @@ namespace lockstep::train {
 // shrinks while it is mapped ends the process with SIGBUS, as mmap(2) has it.
 class MappedFile {
  public:
-  // Errors name the path and blame the data.
+  // Errors begin with "[data] " and the path, and blame the data.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -12,7 +12,7 @@ void SampleBatch::reset(const BatchDesign& design, int64_t rows) {
     places_[i] = {.offset = offset, .values = values};
     offset += static_cast<size_t>(rows * values * kTensorValueBytes);
   }
-  bytes_.assign(offset, std::byte{0});
+  bytes_.resize(offset);
 }
 
 model::DeviceBatch SampleBatch::placed_at(const void* at) const {

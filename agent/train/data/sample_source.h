@@ -17,8 +17,8 @@ namespace lockstep::train {
 // gaps.
 class SampleBatch {
  public:
-  // Makes room for `rows` samples, all zero, of which nothing counts yet. Allocates only if the
-  // batch has never been that large.
+  // Makes room for `rows` samples, of which nothing counts yet. Their values are unspecified.
+  // Allocates only if the batch has never been that large.
   void reset(const BatchDesign& design, int64_t rows);
 
   int64_t rows() const { return rows_; }
@@ -76,7 +76,7 @@ class SampleSource {
     int64_t index = 0;
     uint64_t seed = 1;
   };
-  // Fills a row of a batch that was reset to design(), and counts it.
+  // Fills all of a row of a batch that was reset to design(), and counts it.
   virtual Status read_training(const TrainingSample& sample, int64_t row,
                                SampleBatch& batch) const = 0;
   // Resets the batch to at most `rows` samples, validation samples [first, first + rows). Samples

@@ -25,19 +25,23 @@ Status TokenWindows::read_training(const TrainingSample& sample, int64_t row,
 
 Status TokenWindows::read_validation(int64_t first, int64_t rows, SampleBatch& batch) const {
   batch.reset(design_, rows);
-  std::ranges::fill(batch.values<int32_t>(kTargets), -1);
-  const int64_t end = std::min(first + rows, split_.validation_windows());
-  for (int64_t index = first; index < end; ++index) {
-    TRY(read(validation_window(split_, index), index - first, batch));
+  for (int64_t row = 0; row < rows; ++row) {
+    const bool is_past_the_end = first + row >= split_.validation_windows();
+    TRY(read(is_past_the_end ? Window() : validation_window(split_, first + row), row, batch));
   }
   return {};
 }
 
-// Leaves the tail of a partial window as it is.
+// After a partial window, the row has tokens that every vocabulary has and targets that do not
+// count.
 Status TokenWindows::read(const Window& window, int64_t row, SampleBatch& batch) const {
   const auto count = static_cast<size_t>(window.count);
-  TRY(source_.read(window.begin, batch.row<int32_t>(kTokens, row).first(count)));
-  TRY(source_.read(window.begin + 1, batch.row<int32_t>(kTargets, row).first(count)));
+  const std::span<int32_t> tokens = batch.row<int32_t>(kTokens, row);
+  const std::span<int32_t> targets = batch.row<int32_t>(kTargets, row);
+  TRY(source_.read(window.begin, tokens.first(count)));
+  TRY(source_.read(window.begin + 1, targets.first(count)));
+  std::ranges::fill(tokens.subspan(count), 0);
+  std::ranges::fill(targets.subspan(count), -1);
   batch.count(window.count);
   return {};
 }

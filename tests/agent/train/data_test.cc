@@ -312,14 +312,21 @@ TEST_F(BatchLoaderTest, ReportsABadTokenInItsTurn) {
 
 TEST_F(BatchLoaderTest, FillsPartialValidationWindowsWithTargetsThatDoNotCount) {
   const DataSplit split{5000, 4975, 16};
+  const TokenWindows windows(*source_, split);
   SampleBatch batch;
-  ASSERT_TRUE(TokenWindows(*source_, split).read_validation(0, 3, batch).ok());
+  batch.reset(windows.design(), 3);
+  std::ranges::fill(batch.values<int32_t>(TokenWindows::kTokens), 7);
+  std::ranges::fill(batch.values<int32_t>(TokenWindows::kTargets), 7);
+  ASSERT_TRUE(windows.read_validation(0, 3, batch).ok());
   const std::span<const int32_t> tokens = tokens_of(batch), targets = targets_of(batch);
   EXPECT_EQ(batch.counted(), 25);
   EXPECT_EQ(targets[0], 4975 % 251);
   EXPECT_EQ(tokens[0], 4974 % 251);
   EXPECT_EQ(targets[16 + 8], 4999 % 251);
-  for (size_t i = 16 + 9; i < 48; ++i) EXPECT_EQ(targets[i], -1);
+  for (size_t i = 16 + 9; i < 48; ++i) {
+    EXPECT_EQ(tokens[i], 0) << "a token of every vocabulary";
+    EXPECT_EQ(targets[i], -1);
+  }
 }
 
 TEST(DeviceFeed, GivesTheLoadersBatchesInTheirOrderAndTheirMemoryOnTheCpu) {
