@@ -138,19 +138,53 @@ void add_bench(CLI::App& app, lockstep::cli::ClientContext context) {
   });
 }
 
+// Replaces a size such as 2GB by its number of bytes. Returns the problem; empty if there is none.
+std::string size_in_bytes(std::string& text) {
+  const std::string given = text;
+  const bool is_positive = text.find_first_of("123456789") == 0;
+  try {
+    if (is_positive && CLI::AsSizeValue(true)(text).empty()) return "";
+  } catch (const CLI::ValidationError&) {
+    // The message below says more.
+  }
+  return given + " is no size; expected a whole number with a unit, such as 500MB, 2GB or 4GiB";
+}
+
 void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
-  const auto from = std::make_shared<std::string>();
-  const auto to = std::make_shared<std::string>();
+  struct Words {
+    std::string from;
+    std::string to;
+    std::string precision = "fp32";
+    uint64_t file_bytes_max = 0;  // 0: no limit
+  };
+  const auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand(
-      "export", "Export a checkpoint's weights to a Hugging Face safetensors file");
+      "export", "Export a checkpoint's weights to safetensors as Hugging Face stores them");
   command
-      ->add_option("CHECKPOINT", *from,
+      ->add_option("CHECKPOINT", words->from,
                    "Folder of a checkpoint, or of several, of which the newest is exported")
       ->required();
-  command->add_option("FILE", *to, "File to write; it must not exist yet")->required();
-  command->footer("Example: lockstep export checkpoints/step-00001000 model.safetensors");
-  command->callback([from, to, context] {
-    context.exit_code = exec_program(context, "lockstep-worker", {"export", *from, *to});
+  command
+      ->add_option("OUTPUT", words->to,
+                   "File to write, or folder for several files; it must not exist yet")
+      ->required();
+  command->add_option("--precision", words->precision, "fp32, or bf16: rounded to nearest even")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command
+      ->add_option("--max-file-size", words->file_bytes_max,
+                   "Size such as 500MB, 2GB or 4GiB: larger weights become a folder of several "
+                   "files with an index (default: one file)")
+      ->type_name("SIZE")
+      ->transform(CLI::Validator(size_in_bytes, ""));
+  command->footer(
+      "Examples: lockstep export checkpoints/step-00001000 model.safetensors\n"
+      "          lockstep export checkpoints my-model --precision bf16 --max-file-size 2GB\n"
+      "A tensor that is larger than --max-file-size gets a file of its own.");
+  command->callback([words, context] {
+    context.exit_code = exec_program(context, "lockstep-worker",
+                                     {"export", words->from, words->to, words->precision,
+                                      std::to_string(words->file_bytes_max)});
   });
 }
 

@@ -191,9 +191,11 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh,
                                               {.loss_sum = values.loss_sum,
                                                .counted = counted_per_step(),
-                                               .stop = request.stop ? 1 : 0}));
+                                               .stop = request.stop ? 1 : 0,
+                                               .busy = request.busy ? 1 : 0}));
   StepReport report{.numbers = {.loss = totals.loss, .gradient_norm = values.norm()},
-                    .stop = totals.stop};
+                    .stop = totals.stop,
+                    .busy = totals.busy};
   TRY(timer_->end(report.numbers));
   return report;
 }

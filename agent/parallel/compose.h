@@ -19,6 +19,7 @@
 #include "agent/parallel/rank_groups.h"
 #include "agent/parallel/replicated_store.h"
 #include "agent/parallel/schedule_executor.h"
+#include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_timer.h"
@@ -33,7 +34,7 @@
 namespace lockstep::parallel {
 
 // A rank's state in device memory, for digests and tests; each part has the layout of the
-// parameters' arena. Checkpoints use collect_state().
+// parameters' arena. Checkpoints use snapshots.
 struct DeviceState {
   const ParameterArena* arena = nullptr;
   float* parameters = nullptr;
@@ -45,6 +46,7 @@ struct StepRequest {
   double learning_rate = 0;
   double clip_norm = 0;  // of the gradients; 0: no limit
   bool stop = false;     // this rank was asked to stop
+  bool busy = false;     // this rank is still writing its part of a checkpoint
 };
 
 struct StepReport {
@@ -52,6 +54,7 @@ struct StepReport {
   // batch (BatchDesign::counted). It and the norm are the same bits on every rank.
   StepNumbers numbers;
   bool stop = false;  // some rank was asked to stop: all learn it at the same step
+  bool busy = false;  // some rank was busy when the step began; the same on all ranks
 };
 
 // The results of an evaluation, the same bits on every rank.
@@ -106,16 +109,33 @@ class Composition {
   // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
   // and makes the copies for products. The optimizer's states stay.
   Status initialise(uint64_t seed);
-  // Hands the whole state to the sink, tensor by tensor (state_stream.h). All ranks call it; only
-  // rank 0 of the world has a sink.
-  Status collect_state(StateSink* sink);
-  // Takes the state after `step` from the source: the parameters, and from step 1 on the
-  // optimizer's states. Makes the copies for products as that step has left them. All ranks call
-  // it; only rank 0 of the world has a source.
-  Status load_state(StateSource* source, int64_t step);
+  // Takes the parameters from the source and makes the copies for products. All ranks call it; only
+  // rank 0 of the world has a source.
+  Status load_parameters(StateSource* source);
   // The state of the first rank of the data axis to the others: the parameters and, from step 1 on,
   // the optimizer's states. Makes the copies for products as that step has left them.
   Status broadcast_state(int64_t step);
+
+  // Each rank saves and loads a share of the state that it holds: the ranks that hold the same
+  // values divide them. All shares together are the whole state.
+  //
+  // Allocates the memory for copies of this rank's share.
+  void reserve_snapshot();
+  // Copies this rank's share to the host; after reserve_snapshot(), between two steps. The values
+  // stay as they are until the next call, while other threads read them.
+  Status take_snapshot();
+  // Returns the part of the copy that this rank saves: without what ranks of other stages or shards
+  // also hold and save.
+  StateShare snapshot() const;
+  // Fills this rank's share of the state after a step (of step 1 or later) from the source, in
+  // ascending order of places in the arena. Sends nothing.
+  Status read_share(StateSource& source);
+  // Sets this rank's share to zero, as it was at first.
+  Status clear_share();
+  // Gives all shares to the ranks that hold the same values, and makes the copies for products as
+  // `step` has left them. All ranks call it.
+  Status exchange_shares(int64_t step);
+
   // The names of the optimizer's states, in the order of StateTensor::kind from 1 on.
   std::vector<std::string> optimizer_states() const;
 
@@ -137,6 +157,9 @@ class Composition {
   Result<std::unique_ptr<model::MicroBatch>> make_micro_batch(PassMode mode);
   Status add_results_of(const DeviceBatch& batch);
   StateStream state_stream();
+  StateLayout::ArenaRange share_of(int64_t data) const {
+    return state_layout_->share(world_.rank(), data);
+  }
   // The memory of the state by kind: the parameters', then the optimizer's.
   std::vector<float*> state_kinds();
   // Issues the update with the gradients, clipped. Where their norm is not finite nothing is
@@ -165,6 +188,7 @@ class Composition {
   std::optional<StepScalars> scalars_;
   std::optional<StateLayout> state_layout_;
   std::optional<HostTransfer> transfer_;
+  std::optional<Snapshot> snapshot_;
   std::unique_ptr<StepTimer> timer_;
   std::optional<ScheduleExecutor> executor_;
   std::unique_ptr<model::MicroBatch> evaluated_;  // the micro-batch that evaluates

@@ -1,4 +1,5 @@
 // The state of a Composition: its initial values, and its way from and to sources, sinks and peers.
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,14 +27,9 @@ StateStream Composition::state_stream() {
           {.arena = store_->arena(), .kinds = state_kinds(), .transfer = *transfer_}};
 }
 
-Status Composition::collect_state(StateSink* sink) {
-  return state_stream().collect(sink);
-}
-
-Status Composition::load_state(StateSource* source, int64_t step) {
-  const size_t kinds = step > 0 ? state_kinds().size() : 1;
-  TRY(state_stream().distribute(source, kinds));
-  return broadcast_state(step);
+Status Composition::load_parameters(StateSource* source) {
+  TRY(state_stream().distribute(source, 1));
+  return broadcast_state(0);
 }
 
 Status Composition::broadcast_state(int64_t step) {
@@ -46,6 +42,69 @@ Status Composition::broadcast_state(int64_t step) {
                                 .device = options_.device,
                                 .stream = stream_.handle()},
                                0));
+  }
+  optimizer_->refresh_copies(stream_, step);
+  return {};
+}
+
+void Composition::reserve_snapshot() {
+  snapshot_.emplace(share_of(place_.data), state_kinds().size());
+}
+
+Status Composition::take_snapshot() {
+  CHECK(snapshot_.has_value());
+  const std::vector<float*> kinds = state_kinds();
+  return snapshot_->take(*transfer_, kinds);
+}
+
+StateShare Composition::snapshot() const {
+  CHECK(snapshot_.has_value());
+  const StateLayout::ArenaRange mine = share_of(place_.data);
+  return {.pieces = state_layout_->pieces_within(world_.rank(), mine, /*owned_only=*/true),
+          .arena_begin = mine.begin,
+          .kinds = snapshot_->kinds()};
+}
+
+Status Composition::read_share(StateSource& source) {
+  const std::vector<StateLayout::ArenaPiece> pieces =
+      state_layout_->pieces_within(world_.rank(), share_of(place_.data), /*owned_only=*/false);
+  const std::vector<float*> kinds = state_kinds();
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    for (const StateLayout::ArenaPiece& piece : pieces) {
+      const Parameter& parameter = state_layout_->table()[static_cast<size_t>(piece.id)];
+      std::vector<ValueRun> runs;
+      for (const ShardRun& run : piece.runs) runs.push_back({kinds[kind] + run.local, run.count});
+      TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+        return source.read({parameter, kind}, piece.runs[run].global + first, to);
+      }));
+    }
+  }
+  return {};
+}
+
+Status Composition::clear_share() {
+  const StateLayout::ArenaRange mine = share_of(place_.data);
+  for (float* kind : state_kinds()) {
+    const ValueRun run{kind + mine.begin, mine.count()};
+    TRY(transfer_->write({&run, 1}, [](size_t, int64_t, std::span<float> to) {
+      std::fill(to.begin(), to.end(), 0.0f);
+      return Status();
+    }));
+  }
+  return {};
+}
+
+Status Composition::exchange_shares(int64_t step) {
+  for (float* kind : state_kinds()) {
+    if (data_group_->size() == 1) break;
+    for (int root = 0; root < data_group_->size(); ++root) {
+      const StateLayout::ArenaRange share = share_of(root);
+      TRY(data_group_->broadcast({.data = kind + share.begin,
+                                  .count = share.count(),
+                                  .device = options_.device,
+                                  .stream = stream_.handle()},
+                                 root));
+    }
   }
   optimizer_->refresh_copies(stream_, step);
   return {};

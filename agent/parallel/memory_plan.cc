@@ -10,6 +10,7 @@
 #include "agent/parallel/buckets.h"
 #include "agent/parallel/host_transfer.h"
 #include "agent/parallel/step_scalars.h"
+#include "common/layout/state_layout.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -138,6 +139,15 @@ Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindin
   plan.logits_rows = model.logits_rows;
   plan.logits_bytes = model.logits_bytes;
   return plan;
+}
+
+// The last share is the largest.
+MemoryPart snapshot_memory(const ComposeOptions& options) {
+  const StateLayout layout(options.design, options.mesh);
+  const auto values = static_cast<uint64_t>(layout.share(0, options.mesh.data - 1).count());
+  const size_t kinds = 1 + optim::state_kinds(options.optimizer).size();
+  return {MemoryPlace::kHost, MemoryBasis::kExact,
+          "copy of the state, to save it in the background", values * kinds * sizeof(float)};
 }
 
 std::vector<MemoryPart> collectives_memory(const ComposeOptions& options, int64_t ranks_per_node) {

@@ -92,6 +92,9 @@ struct DeviceFindings {
 // plan_arena()'s errors.
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
 
+// Returns the copy of a rank's share of the state that is saved in the background (Snapshot).
+MemoryPart snapshot_memory(const ComposeOptions& options);
+
 // Returns what the communicator takes for such a rank: messages of other ranks that it has not
 // asked for yet, the memory that the ranks of a node share, and on GPUs the buffers of collectives
 // through host memory, which serve where NCCL cannot.

@@ -12,14 +12,6 @@ int64_t count_of(const std::vector<ShardRun>& pieces) {
   return count;
 }
 
-// Copies pieces that lie one after the other to their places in a slice that begins at `begin`.
-void unpack(const std::vector<ShardRun>& pieces, const float* packed, int64_t begin, float* slice) {
-  for (const ShardRun& piece : pieces) {
-    std::copy_n(packed, piece.count, slice + piece.global - begin);
-    packed += piece.count;
-  }
-}
-
 bool is_rank_zero(const std::vector<int64_t>& ranks) {
   return ranks.size() == 1 && ranks.front() == 0;
 }
@@ -70,19 +62,6 @@ StateStream::Slice StateStream::slice_at(int64_t begin, const StateTensor& tenso
   return slice;
 }
 
-Status StateStream::collect(StateSink* sink) {
-  CHECK(is_root() == (sink != nullptr));
-  return each_tensor(mine_.kinds.size(), [&](const StateTensor& tensor) -> Status {
-    const std::vector<int64_t> owners = layout_.owners(tensor.parameter);
-    if (is_rank_zero(owners)) return is_root() ? write_all(tensor, *sink) : Status();
-    const std::vector<Part> parts = parts_of(tensor, owners);
-    for (int64_t at = 0; at < tensor.parameter.count(); at += piece_values_) {
-      TRY(collect_slice(slice_at(at, tensor, parts), sink));
-    }
-    return {};
-  });
-}
-
 Status StateStream::distribute(StateSource* source, size_t kinds) {
   CHECK(is_root() == (source != nullptr));
   return each_tensor(kinds, [&](const StateTensor& tensor) -> Status {
@@ -94,33 +73,6 @@ Status StateStream::distribute(StateSource* source, size_t kinds) {
     }
     return {};
   });
-}
-
-// The owners' pieces do not overlap, so that all buffers together are as large as the slice.
-Status StateStream::collect_slice(const Slice& slice, StateSink* sink) {
-  if (!is_root()) {
-    if (slice.parts.empty()) return {};
-    TRY_ASSIGN(std::vector<float> packed, read_mine(slice, slice.parts.front()));
-    return world_.send(buffer_of(packed), 0);
-  }
-  std::vector<std::vector<float>> packed(slice.parts.size());
-  std::vector<comm::Work> works;
-  for (size_t i = 0; i < packed.size(); ++i) {
-    const Part& part = slice.parts[i];
-    if (part.rank == 0) continue;
-    packed[i].resize(static_cast<size_t>(count_of(part.pieces)));
-    works.push_back(world_.start_receive(buffer_of(packed[i]), static_cast<int>(part.rank)));
-  }
-  for (size_t i = 0; i < packed.size(); ++i) {
-    if (slice.parts[i].rank != 0) continue;
-    TRY_ASSIGN(packed[i], read_mine(slice, slice.parts[i]));
-  }
-  for (comm::Work& work : works) TRY(work.wait());
-  std::vector<float> values(static_cast<size_t>(slice.end - slice.begin));
-  for (size_t i = 0; i < packed.size(); ++i) {
-    unpack(slice.parts[i].pieces, packed[i].data(), slice.begin, values.data());
-  }
-  return sink->write(slice.tensor, slice.begin, values);
 }
 
 Status StateStream::distribute_slice(const Slice& slice, StateSource* source) {
@@ -163,16 +115,6 @@ std::vector<ValueRun> StateStream::runs_here(const StateTensor& tensor, const Pa
   return runs;
 }
 
-Result<std::vector<float>> StateStream::read_mine(const Slice& slice, const Part& part) {
-  std::vector<float> packed;
-  packed.reserve(static_cast<size_t>(count_of(part.pieces)));
-  TRY(mine_.transfer.read(runs_here(slice.tensor, part), [&](std::span<const float> values) {
-    packed.insert(packed.end(), values.begin(), values.end());
-    return Status();
-  }));
-  return packed;
-}
-
 Status StateStream::write_mine(const Slice& slice, const Part& part,
                                std::span<const float> packed) {
   const float* next = packed.data();
@@ -182,16 +124,6 @@ Status StateStream::write_mine(const Slice& slice, const Part& part,
                                 next += to.size();
                                 return Status();
                               });
-}
-
-Status StateStream::write_all(const StateTensor& tensor, StateSink& sink) {
-  const Part part{0, layout_.pieces(tensor.parameter, 0)};
-  int64_t first = 0;
-  return mine_.transfer.read(runs_here(tensor, part), [&](std::span<const float> values) -> Status {
-    TRY(sink.write(tensor, first, values));
-    first += std::ssize(values);
-    return {};
-  });
 }
 
 Status StateStream::read_all(const StateTensor& tensor, StateSource& source) {

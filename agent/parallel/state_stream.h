@@ -30,16 +30,6 @@ class StateSource {
   virtual Status read(const StateTensor& tensor, int64_t first, std::span<float> to) = 0;
 };
 
-// Takes the state of a model, tensor by tensor. One thread.
-class StateSink {
- public:
-  virtual ~StateSink() = default;
-
-  // Takes the tensor's elements from `first` on; they are gone when it returns. The calls for a
-  // tensor are ascending and cover it once.
-  virtual Status write(const StateTensor& tensor, int64_t first, std::span<const float> values) = 0;
-};
-
 // The state that one rank holds. All of it outlives the calls below.
 struct HeldState {
   const ParameterArena& arena;
@@ -48,19 +38,21 @@ struct HeldState {
 };
 
 // Moves the state between rank 0 of the world and all ranks that hold it, one tensor after the
-// other (of kind 0, then of kind 1, ...), each in pieces: host memory of one piece, and one message
-// on its way to each rank, is all that it takes. Every rank of the mesh calls it with the same
-// kinds; `world` has the ranks of the layout's mesh. Errors are those of rank 0's source or sink,
-// of the device and of the communicator.
+// other (of kind 0, then of kind 1, ...), each in slices of `piece_values` elements. Every rank of
+// the mesh calls it with the same kinds; `world` has the ranks of the layout's mesh. Errors are
+// those of rank 0's source or sink, of the device and of the communicator.
+//
+// Host memory, in addition to the buffers of HostTransfer: rank 0 keeps a slice and a packed copy
+// of each owner's or holder's part of it. The parts of owners add up to one slice; each holder's
+// part is a slice at most. Any other rank keeps its own part of a slice. A tensor that only rank 0
+// has takes no memory: the sink or source uses the buffers or, on the CPU, the state itself.
 class StateStream {
  public:
-  // `piece_values`: the elements of a logical tensor that are moved together.
+  // `piece_values`: the elements of a slice, which are moved together.
   StateStream(comm::Communicator& world, const StateLayout& layout, HeldState mine,
               int64_t piece_values = kTransferPieceBytes / sizeof(float))
       : world_(world), layout_(layout), mine_(std::move(mine)), piece_values_(piece_values) {}
 
-  // From the owners to the sink. Only rank 0 has one.
-  Status collect(StateSink* sink);
   // From the source, which only rank 0 has, to every holder with data coordinate 0. Padding stays
   // as it is.
   Status distribute(StateSource* source, size_t kinds);
@@ -83,15 +75,11 @@ class StateStream {
   Slice slice_at(int64_t begin, const StateTensor& tensor, const std::vector<Part>& parts) const;
   std::vector<Part> parts_of(const StateTensor& tensor, const std::vector<int64_t>& ranks) const;
 
-  Status collect_slice(const Slice& slice, StateSink* sink);
   Status distribute_slice(const Slice& slice, StateSource* source);
-  // The elements of this rank, one piece after the other.
-  Result<std::vector<float>> read_mine(const Slice& slice, const Part& part);
   Status write_mine(const Slice& slice, const Part& part, std::span<const float> packed);
   // The place of the pieces in this rank's memory; pieces that are adjacent there as one.
   std::vector<ValueRun> runs_here(const StateTensor& tensor, const Part& part) const;
   // Rank 0's, of a tensor that nobody else has a part of.
-  Status write_all(const StateTensor& tensor, StateSink& sink);
   Status read_all(const StateTensor& tensor, StateSource& source);
 
   bool is_root() const { return world_.rank() == 0; }

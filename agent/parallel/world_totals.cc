@@ -33,6 +33,7 @@ Result<WorldTotals> add_up(comm::Communicator& world, const Mesh& mesh, const Ra
   int64_t counted = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     totals.stop = totals.stop || ranks[rank].stop != 0;
+    totals.busy = totals.busy || ranks[rank].busy != 0;
     if (!counts(mesh, static_cast<int64_t>(rank))) continue;
     loss_sum += ranks[rank].loss_sum;
     right += ranks[rank].right;

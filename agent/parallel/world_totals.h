@@ -17,12 +17,14 @@ struct RankTotals {
   int64_t counted = 0;  // terms
   double right = 0;     // right answers of an evaluation
   int64_t stop = 0;     // 1: the rank was asked to stop
+  int64_t busy = 0;     // 1: the rank is still writing its part of a checkpoint
 };
 
 struct WorldTotals {
   double loss = 0;      // mean over all terms; 0 if there are none
   double accuracy = 0;  // right answers / all terms; 0 if there are none
   bool stop = false;    // some rank was asked to stop
+  bool busy = false;    // some rank is still writing its part of a checkpoint
 };
 
 // A sum of squares in the memory of a rank's device.

@@ -143,6 +143,9 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
       may_use_cudnn(train, plan.options) && attention.by == kernels::AttentionBy::kOwn;
   TRY_ASSIGN(plan.memory, parallel::plan_memory(plan.options, {.attention = attention}));
   plan.memory.others = train_memory(train, plan.options);
+  if (!spec.checkpoint.path.empty()) {
+    plan.memory.others.push_back(parallel::snapshot_memory(plan.options));
+  }
   for (parallel::MemoryPart& part :
        parallel::collectives_memory(plan.options, plan.ranks_per_node)) {
     plan.memory.others.push_back(std::move(part));

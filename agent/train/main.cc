@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "agent/train/checkpoint/file_io.h"
@@ -29,7 +30,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
     "       lockstep-worker check JOB\n"
-    "       lockstep-worker export CHECKPOINT FILE\n"
+    "       lockstep-worker export CHECKPOINT OUTPUT PRECISION FILE_BYTES_MAX\n"
     "       lockstep-worker plan [JOB] [GIGABYTES...]\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
@@ -60,7 +61,8 @@ int run(const std::string& path) {
   ProgressReporter progress(std::move(*page), config->world.round);
   progress.enter(WorkerPhase::kStarting);
   raise_descriptor_limit();  // two connections to every other rank
-  return Worker(*config, progress, clock).run();
+  const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
+  return Worker(*config, progress, {clock, real_file_system(), pause}).run();
 }
 
 Result<TrainingJob> read_job(const std::string& path) {
@@ -93,17 +95,30 @@ int run_check(const std::string& path) {
   return 0;
 }
 
-// `lockstep export`, which checks the command line. 0, 2 for what the user can put right, 1.
-int run_export(const std::string& from, const std::string& to) {
-  const Result<ExportedWeights> done = export_weights(from, to);
+// Returns nothing for wrong words. 0 bytes are no limit.
+std::optional<ExportOptions> export_options(std::string_view precision, std::string_view bytes) {
+  ExportOptions options;
+  if (precision != "fp32" && precision != "bf16") return std::nullopt;
+  if (precision == "bf16") options.dtype = kernels::DType::kBf16;
+  const auto [stop, error] = std::from_chars(bytes.begin(), bytes.end(), options.file_bytes_max);
+  if (stop != bytes.end() || error != std::errc()) return std::nullopt;
+  return options;
+}
+
+// Exports weights for `lockstep export`, which checks the command line. Returns 0; 2 if the user
+// can correct the problem; else 1.
+int run_export(const std::string& from, const std::string& to, const ExportOptions& options) {
+  const Result<ExportedWeights> done = export_weights(from, to, options);
   if (!done.ok()) {
     std::fprintf(stderr, "%s\n", done.error().message.c_str());
     const Code code = done.error().code;
     return code == Code::kInvalid || code == Code::kNotFound ? kExitBadConfig : 1;
   }
-  std::printf("%s: %lld parameters in %lld tensors, of step %lld (%s)\n", to.c_str(),
+  const std::string files =
+      done->files > 1 ? " in " + std::to_string(done->files) + " files" : std::string();
+  std::printf("%s: %lld parameters in %lld tensors%s, of step %lld (%s)\n", to.c_str(),
               static_cast<long long>(done->parameters), static_cast<long long>(done->tensors),
-              static_cast<long long>(done->step), done->checkpoint.c_str());
+              files.c_str(), static_cast<long long>(done->step), done->checkpoint.c_str());
   return 0;
 }
 
@@ -158,8 +173,9 @@ int program(int argc, char** argv) {
     return 0;
   }
   if (argc == 3 && std::string_view(argv[1]) == "check") return lockstep::train::run_check(argv[2]);
-  if (argc == 4 && std::string_view(argv[1]) == "export") {
-    return lockstep::train::run_export(argv[2], argv[3]);
+  if (argc == 6 && std::string_view(argv[1]) == "export") {
+    const auto options = lockstep::train::export_options(argv[4], argv[5]);
+    if (options) return lockstep::train::run_export(argv[2], argv[3], *options);
   }
   if (argc > 2 && std::string_view(argv[1]) == "plan") {
     const int code = lockstep::train::run_plan({argv + 2, static_cast<size_t>(argc - 2)});

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 
 #include <string_view>
+#include <utility>
 
 #include "common/api/step_number_table.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 
 namespace lockstep::train {
 namespace {
@@ -32,16 +34,31 @@ size_t metrics_prefix(std::string_view text, int64_t step) {
 Result<MetricsFile> MetricsFile::open(const std::string& path, int64_t step) {
   TRY_ASSIGN(File file, File::open(path, O_RDWR | O_CREAT | O_APPEND));
   TRY_ASSIGN(const uint64_t bytes, file.size());
+  uint64_t kept = 0;
   if (bytes > 0) {
     TRY_ASSIGN(const std::string text, read_small_file(path, kBytesMax));
-    TRY(file.truncate(metrics_prefix(text, step)));
+    kept = metrics_prefix(text, step);
+    TRY(file.truncate(kept));
   }
-  return MetricsFile(std::move(file));
+  return MetricsFile(std::move(file), kept);
 }
 
-Status MetricsFile::add(const StepNumbers& numbers) {
+// It would end the part that can be read. Another process may have added lines of its own.
+void MetricsFile::remove_half_line(uint64_t bytes_max) {
+  const Result<uint64_t> size = file_.size();
+  if (size.ok() && *size > bytes_ && *size <= bytes_ + bytes_max) (void)file_.truncate(bytes_);
+}
+
+void MetricsFile::add(const StepNumbers& numbers) {
   const std::string text = dump_json(metrics_line(numbers)) + "\n";
-  return file_.write(text.data(), text.size());
+  const Status written = file_.write(text.data(), text.size());
+  if (written.ok()) {
+    bytes_ += text.size();
+    return;
+  }
+  remove_half_line(text.size());
+  if (std::exchange(has_lost_lines_, true)) return;
+  log_warning("lines of metrics are lost", {{"reason", written.error().message}});
 }
 
 }  // namespace lockstep::train

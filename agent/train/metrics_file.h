@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "agent/train/checkpoint/file_io.h"
 #include "common/api/step_numbers.h"
@@ -11,7 +12,7 @@
 namespace lockstep::train {
 
 // metrics.jsonl: one JSON object a line, in ascending steps: the numbers of a step, or the loss of
-// its validation. Lines reach the file with every call; they are not synced. Errors blame storage.
+// its validation. Lines reach the file with every call; they are not synced.
 class MetricsFile {
  public:
   // Opens or makes the file and cuts it back to what a run that goes on after `step` won't write
@@ -19,13 +20,17 @@ class MetricsFile {
   static Result<MetricsFile> open(const std::string& path, int64_t step);
 
   // Adds a line with those numbers that the table puts there. One that is unknown or not finite is
-  // left out.
-  Status add(const StepNumbers& numbers);
+  // left out. A line that can't be written is lost: the first such loss is logged.
+  void add(const StepNumbers& numbers);
 
  private:
-  explicit MetricsFile(File file) : file_(std::move(file)) {}
+  MetricsFile(File file, uint64_t bytes) : file_(std::move(file)), bytes_(bytes) {}
+
+  void remove_half_line(uint64_t bytes_max);
 
   File file_;
+  uint64_t bytes_;  // of whole lines
+  bool has_lost_lines_ = false;
 };
 
 // Bytes of the text's longest prefix of whole lines of steps up to `step`, but for that step's own

@@ -13,18 +13,21 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
   return TrainStep(options, parts, std::move(feed));
 }
 
-Result<TrainStep::Outcome> TrainStep::run(int64_t step, bool stop) {
+Result<TrainStep::Outcome> TrainStep::run(int64_t step, const Flags& mine) {
   const double rate = optim::learning_rate(options_.schedule, step);
-  TRY_ASSIGN(
-      parallel::StepReport report,
-      parts_.model.run_step(
-          *feed_,
-          {.step = step, .learning_rate = rate, .clip_norm = options_.clip_norm, .stop = stop}));
+  TRY_ASSIGN(parallel::StepReport report,
+             parts_.model.run_step(*feed_, {.step = step,
+                                            .learning_rate = rate,
+                                            .clip_norm = options_.clip_norm,
+                                            .stop = mine.stop,
+                                            .busy = mine.busy}));
   report.numbers.step = step;
   report.numbers.learning_rate = rate;
   const double loss = report.numbers.loss.value_or(NAN);
   const double norm = report.numbers.gradient_norm.value_or(NAN);
-  if (std::isfinite(loss) && std::isfinite(norm)) return Outcome{report.numbers, report.stop};
+  if (std::isfinite(loss) && std::isfinite(norm)) {
+    return Outcome{report.numbers, {.stop = report.stop, .busy = report.busy}};
+  }
   return invalid("[train] step " + std::to_string(step) + ": loss " + std::to_string(loss) +
                      ", gradient norm " + std::to_string(norm) +
                      ": a lower learning rate or a longer warm-up may help",

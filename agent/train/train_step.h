@@ -28,13 +28,18 @@ class TrainStep {
   };
   static Result<TrainStep> create(const TrainStepOptions& options, const Parts& parts);
 
+  // Facts about a rank that the others learn with a step.
+  struct Flags {
+    bool stop = false;  // it was asked to stop
+    bool busy = false;  // it is still writing its part of a checkpoint
+  };
   struct Outcome {
     StepNumbers numbers;  // those that one step has, without rates
-    bool stop = false;    // some rank was asked to stop: all of them know it at the same step
+    Flags any;            // of some rank: all of them know it at the same step
   };
-  // `step` is counted from 1; `stop`: this rank was asked to. A loss or a norm that isn't finite
+  // `step` is counted from 1. A loss or a norm that isn't finite
   // is kInvalid, blaming kDivergence, on every rank; with such a norm nothing is updated.
-  Result<Outcome> run(int64_t step, bool stop);
+  Result<Outcome> run(int64_t step, const Flags& mine);
 
  private:
   TrainStep(const TrainStepOptions& options, const Parts& parts, std::unique_ptr<DeviceFeed> feed)

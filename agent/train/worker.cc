@@ -7,10 +7,10 @@
 
 namespace lockstep::train {
 
-Worker::Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock)
+Worker::Worker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings)
     : config_(std::move(config)),
       progress_(progress),
-      clock_(clock),
+      surroundings_(std::move(surroundings)),
       hang_limit_(std::chrono::seconds(config_.hang_seconds), kSilenceLimit) {}
 
 int Worker::run() {

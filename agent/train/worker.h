@@ -6,7 +6,10 @@
 #include "agent/comm/communicator.h"
 #include "agent/parallel/compose.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
+#include "agent/train/checkpoint/folder_storage.h"
+#include "agent/train/checkpoint/retrying_storage.h"
 #include "agent/train/checkpoint/run_settings.h"
+#include "agent/train/checkpoint/saver.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/open_data.h"
 #include "agent/train/forming.h"
@@ -24,12 +27,20 @@ namespace lockstep::train {
 
 // One rank of the built-in training loop, from its configuration to its exit code, in phases
 // (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
-// finishing. Each phase is a file of agent/train/phases. Rank 0 alone reads and writes checkpoints,
-// metrics and the sample. Without a checkpoint and weights every rank draws the initial parameters.
-// One thread, and those of the loader, the communicator and the kernels.
+// finishing. Each phase is a file of agent/train/phases. All ranks save and load checkpoints, each
+// its share; rank 0 alone owns their folder and writes metrics and the sample. Without a checkpoint
+// and weights every rank draws the initial parameters. One thread, and those of the loader, the
+// communicator, the kernels and the saver.
 class Worker {
  public:
-  Worker(WorkerConfig config, ProgressReporter& progress, const Clock& clock);
+  // The parts of the machine that a worker needs, in addition to its devices and sockets. They
+  // outlive it.
+  struct Surroundings {
+    const Clock& clock;
+    FileSystem& files;  // where checkpoints are
+    Pause pause;
+  };
+  Worker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings);
 
   // The exit code of the process (worker_config.h); what went wrong is in the log.
   int run();
@@ -41,10 +52,13 @@ class Worker {
   Status form();
   Status load();
   Status open_storage();
-  Status open_weights();
-  Status receive_state();
+  Status share_starting_point();
+  Status resume_or_begin();
+  Status go_on_from(const Manifest& manifest);
+  void open_metrics();
+  StateTable state_table() const;
   RunSettings settings() const;
-  Status check_run(const VerifiedCheckpoint& checkpoint) const;
+  Status check_run(const Manifest& manifest, const std::string& path) const;
   Status choose_attention();
   std::optional<kernels::AttentionBy> kept_attention() const;
   void keep_attention() const;
@@ -56,24 +70,23 @@ class Worker {
   void tell_what_is_trained() const;
   Status step_once();
   Status save_if_due();
+  Status begin_save();
+  Status complete_saves();
   Status validate_if_due();
   Status finish();
   Status sample();
   void add_position(StepNumbers& numbers) const;
   void add_speed(StepNumbers& numbers);
-  Status report(StepNumbers numbers);
+  void report(StepNumbers numbers);
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
-  bool stores() const { return config_.rank == 0 && !config_.checkpoint.path.empty(); }
-  // Without a checkpoint (rank 0 knows) and weights.
-  bool draws_parameters() const {
-    return position_.step == 0 && config_.train.model.weights.path.empty();
-  }
-  bool saves_now() const;  // the same on all ranks, which collect the state together
+  bool stores() const { return !config_.checkpoint.path.empty(); }
+  bool has_weights() const { return !config_.train.model.weights.path.empty(); }
+  bool saves_now() const;  // the same on all ranks, which save together
   bool at_end() const { return position_.step >= config_.train.steps; }
 
   const WorkerConfig config_;
   ProgressReporter& progress_;
-  const Clock& clock_;
+  const Surroundings surroundings_;
 
   kernels::Device device_;
   kernels::DeviceInfo device_info_;  // of a GPU
@@ -84,21 +97,23 @@ class Worker {
   BatchShape batch_;
   Agreement agreement_;
   TrainingPosition position_;
-  int64_t saved_step_ = -1;      // of the newest checkpoint in storage; known to rank 0
-  int64_t collected_step_ = -1;  // whose state is stored; the same on all ranks
+  int64_t saved_step_ = -1;  // whose state is stored or being saved; the same on all ranks
   HangLimit hang_limit_;
   double smoothed_seconds_ = 0;
   bool stopping_ = false;
 
   std::unique_ptr<comm::Communicator> world_;
   OpenedData data_;
-  std::optional<CheckpointFolder> checkpoints_;
-  std::unique_ptr<parallel::StateSource> initial_state_;  // of rank 0, until all have it
-  std::optional<MetricsFile> metrics_;
+  std::optional<FolderStorage> files_;           // where checkpoints are, if anywhere; its
+  std::optional<RetryingStorage> storage_;       // reads are tried again
+  std::optional<CheckpointFolder> checkpoints_;  // rank 0's
+  OwnerRecord owner_;                            // rank 0's, known to all
+  std::optional<MetricsFile> metrics_;           // rank 0's
   std::unique_ptr<parallel::Composition> model_;
   std::optional<BatchLoader> loader_;
   std::optional<TrainStep> step_;
   std::optional<Validator> validator_;
+  std::optional<Saver> saver_;  // if there is storage; last, since it reads the model's snapshot
 };
 
 }  // namespace lockstep::train

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
+
+constexpr int64_t kShareAlign = 16;  // floats
+
+}  // namespace
 
 StateLayout::StateLayout(const ModelDesign& design, const Mesh& mesh)
     : mesh_(mesh), table_(parameter_table(design)) {
@@ -37,6 +42,42 @@ std::vector<ShardRun> StateLayout::pieces(const Parameter& parameter, int64_t ra
   const ArenaEntry* entry = arena(at.pipeline, at.tensor).find(parameter.id);
   if (entry == nullptr) return {};
   return shard_runs(parameter, *entry, {.index = at.tensor, .size = mesh_.tensor});
+}
+
+// Cuts at multiples of a cache line, so that two ranks never write the same line.
+StateLayout::ArenaRange StateLayout::share(int64_t rank, int64_t index) const {
+  const int64_t count = arena_of(rank).count;
+  const auto cut = [&](int64_t i) {
+    return i == mesh_.data ? count : count / mesh_.data * i / kShareAlign * kShareAlign;
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+std::vector<StateLayout::ArenaPiece> StateLayout::pieces_within(int64_t rank,
+                                                                const ArenaRange& range,
+                                                                bool owned_only) const {
+  const MeshCoordinates at = coordinates(mesh_, rank);
+  const int64_t holder = rank_of(mesh_, {.pipeline = at.pipeline, .tensor = at.tensor});
+  std::vector<ArenaPiece> pieces;
+  for (const ArenaEntry& entry : arena_of(rank).entries) {
+    if (entry.offset >= range.end || entry.offset + entry.count <= range.begin) continue;
+    const Parameter& parameter = table_[static_cast<size_t>(entry.id)];
+    if (owned_only) {
+      const std::vector<int64_t> owning = owners(parameter);
+      if (std::find(owning.begin(), owning.end(), holder) == owning.end()) continue;
+    }
+    ArenaPiece piece{.id = entry.id, .runs = {}};
+    for (const ShardRun& run :
+         shard_runs(parameter, entry, {.index = at.tensor, .size = mesh_.tensor})) {
+      const int64_t begin = std::max(entry.offset + run.local, range.begin);
+      const int64_t end = std::min(entry.offset + run.local + run.count, range.end);
+      if (begin >= end) continue;
+      const int64_t skipped = begin - entry.offset - run.local;
+      piece.runs.push_back({.local = begin, .global = run.global + skipped, .count = end - begin});
+    }
+    if (!piece.runs.empty()) pieces.push_back(std::move(piece));
+  }
+  return pieces;
 }
 
 std::vector<ShardRun> runs_within(const std::vector<ShardRun>& runs, int64_t begin, int64_t end) {

@@ -15,6 +15,19 @@ namespace lockstep {
 // coordinate 0.
 class StateLayout {
  public:
+  // A run of floats of a rank's arena.
+  struct ArenaRange {
+    int64_t begin = 0;
+    int64_t end = 0;
+
+    int64_t count() const { return end - begin; }
+  };
+  // The pieces of one parameter in a range of a rank's arena.
+  struct ArenaPiece {
+    int64_t id = 0;              // of the parameter
+    std::vector<ShardRun> runs;  // ascending; `local` counts from the beginning of the arena
+  };
+
   // The design passes validate(design, mesh.tensor).
   StateLayout(const ModelDesign& design, const Mesh& mesh);
 
@@ -29,9 +42,23 @@ class StateLayout {
   // does not hold the parameter. ShardRun::local counts from the beginning of the rank's part.
   std::vector<ShardRun> pieces(const Parameter& parameter, int64_t rank) const;
 
+  // Divides the arena of a rank among the ranks that differ from it only in their data coordinate
+  // and so hold the same values: returns the part of data coordinate `index`. Parts are of about
+  // the same size, and together are the arena.
+  ArenaRange share(int64_t rank, int64_t index) const;
+  // Returns the pieces in a range of a rank's arena, ascending by id. With `owned_only`, without
+  // those that owners() leaves to other ranks.
+  std::vector<ArenaPiece> pieces_within(int64_t rank, const ArenaRange& range,
+                                        bool owned_only) const;
+
  private:
   const ParameterArena& arena(int64_t stage, int64_t shard) const {
     return arenas_[static_cast<size_t>(stage * mesh_.tensor + shard)];
+  }
+
+  const ParameterArena& arena_of(int64_t rank) const {
+    const MeshCoordinates at = coordinates(mesh_, rank);
+    return arena(at.pipeline, at.tensor);
   }
 
   Mesh mesh_;

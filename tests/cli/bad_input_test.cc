@@ -477,6 +477,28 @@ TEST_F(BadInput, ExportSaysWhatItNeeds) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/model.safetensors"));
 }
 
+TEST_F(BadInput, ExportNamesTheOptionThatIsWrong) {
+  const std::string from = "export " LOCKSTEP_SOURCE_DIR "/tests/golden/checkpoint ";
+  const std::string to = folder_ + "/exported";
+  for (const char* size : {"0", "-1", "2XB", "1.5GB", "GB", "99999999999GB"}) {
+    const Outcome outcome = run_program(from + to + " --max-file-size=" + size);
+    EXPECT_EQ(outcome.exit_code, 2) << size;
+    EXPECT_NE(outcome.text.find("--max-file-size: "), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("such as 500MB, 2GB or 4GiB"), std::string::npos) << outcome.text;
+  }
+  const Outcome precision = run_program(from + to + " --precision fp16");
+  EXPECT_EQ(precision.exit_code, 2);
+  EXPECT_NE(precision.text.find("--precision: fp16 not in {fp32,bf16}"), std::string::npos)
+      << precision.text;
+  EXPECT_FALSE(std::filesystem::exists(to));
+  for (const char* size : {"1kB", "1KiB", "1000", "2GB"}) {
+    const Outcome outcome = run_program(from + to + size + " --max-file-size " + size);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  }
+  EXPECT_TRUE(std::filesystem::is_directory(to + "1kB"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(to + "2GB"));
+}
+
 TEST_F(BadInput, MissingProgramsAreAFailureInOneLineOfJson) {
   std::filesystem::copy(std::string(LOCKSTEP_BIN_DIR) + "/lockstep", folder_ + "/lockstep");
   Outcome outcome = run_command(folder_ + "/lockstep run " + write(job()) + " -o json --output " +

@@ -1,159 +1,183 @@
 #include "agent/train/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
-#include <filesystem>
-#include <system_error>
+#include <utility>
 
+#include "agent/train/checkpoint/chunked_file.h"
+#include "agent/train/checkpoint/numbered_name.h"
 #include "common/base/log.h"
 
 namespace lockstep::train {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr NumberedName kStep{"step-"};
+constexpr std::string_view kUnfinished = ".unfinished-";  // being written
+constexpr std::string_view kRemoving = ".removing-";      // being removed
+constexpr std::string_view kSetAside = "set-aside-";
+constexpr int kNamesMax = 100;
 
-constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kUnfinished = ".unfinished-";  // of names that count as nothing
-
-Error failure(const std::string& what, const std::error_code& error) {
-  return errno_error("[checkpoint] " + what, error.value(), Blame::kStorage);
+void warn_unless_ok(const Status& removed) {
+  if (removed.ok()) return;
+  log_warning("an old or unfinished checkpoint could not be removed",
+              {{"reason", removed.error().message}});
 }
 
-// The step of a folder's name, -1 for other names.
-int64_t step_of(std::string_view name) {
-  if (name.substr(0, kPrefix.size()) != kPrefix) return -1;
-  name.remove_prefix(kPrefix.size());
-  int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() ? step : -1;
-}
-
-// Calls `visit` with the name of every entry.
-Status each_entry(const std::string& path, const std::function<void(const std::string&)>& visit) {
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    visit(it->path().filename().string());
-  }
-  if (error) return failure(path, error);
-  return {};
-}
-
-Status rename_folder(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) return failure("rename of " + from + " to " + to, error);
-  return {};
+Error missing(const std::string& path) {
+  return corrupt("[checkpoint] " + path + " has no manifest", Blame::kStorage);
 }
 
 }  // namespace
 
-Result<VerifiedCheckpoint> verify_checkpoint(const std::string& path) {
-  TRY_ASSIGN(const std::string text,
-             read_small_file(path + "/" + kManifestName, kManifestBytesMax));
-  TRY_ASSIGN(Manifest manifest, parse_manifest(text));
-  for (const ManifestFile& file : manifest.files) {
-    TRY_ASSIGN(const FileDigest digest, digest_file(path + "/" + file.name));
-    if (!(digest == file.digest)) {
-      return corrupt("[checkpoint] " + path + "/" + file.name +
-                         " does not match the size and checksum in the manifest",
-                     Blame::kStorage);
-    }
+Result<StoredManifest> read_manifest(Storage& storage, const std::string& folder) {
+  Result<std::string> text = read_object(storage, folder + "/" + kManifestName, kManifestBytesMax);
+  if (!text.ok() && text.error().code == Code::kNotFound) return missing(storage.describe(folder));
+  if (!text.ok()) return text.error();
+  Result<Manifest> manifest = parse_manifest(*text);
+  if (!manifest.ok()) {
+    return manifest.error().with_message(storage.describe(folder) + ": " +
+                                         manifest.error().message);
   }
-  return VerifiedCheckpoint{path, std::move(manifest)};
+  for (const ManifestFile& file : manifest->files) {
+    if (!file.sha256) continue;
+    TRY_ASSIGN(ChunkedReader reader, ChunkedReader::open(storage, folder, file));
+    TRY(reader.verify());
+  }
+  return StoredManifest{*std::move(text), *std::move(manifest)};
 }
 
-CheckpointFolder::CheckpointFolder(std::string path, int64_t keep)
-    : path_(std::move(path)), keep_(std::max<int64_t>(keep, 1)) {}
+std::string checkpoint_name(int64_t step) {
+  return kStep.of(step);
+}
 
+Result<std::vector<int64_t>> checkpoint_steps(Storage& storage) {
+  TRY_ASSIGN(const std::vector<std::string> names, storage.list(""));
+  std::vector<int64_t> steps;
+  for (const std::string& name : names) {
+    const int64_t step = kStep.number_of(name);
+    if (step >= 0) steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+CheckpointFolder::CheckpointFolder(Storage& storage, OwnerRecord owner, int64_t keep)
+    : storage_(storage), owner_(storage, std::move(owner)), keep_(std::max<int64_t>(keep, 1)) {}
+
+// Makes room for the owner's record on a disk that is full. Needs no owner.
+void CheckpointFolder::remove_what_nobody_reads() {
+  const Result<std::vector<std::string>> names = storage_.list("");
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.starts_with(kRemoving)) warn_unless_ok(storage_.remove_folder(name));
+  }
+}
+
+// Looks, then checks, then removes: a successor that began before the check is the owner, and what
+// one that began after it writes was not seen.
 Status CheckpointFolder::prepare() {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) return failure(path_, error);
-  std::vector<std::string> left;
-  TRY(each_entry(path_, [&](const std::string& name) {
-    if (name.rfind(kUnfinished, 0) == 0) left.push_back(name);
-  }));
-  for (const std::string& name : left) {
-    fs::remove_all(path_ + "/" + name, error);
-    if (error) return failure("removal of " + name, error);
+  remove_what_nobody_reads();
+  TRY(owner_.take());
+  TRY_ASSIGN(const std::vector<std::string> names, storage_.list(""));
+  TRY(owner_.check());
+  for (const std::string& name : names) {
+    if (name.starts_with(kUnfinished)) {
+      warn_unless_ok(remove_all_at_once(name, std::string(kRemoving) + name.substr(1)));
+    }
+    if (name.starts_with(kRemoving)) warn_unless_ok(storage_.remove_folder(name));
   }
   return {};
 }
 
-std::string CheckpointFolder::folder_of(int64_t step) const {
-  char name[40];
-  std::snprintf(name, sizeof(name), "step-%08lld", static_cast<long long>(step));
-  return path_ + "/" + name;
+std::string CheckpointFolder::unfinished_folder(const OwnerRecord& owner, int64_t step,
+                                                int64_t save) {
+  return std::string(kUnfinished) + kStep.of(step) + "-r" + std::to_string(owner.round) + "-" +
+         owner.boot_id + "-" + std::to_string(save);
 }
 
-Result<std::optional<VerifiedCheckpoint>> CheckpointFolder::newest() const {
-  std::vector<int64_t> found;
-  TRY(each_entry(path_, [&](const std::string& name) {
-    if (step_of(name) >= 0) found.push_back(step_of(name));
-  }));
-  std::sort(found.rbegin(), found.rend());
-  for (const int64_t step : found) {
-    Result<VerifiedCheckpoint> checkpoint = verify_checkpoint(folder_of(step));
-    if (checkpoint.ok() && checkpoint->manifest.position.step == step) {
-      return std::optional(std::move(*checkpoint));
-    }
-    log_warning("skipping an invalid checkpoint",
-                {{"step", step},
-                 {"reason", checkpoint.ok() ? "its manifest is for another step"
-                                            : checkpoint.error().message}});
+// Takes the next free name if this owner has set the step aside before.
+Result<SetAside> CheckpointFolder::set_aside(int64_t step, const std::string& reason) {
+  TRY(owner_.check());
+  const std::string name =
+      std::string(kSetAside) + kStep.of(step) + "-" + std::to_string(owner_.number());
+  std::string to = name;
+  Status done = storage_.move_folder(checkpoint_name(step), to);
+  for (int i = 2; !done.ok() && done.error().code == Code::kConflict && i <= kNamesMax; ++i) {
+    to = name + "." + std::to_string(i);
+    done = storage_.move_folder(checkpoint_name(step), to);
   }
-  return std::optional<VerifiedCheckpoint>();
+  TRY(done);
+  SetAside moved{.step = step, .path = storage_.describe(to), .reason = reason};
+  log_warning("a checkpoint was set aside",
+              {{"step", step}, {"path", moved.path}, {"reason", reason}});
+  return moved;
 }
 
-Status CheckpointFolder::write_files(const std::string& folder, Manifest manifest,
-                                     std::vector<StateFile> files, const Collect& collect) const {
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) return failure(folder, error);
-  StateWriter writer(folder, std::move(files));
-  TRY(collect(writer));
-  TRY_ASSIGN(manifest.files, writer.finish());
-  TRY(write_file_synced(folder + "/" + kManifestName, format_manifest(manifest)));
-  return sync_folder(folder);
+// A checkpoint of that step was not loaded, or this run would have begun after it.
+Status CheckpointFolder::make_room(int64_t step) {
+  const Result<std::vector<std::string>> there = storage_.list(checkpoint_name(step));
+  if (!there.ok()) return there.error().code == Code::kNotFound ? Status() : there.error();
+  TRY(set_aside(step, "another checkpoint of this step replaces it"));
+  return {};
 }
 
-Status CheckpointFolder::save(Manifest manifest, std::vector<StateFile> files,
-                              const Collect& collect) {
+// Ranks that write to another volume are found here at the latest.
+Status CheckpointFolder::expect_files(const std::string& folder, const Manifest& manifest) {
+  for (const ManifestFile& file : manifest.files) {
+    const Result<ChunkedReader> there = ChunkedReader::open(storage_, folder, file);
+    if (there.ok()) continue;
+    return unavailable(
+        "[checkpoint] rank 0 does not see what another rank wrote: " + there.error().message,
+        Blame::kStorage);
+  }
+  return {};
+}
+
+Status CheckpointFolder::publish(const std::string& folder, const Manifest& manifest) {
   const int64_t step = manifest.position.step;
-  const std::string to = folder_of(step);
-  const std::string unfinished = path_ + "/" + std::string(kUnfinished);
-  const std::string writing = unfinished + "new-" + std::to_string(step);
-  const std::string replaced = unfinished + "old-" + std::to_string(step);
-  std::error_code error;
-  fs::remove_all(writing, error);
-  TRY(write_files(writing, std::move(manifest), std::move(files), collect));
-  const bool there = fs::exists(to, error);
-  if (there) TRY(rename_folder(to, replaced));
-  TRY(rename_folder(writing, to));
-  TRY(sync_folder(path_));
-  if (there) fs::remove_all(replaced, error);
+  TRY(expect_files(folder, manifest));
+  TRY(storage_.put_new(folder + "/" + kManifestName, format_manifest(manifest)));
+  TRY(owner_.check());
+  TRY(make_room(step));
+  TRY(storage_.move_folder(folder, checkpoint_name(step)));
   prune(step);
   return {};
 }
 
-// Folders of later steps count as nothing: they did not verify when this run began, or it would
-// have begun there.
-void CheckpointFolder::prune(int64_t newest_step) const {
-  std::vector<int64_t> old;
-  const Status listed = each_entry(path_, [&](const std::string& name) {
-    const int64_t step = step_of(name);
-    if (step >= 0 && step <= newest_step) old.push_back(step);
-  });
-  std::sort(old.rbegin(), old.rend());
-  std::error_code error;
-  for (size_t i = static_cast<size_t>(keep_); i < old.size() && !error; ++i) {
-    fs::remove_all(folder_of(old[i]), error);
+Status CheckpointFolder::abandon(const std::string& folder) {
+  warn_unless_ok(storage_.remove_folder(folder));
+  const Status owned = owner_.check();
+  return !owned.ok() && owned.error().blame == Blame::kFenced ? owned : Status();
+}
+
+// The ranks that wrote a checkpoint have read it back, so all of them count. One of a later step
+// was published by a former owner that was cut off, and stays.
+void CheckpointFolder::prune(int64_t newest_step) {
+  const Result<std::vector<int64_t>> found = checkpoint_steps(storage_);
+  Status pruned = found.ok() ? Status() : found.error();
+  int64_t kept = 0;
+  for (size_t i = 0; pruned.ok() && i < found->size(); ++i) {
+    const int64_t step = (*found)[i];
+    if (step > newest_step || ++kept <= keep_) continue;
+    pruned = remove_checkpoint(step);
   }
-  if (error || !listed.ok()) {
-    log_warning("an old checkpoint could not be removed",
-                {{"path", path_}, {"reason", error ? error.message() : listed.error().message}});
-  }
+  warn_unless_ok(pruned);
+}
+
+Status CheckpointFolder::remove_checkpoint(int64_t step) {
+  TRY(owner_.check());
+  const std::string name = checkpoint_name(step);
+  return remove_all_at_once(name, std::string(kRemoving) + name);
+}
+
+// Under another name first. So no half of a checkpoint is ever taken for a corrupt one, and a
+// former owner does not publish a folder while it loses its files.
+Status CheckpointFolder::remove_all_at_once(const std::string& folder,
+                                            const std::string& removing) {
+  TRY(storage_.remove_folder(removing));
+  const Status moved = storage_.move_folder(folder, removing);
+  if (!moved.ok() && moved.error().code == Code::kNotFound) return {};
+  TRY(moved);
+  return storage_.remove_folder(removing);
 }
 
 }  // namespace lockstep::train

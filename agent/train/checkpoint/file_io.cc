@@ -4,10 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
-#include <vector>
 
 namespace lockstep::train {
 namespace {
@@ -81,28 +79,23 @@ Status File::sync() {
   return {};
 }
 
+void File::forget_cached() {
+  (void)posix_fadvise(fd_, 0, 0,
+                      POSIX_FADV_DONTNEED);  // advice: there is nothing to do if it fails
+}
+
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 200 && name.front() != '.' &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
 Status sync_folder(const std::string& path) {
-  TRY_ASSIGN(File folder, File::open(path, O_RDONLY | O_DIRECTORY));
-  return folder.sync();
-}
-
-Result<FileDigest> digest_file(const std::string& path) {
-  TRY_ASSIGN(const File file, File::open(path, O_RDONLY));
-  TRY_ASSIGN(const uint64_t bytes, file.size());
-  std::vector<char> buffer(1 << 20);
-  Sha256 sha;
-  for (uint64_t at = 0; at < bytes;) {
-    const size_t now = std::min<uint64_t>(buffer.size(), bytes - at);
-    TRY(file.read_at(at, buffer.data(), now));
-    sha.update(buffer.data(), now);
-    at += now;
-  }
-  return FileDigest{bytes, sha.finish()};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return failure("open of " + path, errno);
+  const File folder = File::adopt(fd, path);
+  // Some network file systems cannot sync a folder: its names are durable when they are made.
+  if (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP) return {};
+  return failure("fsync of " + path, errno);
 }
 
 Result<std::string> read_small_file(const std::string& path, size_t bytes_max) {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/result.h"
-#include "common/base/sha256.h"
 
 namespace lockstep::train {
 
@@ -15,6 +15,8 @@ class File {
  public:
   // open(2) with O_CLOEXEC; a new file gets mode 0644. Errors name the path.
   static Result<File> open(const std::string& path, int flags);
+  // Takes over an open descriptor.
+  static File adopt(int fd, std::string path) { return File(fd, std::move(path)); }
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
@@ -27,6 +29,8 @@ class File {
   Status write(const void* from, size_t bytes);
   Status truncate(uint64_t bytes);
   Status sync();
+  // Drops synced bytes from the page cache, so that the next reader gets them from the disk.
+  void forget_cached();
 
  private:
   File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -41,14 +45,6 @@ bool is_plain_name(std::string_view name);
 
 // fsync of a folder: its names are durable.
 Status sync_folder(const std::string& path);
-
-struct FileDigest {
-  uint64_t bytes = 0;
-  Digest sha256{};
-
-  bool operator==(const FileDigest&) const = default;
-};
-Result<FileDigest> digest_file(const std::string& path);
 
 // A small file, whole; kCorrupt where it has more than `bytes_max` bytes.
 Result<std::string> read_small_file(const std::string& path, size_t bytes_max);

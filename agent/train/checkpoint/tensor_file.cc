@@ -11,49 +11,7 @@ Error in_file(const std::string& path, const Error& error) {
   return {error.code, path + ": " + error.message, Blame::kStorage};
 }
 
-SafetensorsHeader header_of(std::span<const TensorFileWriter::Shape> tensors) {
-  SafetensorsHeader header;
-  header.metadata = {{"format", "pt"}};  // what readers of PyTorch weights look for
-  uint64_t at = 0;
-  for (const TensorFileWriter::Shape& tensor : tensors) {
-    const Result<int64_t> count = element_count(tensor.dims);
-    CHECK(count.ok());
-    const uint64_t end = at + static_cast<uint64_t>(*count) * sizeof(float);
-    header.tensors.push_back({tensor.name, "F32", tensor.dims, at, end});
-    at = end;
-  }
-  return header;
-}
-
 }  // namespace
-
-Result<TensorFileWriter> TensorFileWriter::create(const std::string& path,
-                                                  std::span<const Shape> tensors) {
-  TRY_ASSIGN(File file, File::open(path, O_WRONLY | O_CREAT | O_EXCL));
-  const SafetensorsHeader header = header_of(tensors);
-  TensorFileWriter writer(std::move(file), header.tensors.empty() ? 0 : header.tensors.back().end);
-  const std::string head = format_safetensors_header(header);
-  TRY(writer.write(head.data(), head.size()));
-  return writer;
-}
-
-Status TensorFileWriter::write(const void* data, size_t bytes) {
-  sha_.update(data, bytes);
-  written_ += bytes;
-  return file_.write(data, bytes);
-}
-
-Status TensorFileWriter::put(std::span<const float> values) {
-  CHECK(values.size_bytes() <= missing_);
-  missing_ -= values.size_bytes();
-  return write(values.data(), values.size_bytes());
-}
-
-Result<FileDigest> TensorFileWriter::finish() {
-  CHECK(missing_ == 0);
-  TRY(file_.sync());
-  return FileDigest{written_, sha_.finish()};
-}
 
 Result<TensorFile> TensorFile::open(const std::string& path) {
   TRY_ASSIGN(File file, File::open(path, O_RDONLY));

@@ -18,31 +18,6 @@ struct TensorPiece {
   int64_t count = 0;
 };
 
-// A new safetensors file of fp32 tensors that is being written, in the order of its header.
-class TensorFileWriter {
- public:
-  struct Shape {
-    std::string name;
-    std::vector<int64_t> dims;
-  };
-  // The file must not be there yet. Writes the header.
-  static Result<TensorFileWriter> create(const std::string& path, std::span<const Shape> tensors);
-
-  // The next elements, of whichever tensor.
-  Status put(std::span<const float> values);
-  // All elements were put. Syncs; the file's size and checksum, taken on the way.
-  Result<FileDigest> finish();
-
- private:
-  TensorFileWriter(File file, uint64_t data_bytes) : file_(std::move(file)), missing_(data_bytes) {}
-  Status write(const void* data, size_t bytes);
-
-  File file_;
-  uint64_t missing_;  // bytes of tensors that were not put yet
-  Sha256 sha_;
-  uint64_t written_ = 0;
-};
-
 // A safetensors file that is being read. Errors name it and blame storage; they are kCorrupt where
 // the file is at fault.
 class TensorFile {

@@ -1,48 +1,134 @@
 // Phase 3: all ranks get the same parameters and the same place in the data.
+#include <cstdio>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "agent/train/checkpoint/exchange.h"
+#include "agent/train/checkpoint/resume.h"
 #include "agent/train/same_start.h"
+#include "agent/train/weights/import_weights.h"
 #include "agent/train/worker.h"
 #include "common/base/log.h"
 
 namespace lockstep::train {
 namespace {
 
-// Where rank 0 begins, and what its GPU's products reach; the others learn it from it.
+// Facts that rank 0 alone knows, and the others learn from it.
 struct StartingPoint {
-  int64_t step = 0;
-  int64_t samples = 0;
-  double matmul_peak = 0;
-  // 1: every rank draws the parameters from the seed; 0: rank 0 has them and sends them.
-  int64_t draws = 0;
+  double matmul_peak = 0;  // of its GPU's products
+  int64_t owner = 0;       // its number in the storage
 };
+
+// Rank 0's, of a job that names weights.
+Result<std::unique_ptr<parallel::StateSource>> open_weights(const std::string& path,
+                                                            const ModelDesign& design) {
+  const ModelConfig* transformer = transformer_of(design);
+  if (transformer == nullptr) {  // of a configuration that was not validated
+    return invalid("spec.train.model.weights.path: expected a transformer, but the family is " +
+                       std::string(family_name(design)),
+                   Blame::kConfig);
+  }
+  Result<WeightsSource> weights = WeightsSource::open(path, *transformer);
+  if (!weights.ok()) {
+    const Error& error = weights.error();
+    return error.with_message("spec.train.model.weights.path: " + error.message);
+  }
+  return std::unique_ptr<parallel::StateSource>(
+      std::make_unique<WeightsSource>(std::move(*weights)));
+}
 
 }  // namespace
 
-// Rank 0 alone knows whether there is a checkpoint, so its starting point counts for all.
 Status Worker::share_start() {
   progress_.enter(WorkerPhase::kBroadcasting);
-  const StartingPoint mine{position_.step, position_.samples, matmul_peak_, draws_parameters()};
+  TRY(share_starting_point());
+  TRY(resume_or_begin());
+  if (config_.rank != 0 || !stores()) return {};
+  progress_.storage().resumed_step = position_.step;
+  progress_.publish_storage();
+  keep_attention();
+  open_metrics();
+  return {};
+}
+
+Status Worker::share_starting_point() {
+  const StartingPoint mine{matmul_peak_, checkpoints_ ? checkpoints_->owner_number() : 0};
   TRY_ASSIGN(const std::vector<StartingPoint> all, world_->all_gather_value(mine));
-  position_.step = all[0].step;
-  position_.samples = all[0].samples;
   matmul_peak_ = all[0].matmul_peak;
-  if (all[0].draws == 0) return receive_state();
+  if (!stores()) return {};
+  TRY_ASSIGN(const std::string record, share_text(*world_, format_owner(owner_)));
+  TRY_ASSIGN(owner_, parse_owner(record));
+  const Status sees = wait_for_owner(*storage_, all[0].owner, record, surroundings_.pause);
+  if (sees.ok()) return {};
+  if (sees.error().code != Code::kNotFound) return sees;
+  return invalid("spec.checkpoint.path: rank " + std::to_string(config_.rank) +
+                     " does not see in " + config_.checkpoint.path +
+                     " what rank 0 wrote there; all nodes need the same volume (" +
+                     sees.error().message + ")",
+                 Blame::kConfig);
+}
+
+// From the newest checkpoint, else from weights, else every rank draws the parameters.
+Status Worker::resume_or_begin() {
+  if (stores()) {
+    const StateTable table = state_table();
+    TRY_ASSIGN(const std::optional<Manifest> found,
+               resume({.world = *world_,
+                       .model = *model_,
+                       .storage = *storage_,
+                       .folder = checkpoints_ ? &*checkpoints_ : nullptr,
+                       .progress = progress_,
+                       .table = table,
+                       .check = [this](const Manifest& manifest, const std::string& path) {
+                         return check_run(manifest, path);
+                       }}));
+    if (found) return go_on_from(*found);
+  }
+  if (has_weights()) {
+    std::unique_ptr<parallel::StateSource> weights;
+    if (config_.rank == 0) {
+      TRY_ASSIGN(weights, open_weights(config_.train.model.weights.path, design_));
+    }
+    TRY(model_->load_parameters(weights.get()));
+    if (config_.rank == 0) {
+      log_info("starting from weights", {{"path", config_.train.model.weights.path}});
+    }
+    return {};
+  }
   TRY(model_->initialise(position_.weights_seed));
   if (world_->size() == 1) return {};
   TRY_ASSIGN(const Digest digest, sample_digest(*model_));
   return expect_same_parameters(*world_, mesh_of(config_.world), digest);
 }
 
-// From rank 0's checkpoint or weights.
-Status Worker::receive_state() {
-  TRY(model_->load_state(initial_state_.get(), position_.step));
-  if (position_.step > 0) collected_step_ = position_.step;
-  if (initial_state_ != nullptr && position_.step == 0) {
-    log_info("starting from weights", {{"path", config_.train.model.weights.path}});
-  }
-  initial_state_.reset();
+Status Worker::go_on_from(const Manifest& manifest) {
+  position_.step = manifest.position.step;
+  position_.samples = manifest.position.samples;
+  saved_step_ = position_.step;
+  if (config_.rank != 0) return {};
+  progress_.numbers().loss = manifest.loss;
+  log_info(
+      "resuming from a checkpoint",
+      {{"step", position_.step}, {"path", storage_->describe(checkpoint_name(position_.step))}});
   return {};
+}
+
+// Metrics are for people: a job trains without them if their file can't be written. Those of a
+// training that starts over because its checkpoints were set aside stay under another name.
+void Worker::open_metrics() {
+  if (position_.step == 0 && progress_.storage().set_aside > 0) {
+    const std::string name = config_.checkpoint.path + "/metrics";
+    const std::string kept = name + "-before-" + std::to_string(checkpoints_->owner_number());
+    (void)std::rename((name + ".jsonl").c_str(), (kept + ".jsonl").c_str());
+  }
+  Result<MetricsFile> opened =
+      MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", position_.step);
+  if (opened.ok()) {
+    metrics_ = std::move(*opened);
+  } else {
+    log_warning("metrics can't be written", {{"reason", opened.error().message}});
+  }
 }
 
 Status Worker::prepare_steps() {
@@ -61,6 +147,16 @@ Status Worker::prepare_steps() {
                                 .clip_norm = optimizer.clipNorm},
                                {*model_, *loader_}));
   step_.emplace(std::move(step));
+  if (stores()) {
+    model_->reserve_snapshot();
+    saver_.emplace(Saver::Parts{.world = *world_,
+                                .model = *model_,
+                                .storage = *storage_,
+                                .folder = checkpoints_ ? &*checkpoints_ : nullptr,
+                                .progress = progress_,
+                                .clock = surroundings_.clock},
+                   state_table(), owner_);
+  }
   if (data_.samples->validation_samples() == 0) return {};
   TRY_ASSIGN(Validator validator,
              Validator::create(

@@ -1,11 +1,10 @@
-// Phase 2: data, model and device memory; rank 0 also finds a checkpoint or weights.
+// Phase 2: data, model, device memory and storage.
 #include <string>
 
 #include "agent/train/attention_choice.h"
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/job_plan.h"
 #include "agent/train/matmul_peak.h"
-#include "agent/train/weights/import_weights.h"
 #include "agent/train/worker.h"
 #include "common/base/log.h"
 
@@ -25,9 +24,7 @@ Status Worker::load() {
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
-  if (stores()) TRY(open_storage());
-  const bool begins = config_.rank == 0 && position_.step == 0;
-  return begins && !draws_parameters() ? open_weights() : Status();
+  return stores() ? open_storage() : Status();
 }
 
 // Rank 0's stands for all; the memory that it takes is free again before the model's is taken.
@@ -35,7 +32,7 @@ void Worker::measure_peak() {
   const bool counts = config_.rank == 0 && device_.type == kernels::DeviceType::kCuda &&
                       agreement_.precision == kernels::Precision::kBf16;
   if (!counts) return;
-  Result<double> peak = matmul_peak(device_, {}, clock_);
+  Result<double> peak = matmul_peak(device_, {}, surroundings_.clock);
   if (peak.ok()) {
     matmul_peak_ = *peak;
   } else {
@@ -64,12 +61,12 @@ Status Worker::choose_attention() {
         parallel::plan_memory(options, {.attention = cudnn, .collectives_bytes = collectives}));
     return kernels::check_free_memory(device_, plan.device);
   };
-  TRY_ASSIGN(attention_, lockstep::train::choose_attention(*world_, wish, clock_));
+  TRY_ASSIGN(attention_, lockstep::train::choose_attention(*world_, wish, surroundings_.clock));
   return {};
 }
 
 std::optional<kernels::AttentionBy> Worker::kept_attention() const {
-  if (!stores() || config_.train.attention != "auto") return {};
+  if (config_.rank != 0 || !stores() || config_.train.attention != "auto") return {};
   const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
   return kept.ok() ? attention_named(*kept) : std::nullopt;
 }
@@ -95,61 +92,40 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
 
 Status Worker::compose() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
-  TRY_ASSIGN(model_, parallel::Composition::create(options, *world_, clock_));
+  TRY_ASSIGN(model_, parallel::Composition::create(options, *world_, surroundings_.clock));
   return {};
 }
 
-// Rank 0: the newest checkpoint that verifies, if there is one.
+// Rank 0 takes the storage over; the others learn in share_starting_point() whether they see the
+// same.
 Status Worker::open_storage() {
-  checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
-  TRY(checkpoints_->prepare());
-  TRY_ASSIGN(const std::optional<VerifiedCheckpoint> newest, checkpoints_->newest());
-  if (newest) {
-    TRY(check_run(*newest));
-    TRY_ASSIGN(StateReader state, StateReader::open(newest->path, parameter_table(design_),
-                                                    model_->optimizer_states()));
-    initial_state_ = std::make_unique<StateReader>(std::move(state));
-    position_.step = newest->manifest.position.step;
-    position_.samples = newest->manifest.position.samples;
-    saved_step_ = position_.step;
-    progress_.numbers().loss = newest->manifest.loss;
-    log_info("resuming from a checkpoint", {{"step", position_.step}, {"path", newest->path}});
-  }
-  keep_attention();
-  const std::string metrics = config_.checkpoint.path + "/metrics.jsonl";
-  TRY_ASSIGN(metrics_, MetricsFile::open(metrics, position_.step));
-  return {};
+  files_.emplace(config_.checkpoint.path, surroundings_.files);
+  storage_.emplace(*files_, surroundings_.pause);
+  if (config_.rank != 0) return {};
+  TRY(storage_->again([this] { return files_->make_root(); }));
+  owner_ = {.job_uid = config_.world.job_uid,
+            .job_name = config_.job_name,
+            .round = config_.world.round,
+            .boot_id = config_.boot_id};
+  checkpoints_.emplace(*storage_, owner_, config_.checkpoint.keep);
+  return checkpoints_->prepare();
 }
 
 // Older versions stored the data seed with the position, and no other settings. Their optimizer was
 // AdamW.
-Status Worker::check_run(const VerifiedCheckpoint& checkpoint) const {
-  RunSettings stored = checkpoint.manifest.settings;
-  stored.emplace("spec.train.data.seed", std::to_string(checkpoint.manifest.position.data_seed));
+Status Worker::check_run(const Manifest& manifest, const std::string& path) const {
+  RunSettings stored = manifest.settings;
+  stored.emplace("spec.train.data.seed", std::to_string(manifest.position.data_seed));
   stored.emplace("spec.train.optimizer.name", "adamw");
-  return check_settings(settings(), stored, checkpoint.path);
+  return check_settings(settings(), stored, path);
 }
 
 RunSettings Worker::settings() const {
   return run_settings(config_.train, data_.samples->size());
 }
 
-// Rank 0, without a checkpoint, of a job that names weights.
-Status Worker::open_weights() {
-  const ModelConfig* transformer = transformer_of(design_);
-  if (transformer == nullptr) {  // of a configuration that was not validated
-    return invalid("spec.train.model.weights.path: expected a transformer, but the family is " +
-                       std::string(family_name(design_)),
-                   Blame::kConfig);
-  }
-  Result<WeightsSource> weights =
-      WeightsSource::open(config_.train.model.weights.path, *transformer);
-  if (!weights.ok()) {
-    const Error& error = weights.error();
-    return error.with_message("spec.train.model.weights.path: " + error.message);
-  }
-  initial_state_ = std::make_unique<WeightsSource>(std::move(*weights));
-  return {};
+StateTable Worker::state_table() const {
+  return {parameter_table(design_), model_->optimizer_states()};
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,6 @@
 // Phase 4: steps, with saving and validating in between.
 #include <cmath>
+#include <string>
 
 #include "agent/comm/topology.h"
 #include "agent/train/attention_choice.h"
@@ -19,7 +20,7 @@ constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed
 Status Worker::train() {
   ProgressNumbers& numbers = progress_.numbers();
   add_position(numbers);
-  numbers.checkpoint_step = saved_step_;
+  if (config_.rank == 0) numbers.checkpoint_step = saved_step_;
   StopSignal::arm();
   progress_.enter(WorkerPhase::kTraining);
   if (config_.rank == 0) tell_what_is_trained();
@@ -30,7 +31,8 @@ Status Worker::train() {
     TRY(save_if_due());
     if (!stopping_) TRY(validate_if_due());
   }
-  return stopping_ ? save_if_due() : Status();  // the stop may have come during the validation
+  if (stopping_) TRY(save_if_due());  // the stop may have come during the validation
+  return complete_saves();
 }
 
 void Worker::tell_what_is_trained() const {
@@ -61,13 +63,17 @@ void Worker::tell_what_is_trained() const {
 Status Worker::step_once() {
   world_->set_silence_limit(hang_limit_.of_next_step());
   TRY_ASSIGN(const TrainStep::Outcome outcome,
-             step_->run(position_.step + 1, StopSignal::requested()));
+             step_->run(position_.step + 1,
+                        {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()}));
   hang_limit_.add_step(from_seconds(outcome.numbers.step_seconds.value_or(0)));
   world_->set_silence_limit(hang_limit_.of_pause());
   position_.step += 1;
   position_.samples += batch_.global();
-  stopping_ = outcome.stop;
-  return report(outcome.numbers);
+  stopping_ = outcome.any.stop;
+  if (saver_ && saver_->awaits_commit() && !outcome.any.busy) TRY(saver_->commit());
+  if (saver_) TRY(saver_->poll());
+  report(outcome.numbers);
+  return {};
 }
 
 void Worker::add_position(StepNumbers& numbers) const {
@@ -109,20 +115,20 @@ void Worker::add_speed(StepNumbers& numbers) {
   numbers.causal_mfu_of_measured = flops_ratio(causal, measured);
 }
 
-Status Worker::report(StepNumbers numbers) {
+void Worker::report(StepNumbers numbers) {
   add_position(numbers);
   add_speed(numbers);
   ProgressNumbers& page = progress_.numbers();
   update(page, numbers);
   if (page.first_step_unix_seconds == 0) {
-    page.first_step_unix_seconds = to_seconds(clock_.wall_now().time_since_epoch());
+    page.first_step_unix_seconds = to_seconds(surroundings_.clock.wall_now().time_since_epoch());
   }
   progress_.publish();
-  return metrics_ ? metrics_->add(numbers) : Status();
+  if (metrics_) metrics_->add(numbers);
 }
 
 bool Worker::saves_now() const {
-  if (position_.step == collected_step_) return false;
+  if (!saver_ || position_.step == saved_step_) return false;
   const CheckpointSpec& checkpoint = config_.checkpoint;
   const bool is_due = checkpoint.everySteps > 0 && position_.step % checkpoint.everySteps == 0;
   return is_due || stopping_ || (at_end() && checkpoint.atEnd);
@@ -130,22 +136,39 @@ bool Worker::saves_now() const {
 
 Status Worker::save_if_due() {
   if (!saves_now()) return {};
-  collected_step_ = position_.step;
-  hang_limit_.note_pause();  // ranks without a part of the state wait in the next step
-  if (!stores()) return config_.checkpoint.path.empty() ? Status() : model_->collect_state(nullptr);
+  hang_limit_.note_pause();
   progress_.enter(WorkerPhase::kSaving);
-  const Manifest manifest{.position = position_,
-                          .settings = settings(),
-                          .loss = progress_.numbers().loss.value_or(0),
-                          .round = config_.world.round,
-                          .files = {}};
-  TRY(checkpoints_->save(manifest,
-                         state_files(parameter_table(design_), model_->optimizer_states()),
-                         [&](parallel::StateSink& sink) { return model_->collect_state(&sink); }));
-  saved_step_ = position_.step;
-  progress_.numbers().checkpoint_step = saved_step_;
+  TRY(begin_save());
   progress_.enter(WorkerPhase::kTraining);
   return {};
+}
+
+Status Worker::begin_save() {
+  saved_step_ = position_.step;
+  return saver_->begin({.position = position_,
+                        .settings = settings(),
+                        .loss = progress_.numbers().loss.value_or(0),
+                        .round = config_.world.round,
+                        .mesh = mesh_of(config_.world),
+                        .files = {}});
+}
+
+// A failed save costs progress only if there is no later one, so the last one is tried again and
+// then ends the round.
+Status Worker::complete_saves() {
+  if (!saver_) return {};
+  hang_limit_.note_pause();
+  progress_.enter(WorkerPhase::kSaving);
+  TRY_ASSIGN(int64_t stored, saver_->finish());
+  const bool needs_this_state = saved_step_ == position_.step && position_.step > 0;
+  const bool is_stored = !needs_this_state || !saver_->has_begun() || stored == saved_step_;
+  if (is_stored) return {};
+  TRY(begin_save());
+  TRY_ASSIGN(stored, saver_->finish());
+  if (stored == saved_step_) return {};
+  return unavailable("[checkpoint] the last checkpoint, of step " + std::to_string(saved_step_) +
+                         ", could not be saved: " + std::string(progress_.storage().failure.text()),
+                     Blame::kStorage);
 }
 
 Status Worker::validate_if_due() {
@@ -165,9 +188,10 @@ Status Worker::validate_if_due() {
   shown.validation_accuracy = evaluation->accuracy;
   progress_.enter(WorkerPhase::kTraining);
   if (!metrics_) return {};
-  return metrics_->add({.step = position_.step,
-                        .validation_loss = evaluation->loss,
-                        .validation_accuracy = evaluation->accuracy});
+  metrics_->add({.step = position_.step,
+                 .validation_loss = evaluation->loss,
+                 .validation_accuracy = evaluation->accuracy});
+  return {};
 }
 
 }  // namespace lockstep::train

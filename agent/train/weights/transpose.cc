@@ -7,22 +7,28 @@ namespace {
 
 constexpr int64_t kTile = 32;  // two tiles of floats fit in the first cache
 
-void transpose_tile(const float* from, MatrixSize size, int64_t row, int64_t column, float* to) {
+// Transposes the rows from `row` on of at most one tile of columns.
+void transpose_tile(const float* from, MatrixSize size, int64_t row, ColumnRange columns,
+                    float* to) {
   const int64_t row_end = std::min(row + kTile, size.rows);
-  const int64_t column_end = std::min(column + kTile, size.columns);
-  for (int64_t c = column; c < column_end; ++c) {
-    for (int64_t r = row; r < row_end; ++r) to[c * size.rows + r] = from[r * size.columns + c];
+  for (int64_t c = columns.begin; c < columns.end; ++c, to += size.rows) {
+    for (int64_t r = row; r < row_end; ++r) to[r] = from[r * size.columns + c];
   }
 }
 
 }  // namespace
 
-void transpose(const float* from, MatrixSize size, float* to) {
+void transpose_columns(const float* from, MatrixSize size, ColumnRange columns, float* to) {
   for (int64_t row = 0; row < size.rows; row += kTile) {
-    for (int64_t column = 0; column < size.columns; column += kTile) {
-      transpose_tile(from, size, row, column, to);
+    for (int64_t column = columns.begin; column < columns.end; column += kTile) {
+      const ColumnRange tile{column, std::min(column + kTile, columns.end)};
+      transpose_tile(from, size, row, tile, to + (column - columns.begin) * size.rows);
     }
   }
+}
+
+void transpose(const float* from, MatrixSize size, float* to) {
+  transpose_columns(from, size, {0, size.columns}, to);
 }
 
 }  // namespace lockstep::train

@@ -7,11 +7,6 @@
 #include "common/base/json.h"
 
 namespace lockstep::train {
-namespace {
-
-constexpr size_t kFilesMax = 1000;
-
-}  // namespace
 
 Result<WeightIndex> parse_weight_index(std::string_view text) {
   const Result<Json> document =
@@ -30,11 +25,20 @@ Result<WeightIndex> parse_weight_index(std::string_view text) {
     }
     index[file.get<std::string>()].insert(tensor);
   }
-  if (index.size() > kFilesMax) {
+  if (index.size() > kWeightFilesMax) {
     return corrupt(std::to_string(index.size()) + " files, expected at most " +
-                   std::to_string(kFilesMax));
+                   std::to_string(kWeightFilesMax));
   }
   return index;
+}
+
+std::string format_weight_index(const WeightIndex& index, uint64_t data_bytes) {
+  Json map = Json::object();
+  for (const auto& [file, tensors] : index) {
+    for (const std::string& tensor : tensors) map[tensor] = file;
+  }
+  const Json document = {{"metadata", {{"total_size", data_bytes}}}, {"weight_map", map}};
+  return document.dump(2) + "\n";
 }
 
 Status IndexedFiles::add(const WeightIndex::value_type& file, const SafetensorsHeader& header) {

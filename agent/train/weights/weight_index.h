@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -14,9 +16,13 @@ namespace lockstep::train {
 using WeightIndex = std::map<std::string, std::set<std::string>>;
 
 inline constexpr size_t kWeightIndexBytesMax = 16u << 20;
+inline constexpr size_t kWeightFilesMax = 1000;
 
 // The `weight_map` of an index as Hugging Face writes it (weight_files.h). kCorrupt.
 Result<WeightIndex> parse_weight_index(std::string_view text);
+
+// Returns the text of an index as Hugging Face writes it. `data_bytes`: of all tensors together.
+std::string format_weight_index(const WeightIndex& index, uint64_t data_bytes);
 
 // Compares an index with its files, one after the other.
 class IndexedFiles {

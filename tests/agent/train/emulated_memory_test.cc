@@ -10,31 +10,39 @@ namespace {
 
 using emulated_cuda::memory_use;
 
-// Training, validation, a sample, and the state as a checkpoint takes it, like the worker.
+// Training, validation, a sample of a transformer, and the state as a checkpoint takes it, like the
+// worker.
+void expect_planned_bytes(const TrainingSetup& setup) {
+  SCOPED_TRACE(std::string(family_name(setup.design)) + " " +
+               std::to_string(static_cast<int>(setup.precision)) + " " +
+               std::to_string(static_cast<int>(setup.recompute)));
+  emulated_cuda::reset_memory_use();
+  const emulated_cuda::MemoryUse before = memory_use();
+  Training training(setup);
+  training.train(1);
+  (void)training.validate();
+  if (transformer_of(setup.design) != nullptr) {
+    EXPECT_EQ(training.write_on(2).size(), 2u);
+  }
+  training.set_state(training.state());
+  const parallel::MemoryPlan& planned = training.model().memory();
+  const emulated_cuda::MemoryUse after = memory_use();
+  EXPECT_EQ(after.device_bytes - before.device_bytes, planned.device.bytes);
+  EXPECT_EQ(after.device_bytes_max - before.device_bytes, planned.device.bytes);
+  EXPECT_EQ(after.pinned_bytes - before.pinned_bytes, planned.pinned.bytes);
+  EXPECT_EQ(after.pinned_bytes_max - before.pinned_bytes, planned.pinned.bytes);
+}
+
 TEST(DeviceMemory, IsThePlansToTheByteWhateverIsDoneWithIt) {
-  for (const ModelConfig& config : {kConfig, kLlama}) {
-    for (const kernels::Precision precision :
-         {kernels::Precision::kF32, kernels::Precision::kBf16}) {
+  for (const kernels::Precision precision : {kernels::Precision::kF32, kernels::Precision::kBf16}) {
+    for (const ModelConfig& config : {kConfig, kLlama}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
-        const TrainingSetup setup{
-            .device = kCuda, .precision = precision, .recompute = recompute, .config = config};
-        emulated_cuda::reset_memory_use();
-        const emulated_cuda::MemoryUse before = memory_use();
-        Training training(setup);
-        training.train(1);
-        (void)training.validate();
-        EXPECT_EQ(training.write_on(2).size(), 2u);
-        training.set_state(training.state());
-        const parallel::MemoryPlan& planned = training.model().memory();
-        const emulated_cuda::MemoryUse after = memory_use();
-        SCOPED_TRACE(std::string(family_name(config.family)) + " " +
-                     std::to_string(static_cast<int>(precision)) + " " +
-                     std::to_string(static_cast<int>(recompute)));
-        EXPECT_EQ(after.device_bytes - before.device_bytes, planned.device.bytes);
-        EXPECT_EQ(after.device_bytes_max - before.device_bytes, planned.device.bytes);
-        EXPECT_EQ(after.pinned_bytes - before.pinned_bytes, planned.pinned.bytes);
-        EXPECT_EQ(after.pinned_bytes_max - before.pinned_bytes, planned.pinned.bytes);
+        expect_planned_bytes(
+            {.device = kCuda, .precision = precision, .recompute = recompute, .design = config});
       }
+    }
+    for (const MlpConfig& config : {kClassifier, kRegressor}) {
+      expect_planned_bytes({.device = kCuda, .precision = precision, .design = config});
     }
   }
 }

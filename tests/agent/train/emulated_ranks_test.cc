@@ -26,12 +26,14 @@ struct Way {
 class EmulatedRanks : public testing::TestWithParam<Way> {};
 
 TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
-  for (const int64_t ranks : {2, 3}) {
-    const TrainingSetup setup{.device = {}, .accumulation = 1, .ranks = ranks};
-    const Trained expected = alone_on_the_cpu(setup);
-    for (const Trained& rank : train_ranks(setup, GetParam().path, kStepsOfRanks)) {
-      expect_near(rank.losses, expected.losses, 1e-5);
-      expect_near(rank.norms, expected.norms, 1e-4);
+  for (const ModelDesign& design : {ModelDesign(kConfig), ModelDesign(kClassifier)}) {
+    for (const int64_t ranks : {2, 3}) {
+      const TrainingSetup setup{.device = {}, .design = design, .accumulation = 1, .ranks = ranks};
+      const Trained expected = alone_on_the_cpu(setup);
+      for (const Trained& rank : train_ranks(setup, GetParam().path, kStepsOfRanks)) {
+        expect_near(rank.losses, expected.losses, 1e-5);
+        expect_near(rank.norms, expected.norms, 1e-4);
+      }
     }
   }
 }
@@ -63,7 +65,7 @@ TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {
   const TrainingSetup setup{.device = {},
                             .precision = kernels::Precision::kBf16,
                             .recompute = Recompute::kOps,
-                            .config = kLlama,
+                            .design = kLlama,
                             .accumulation = 1,
                             .ranks = 2};
   const Trained expected = alone_on_the_cpu(setup);

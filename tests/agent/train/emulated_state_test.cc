@@ -161,9 +161,9 @@ uint64_t angle_bytes(const ModelConfig& config) {
 // needs the angles of a rotary embedding.
 TEST(DeviceState, BeginsWithTheParametersOfTheCpuAndNothingElseIsCopied) {
   for (const ModelConfig& config : {kConfig, kLlama}) {
-    Training cpu({.device = {}, .config = config});
+    Training cpu({.device = {}, .design = config});
     emulated_cuda::reset_memory_use();
-    Training gpu({.device = kCuda, .config = config});
+    Training gpu({.device = kCuda, .design = config});
     const MemoryUse use = memory_use();
     EXPECT_EQ(use.to_host_bytes, 0u);
     EXPECT_EQ(use.to_device_bytes, parameter_bytes(config) + angle_bytes(config));
@@ -180,21 +180,18 @@ TEST(DeviceState, IsSavedAndLoadedThroughTwoBuffers) {
   cpu.set_state(gpu.state());
 
   TemporaryFolder place;
-  CheckpointFolder of_gpu(place.file("gpu"), 1);
-  CheckpointFolder of_cpu(place.file("cpu"), 1);
-  ASSERT_TRUE(of_gpu.prepare().ok() && of_cpu.prepare().ok());
   const Manifest manifest{.position = {.step = 2}, .files = {}};
   const uint64_t pinned = memory_use().pinned_bytes;
   emulated_cuda::reset_memory_use();
   kernels::Stream stream = kernels::Stream::create(kCuda).value();
   const Pieces pieces(512);
   parallel::HostTransfer transfer(stream, pieces.buffers);
-  ASSERT_TRUE(state_of(gpu, transfer).save(of_gpu, manifest).ok());
+  ASSERT_TRUE(state_of(gpu, transfer).save(place.file("gpu"), manifest).ok());
   EXPECT_EQ(memory_use().to_host_bytes, 3 * parameter_bytes(kConfig));
   EXPECT_EQ(memory_use().to_device_bytes, 0u);
   EXPECT_EQ(memory_use().pinned_bytes_max - pinned, 2 * 512u);
 
-  ASSERT_TRUE(state_of(cpu, cpu.model().transfer()).save(of_cpu, manifest).ok());
+  ASSERT_TRUE(state_of(cpu, cpu.model().transfer()).save(place.file("cpu"), manifest).ok());
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const std::string name = std::string("/step-00000002/") + file;
     EXPECT_TRUE(read_file(place.file("gpu") + name) == read_file(place.file("cpu") + name)) << file;

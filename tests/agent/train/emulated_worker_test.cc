@@ -2,9 +2,11 @@
 // checkpoint that either can continue from, and its messages about the device.
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <string>
 
 #include "agent/train/job_plan.h"
+#include "tests/agent/train/expect_near.h"
+#include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -27,14 +29,6 @@ WorkerWorld::Options tiny(bool on_gpu) {
   return options;
 }
 
-void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
-                 double tolerance) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << "step " << i + 1;
-  }
-}
-
 TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   WorkerWorld cpu(tiny(false));
   ASSERT_NO_FATAL_FAILURE(cpu.run());
@@ -49,12 +43,7 @@ TEST(EmulatedWorker, LearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
   EXPECT_EQ(read_file(gpu.checkpoints() + "/sample.txt"),
             read_file(cpu.checkpoints() + "/sample.txt"));
 
-  // Removes the last checkpoint, so the next round repeats the steps after the one before it.
-  const std::string end = gpu.checkpoint_file(kSteps, "model.safetensors");
-  std::filesystem::remove(gpu.checkpoints() + "/step-00000006/manifest.json");
-  ASSERT_NO_FATAL_FAILURE(gpu.run());
-  EXPECT_NE(gpu.log(0).find("/step-00000003"), std::string::npos) << gpu.log(0);
-  EXPECT_TRUE(gpu.checkpoint_file(kSteps, "model.safetensors") == end) << "the same bits";
+  expect_same_bits_from(gpu, 3);
 }
 
 // The ranks share one device, so gradients go through host memory.
@@ -101,10 +90,43 @@ TEST(EmulatedWorker, TwoOfALlamaInBf16LearnWhatOneOnTheCpuLearnsAndTwiceTheSameB
     expect_near(world->metric("gradientNorm"), cpu.metric("gradientNorm"), 5e-2);
   }
   EXPECT_NE(gpu.log(0).find("host memory"), std::string::npos) << gpu.log(0);
-  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-    EXPECT_TRUE(gpu.checkpoint_file(3, file) == again.checkpoint_file(3, file)) << file;
-    EXPECT_FALSE(gpu.checkpoint_file(3, file).empty()) << file;
+  for (const char* file : {"model", "optimizer"}) {
+    EXPECT_TRUE(gpu.checkpoint_bytes(3, file) == again.checkpoint_bytes(3, file)) << file;
+    EXPECT_FALSE(gpu.checkpoint_bytes(3, file).empty()) << file;
   }
+}
+
+// In fp32 one rank has two micro-batches in a step, in bf16 two ranks share the device.
+TEST(EmulatedWorker, OfAnMlpLearnsWhatTheOneOnTheCpuLearnsAndGoesOnFromItsCheckpoint) {
+  const auto mlp = [](int64_t ranks, const char* precision) {
+    WorkerWorld::Options options = table_world(1, ranks);
+    options.train.steps = 8;
+    options.train.batch.micro = 16;
+    options.train.optimizer.learningRate = 1e-2;
+    options.train.precision = precision;
+    options.train.validation = {};
+    options.checkpoint_every = 6;
+    return options;
+  };
+  const auto on_gpu = [](WorkerWorld::Options options) {
+    options.gpu = 0;
+    options.program = "tests/emulated_worker";
+    return options;
+  };
+  WorkerWorld cpu(mlp(1, "fp32")), fp32(on_gpu(mlp(1, "fp32"))), bf16(on_gpu(mlp(2, "bf16")));
+  for (WorkerWorld* world : {&cpu, &fp32, &bf16}) {
+    ASSERT_NO_FATAL_FAILURE(world->run());
+    EXPECT_LT(world->metric("loss").back(), world->metric("loss").front() - 0.2);
+  }
+  EXPECT_EQ(bf16.progress(0).precision, PrecisionInUse::kBf16);
+  for (const char* name : {"loss", "gradientNorm", "validationLoss"}) {
+    SCOPED_TRACE(name);
+    expect_near(fp32.metric(name), cpu.metric(name), 1e-5);
+    expect_near(bf16.metric(name), cpu.metric(name), 1e-2);
+  }
+  EXPECT_EQ(fp32.metric("validationAccuracy"), cpu.metric("validationAccuracy"));
+  expect_same_bits_from(fp32, 6);
+  expect_same_bits_from(bf16, 6);
 }
 
 TEST(EmulatedWorker, AllocatesWhatTheJobsPlanSays) {

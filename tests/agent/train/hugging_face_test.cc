@@ -29,11 +29,11 @@ TEST(HuggingFace, HasTheNamesAndShapesOfItsGpt2) {
       {"transformer.h.0.mlp.c_fc.bias", {32}},
       {"transformer.h.0.mlp.c_proj.weight", {32, 8}},
       {"transformer.h.0.mlp.c_proj.bias", {8}}};
-  const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmall);
+  const std::vector<WeightTensor> shapes = shapes_of(kSmall);
   ASSERT_EQ(shapes.size(), 2u + 2 * 12 + 2);
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(shapes[i].name, expected[i].first);
-    EXPECT_EQ(shapes[i].dims, expected[i].second) << shapes[i].name;
+    EXPECT_EQ(shapes[i].shape, expected[i].second) << shapes[i].name;
   }
   EXPECT_EQ(shapes[shapes.size() - 2].name, "transformer.ln_f.weight");
   EXPECT_EQ(shapes.back().name, "transformer.ln_f.bias");
@@ -41,7 +41,7 @@ TEST(HuggingFace, HasTheNamesAndShapesOfItsGpt2) {
 
 TEST(HuggingFace, FindsEveryTensorWithAndWithoutThePrefix) {
   for (const bool prefixed : {true, false}) {
-    std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmall);
+    std::vector<WeightTensor> shapes = shapes_of(kSmall);
     if (!prefixed) {
       for (auto& shape : shapes) shape.name = shape.name.substr(std::strlen("transformer."));
     }
@@ -142,11 +142,11 @@ TEST(HuggingFace, HasTheNamesAndShapesOfItsLlama) {
       {"model.layers.0.mlp.gate_proj.weight", {6, 8}},
       {"model.layers.0.mlp.up_proj.weight", {6, 8}},
       {"model.layers.0.mlp.down_proj.weight", {8, 6}}};
-  const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmallLlama);
+  const std::vector<WeightTensor> shapes = shapes_of(kSmallLlama);
   ASSERT_EQ(shapes.size(), 1u + 2 * 9 + 2);
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(shapes[i].name, expected[i].first);
-    EXPECT_EQ(shapes[i].dims, expected[i].second) << shapes[i].name;
+    EXPECT_EQ(shapes[i].shape, expected[i].second) << shapes[i].name;
   }
   EXPECT_EQ(shapes[shapes.size() - 2].name, "model.norm.weight");
   EXPECT_EQ(shapes.back().name, "lm_head.weight");

@@ -5,34 +5,17 @@
 #include <cmath>
 #include <string>
 
-#include "tests/agent/train/worker_world.h"
+#include "kernels/ops/matmul.h"
+#include "tests/agent/train/table_world.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr int64_t kSteps = 100;
-
-WorkerWorld::Options table_world(int64_t nodes, int64_t per_node = 1) {
-  const std::string data = LOCKSTEP_SOURCE_DIR "/examples/data/breast_cancer_";
-  TrainSpec train;
-  train.model = {.family = kMlp, .inputs = 30, .hidden = {32, 16}, .outputs = 2};
-  train.data = {.features = data + "features.npy",
-                .targets = data + "targets.npy",
-                .validationFraction = 0.2,
-                .seed = 3};
-  train.steps = kSteps;
-  train.batch = {.global = 32, .micro = 4};
-  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them.
-  train.optimizer = {.learningRate = 3e-3, .warmupSteps = 5, .epsilon = 1e-5};
-  train.validation = {.everySteps = 50};
-  return {.nodes = nodes, .per_node = per_node, .train = train};
-}
 
 TEST(MlpWorker, LearnsTheTableAndReportsItsAccuracy) {
   WorkerWorld world(table_world(1));
   ASSERT_NO_FATAL_FAILURE(world.run());
   const std::vector<double> losses = world.metric("loss");
-  ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(losses.size(), static_cast<size_t>(kTableSteps));
   EXPECT_NEAR(losses.front(), std::log(2.0), 0.2);
   EXPECT_LT(losses.back(), 0.1);
   // Held back are 114 rows.
@@ -41,7 +24,7 @@ TEST(MlpWorker, LearnsTheTableAndReportsItsAccuracy) {
   EXPECT_GE(right, 110);
   const ProgressNumbers numbers = world.progress(0);
   EXPECT_EQ(numbers.validation_accuracy, world.metric("validationAccuracy").back());
-  EXPECT_EQ(numbers.samples, kSteps * 32);
+  EXPECT_EQ(numbers.samples, kTableSteps * 32);
   EXPECT_GT(numbers.samples_per_second, 0);
   EXPECT_FALSE(numbers.tokens);
   EXPECT_FALSE(numbers.tokens_per_second);
@@ -76,8 +59,39 @@ TEST(MlpWorker, GoesOnAfterAKillWithTheSameBits) {
   EXPECT_EQ(killed.wait()[1], 128 + SIGKILL) << "it was done before";
   ASSERT_NO_FATAL_FAILURE(killed.run());
   EXPECT_EQ(killed.metric("loss"), undisturbed.metric("loss"));
-  EXPECT_TRUE(killed.checkpoint_file(2000, "model.safetensors") ==
-              undisturbed.checkpoint_file(2000, "model.safetensors"));
+  EXPECT_TRUE(killed.checkpoint_bytes(2000, "model") ==
+              undisturbed.checkpoint_bytes(2000, "model"));
+}
+
+TEST(MlpWorker, GoesOnToTheSameBitsWithEveryOptimizer) {
+  for (const OptimizerSpec& optimizer : other_optimizers()) {
+    SCOPED_TRACE(optimizer.name);
+    WorkerWorld::Options options = table_world(2);
+    options.train.optimizer = optimizer;
+    options.train.steps = 8;
+    options.train.validation = {};
+    options.checkpoint_every = 3;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());
+    expect_same_bits_from(world, 3);
+  }
+}
+
+// A CPU that cannot multiply bf16 computes in fp32.
+TEST(MlpWorker, LearnsTheTableInBf16) {
+  WorkerWorld::Options options = table_world(2);
+  WorkerWorld fp32(options);
+  ASSERT_NO_FATAL_FAILURE(fp32.run());
+  options.train.precision = "bf16";
+  WorkerWorld bf16(options);
+  ASSERT_NO_FATAL_FAILURE(bf16.run());
+  const bool has_bf16 = kernels::cpu_matmul_support().native_bf16;
+  EXPECT_EQ(bf16.progress(0).precision, has_bf16 ? PrecisionInUse::kBf16 : PrecisionInUse::kFp32);
+  EXPECT_EQ(bf16.metric("loss") != fp32.metric("loss"), has_bf16);
+  EXPECT_LT(bf16.metric("loss").back(), 0.1);
+  EXPECT_NEAR(bf16.metric("validationAccuracy").back(), fp32.metric("validationAccuracy").back(),
+              0.02);
 }
 
 TEST(MlpWorker, RefusesACheckpointOfAnotherModel) {

@@ -30,8 +30,8 @@ inline const ModelConfig kSmallLlama{.layers = 2,
                                      .kv_heads = 1};
 
 // Returns the tensors in Hugging Face's file of the model, all as F32.
-inline std::vector<TensorFileWriter::Shape> shapes_of(const ModelConfig& config) {
-  std::vector<TensorFileWriter::Shape> shapes;
+inline std::vector<WeightTensor> shapes_of(const ModelConfig& config) {
+  std::vector<WeightTensor> shapes;
   for (const Parameter& parameter : parameter_table(config)) {
     for (const StoredTensorInfo& stored : hugging_face_tensors(parameter)) {
       shapes.push_back({stored.name, stored.shape});
@@ -41,7 +41,7 @@ inline std::vector<TensorFileWriter::Shape> shapes_of(const ModelConfig& config)
 }
 
 // Returns a header whose tensors are stored without gaps.
-inline SafetensorsHeader header_of(const std::vector<TensorFileWriter::Shape>& shapes) {
+inline SafetensorsHeader header_of(const std::vector<WeightTensor>& shapes) {
   SafetensorsHeader header;
   uint64_t at = 0;
   for (const auto& [name, dims] : shapes) {
@@ -75,10 +75,9 @@ class WeightsTest : public testing::Test {
       }
     }
     std::vector<float> moments(parameters_.size());
-    CheckpointFolder folder(folder_.file("checkpoints"), 3);
-    EXPECT_TRUE(folder.prepare().ok());
     WholeState state(config, {parameters_.data(), moments.data(), moments.data()}, host_);
-    EXPECT_TRUE(state.save(folder, {.position = {.step = step}, .files = {}}).ok());
+    EXPECT_TRUE(
+        state.save(folder_.file("checkpoints"), {.position = {.step = step}, .files = {}}).ok());
     return folder_.file("checkpoints") + "/step-0000000" + std::to_string(step);
   }
 

@@ -5,22 +5,27 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
-#include "agent/train/data/token_windows.h"
+#include "agent/train/data/batch_loader.h"
+#include "agent/train/data/open_data.h"
 #include "agent/train/train_step.h"
 #include "agent/train/validator.h"
 #include "common/base/random.h"
+#include "tests/agent/train/expect_near.h"
 #include "tests/agent/train/temporary_folder.h"
+#include "tests/support/npy_bytes.h"
 
 namespace lockstep::train {
 
 inline constexpr kernels::Device kCuda{kernels::DeviceType::kCuda, 0};
 inline constexpr int64_t kContext = 8;
-inline constexpr int64_t kMicro = 2;
+inline constexpr int64_t kMicro = 2;          // texts
+inline constexpr int64_t kMicroOfTable = 16;  // rows
 inline constexpr int64_t kSteps = 4;
 inline constexpr int64_t kFewSteps = 2;  // for bitwise comparisons: emulation is slow
 inline const ModelConfig kConfig{2, 32, 2, kContext, 64};
@@ -33,12 +38,18 @@ inline const ModelConfig kLlama{.layers = 2,
                                 .hidden = 88,
                                 .tied = false,
                                 .kv_heads = 2};
+inline const MlpConfig kClassifier{.inputs = 6, .hidden = {32, 16}, .outputs = 3};
+inline const MlpConfig kRegressor{.inputs = 6,
+                                  .hidden = {24},
+                                  .outputs = 2,
+                                  .activation = MlpActivation::kTanh,
+                                  .task = MlpTask::kRegression};
 
 struct TrainingSetup {
   kernels::Device device;
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
-  ModelConfig config = kConfig;
+  ModelDesign design = kConfig;
   int64_t accumulation = 2;
   int64_t ranks = 1;
   uint64_t rounding_seed = 0;
@@ -58,6 +69,31 @@ inline std::string some_text() {
   return text;
 }
 
+// Returns the spec of a table for an MLP, in new files of the folder. The greatest of a sample's
+// first columns says its class, and its values are a constant plus a tenth of their column.
+inline DataSpec some_table(const TemporaryFolder& folder, const MlpConfig& model) {
+  Random random(6);
+  std::vector<float> features, values;
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < 100; ++i) {
+    std::vector<float> row;
+    for (int64_t j = 0; j < model.inputs; ++j) {
+      row.push_back(static_cast<float>(random.below(601)) / 100 - 3);
+    }
+    features.insert(features.end(), row.begin(), row.end());
+    const auto first = std::span(row).first(static_cast<size_t>(model.outputs));
+    classes.push_back(static_cast<int32_t>(std::ranges::max_element(first) - first.begin()));
+    for (const float value : first) values.push_back(2 + value / 10);
+  }
+  const auto rows_of = [](int64_t columns) { return "(100, " + std::to_string(columns) + ")"; };
+  const std::string targets = model.task == MlpTask::kClassification
+                                  ? npy_array("<i4", "(100,)", classes)
+                                  : npy_array("<f4", rows_of(model.outputs), values);
+  return {.features = folder.write("features", npy_array("<f4", rows_of(model.inputs), features)),
+          .targets = folder.write("targets", targets),
+          .validationFraction = 0.1};
+}
+
 // A rank with everything it needs to train, and its results. Every setup has the same data and the
 // same initial state.
 class Training {
@@ -75,7 +111,7 @@ class Training {
             {*model_, loader_})
             .value();
     for (int64_t i = 0; i < steps; ++i) {
-      const Result<TrainStep::Outcome> outcome = step.run(++step_, false);
+      const Result<TrainStep::Outcome> outcome = step.run(++step_, {});
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       losses.push_back(*outcome->numbers.loss);
       norms.push_back(*outcome->numbers.gradient_norm);
@@ -84,8 +120,8 @@ class Training {
   }
   double validate() {
     Validator validator =
-        Validator::create({.rows = kMicro, .rank = world_.rank(), .ranks = world_.size()}, *model_,
-                          windows_)
+        Validator::create({.rows = batch_.micro, .rank = world_.rank(), .ranks = world_.size()},
+                          *model_, *data_.samples)
             .value();
     return validator.run().value().value().loss;
   }
@@ -146,18 +182,15 @@ class Training {
       : own_world_(world == nullptr ? std::move(comm::make_thread_world(1).value().front())
                                     : nullptr),
         world_(world == nullptr ? *own_world_ : *world),
-        batch_{.micro = kMicro, .accumulation = setup.accumulation, .data_size = setup.ranks},
-        source_(
-            TokenSource::open({folder_.write("data", some_text()), TokenWidth::kByte, 64}).value()),
-        split_(split_data(
-                   {.tokens = source_.count(), .context = kContext, .validation_fraction = 0.02},
-                   "data")
-                   .value()),
-        options_{.design = setup.config,
+        batch_{.micro = transformer_of(setup.design) != nullptr ? kMicro : kMicroOfTable,
+               .accumulation = setup.accumulation,
+               .data_size = setup.ranks},
+        data_(open_data(data_of(setup.design), setup.design).value()),
+        options_{.design = setup.design,
                  .mesh = {.data = setup.ranks},
                  .micro_batches = setup.accumulation,
-                 .micro_batch = kMicro,
-                 .sequence = kContext,
+                 .micro_batch = batch_.micro,
+                 .sequence = transformer_of(setup.design) != nullptr ? kContext : 1,
                  .bucket_bytes = kBucketBytes,
                  .optimizer = {.rounding_seed = setup.rounding_seed},
                  .precision = setup.precision,
@@ -165,38 +198,32 @@ class Training {
                  .device = setup.device},
         clock_(setup.clock == nullptr ? system_clock_ : *setup.clock),
         model_(parallel::Composition::create(options_, world_, clock_).value()),
-        windows_(source_, split_),
-        loader_(windows_, {.shape = batch_,
-                           .data_rank = world_.rank(),
-                           .seed = 3,
-                           .position = setup.begin_step * batch_.global()}),
+        loader_(*data_.samples, {.shape = batch_,
+                                 .data_rank = world_.rank(),
+                                 .seed = 3,
+                                 .position = setup.begin_step * batch_.global()}),
         step_(setup.begin_step) {
     // Only the first rank's values count.
     EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
 
+  DataSpec data_of(const ModelDesign& design) const {
+    if (const MlpConfig* mlp = std::get_if<MlpConfig>(&design)) return some_table(folder_, *mlp);
+    return {.path = folder_.write("data", some_text()), .validationFraction = 0.02};
+  }
+
   const std::unique_ptr<comm::Communicator> own_world_;
   comm::Communicator& world_;
   const BatchShape batch_;
   TemporaryFolder folder_;
-  TokenSource source_;
-  DataSplit split_;
+  const OpenedData data_;
   const parallel::ComposeOptions options_;
   const SystemClock system_clock_;
   const Clock& clock_;
   std::unique_ptr<parallel::Composition> model_;
-  TokenWindows windows_;
   BatchLoader loader_;
   int64_t step_;  // the last completed step
 };
-
-inline void expect_near(const std::vector<double>& ours, const std::vector<double>& theirs,
-                        double tolerance) {
-  ASSERT_EQ(ours.size(), theirs.size());
-  for (size_t i = 0; i < ours.size(); ++i) {
-    EXPECT_NEAR(ours[i], theirs[i], tolerance * theirs[i]) << "step " << i + 1;
-  }
-}
 
 }  // namespace lockstep::train

@@ -17,19 +17,20 @@ class WeightFilesTest : public WeightsTest {
   // Writes the i-th tensor, with every element i, to the file given by `name_of`.
   template <class NameOf>
   void write_files(NameOf name_of) {
-    const std::vector<TensorFileWriter::Shape> shapes = shapes_of(kSmallLlama);
+    const std::vector<WeightTensor> shapes = shapes_of(kSmallLlama);
     std::map<std::string, std::vector<size_t>> files;
     for (size_t i = 0; i < shapes.size(); ++i) {
       files[name_of(i)].push_back(i);
       map_[shapes[i].name] = name_of(i);
     }
     for (const auto& [name, tensors] : files) {
-      std::vector<TensorFileWriter::Shape> of_file;
+      std::vector<WeightTensor> of_file;
       for (const size_t i : tensors) of_file.push_back(shapes[i]);
-      Result<TensorFileWriter> writer = TensorFileWriter::create(folder_.file(name), of_file);
+      Result<WeightFileWriter> writer =
+          WeightFileWriter::create(folder_.file(name), of_file, kernels::DType::kF32);
       ASSERT_TRUE(writer.ok());
       for (const size_t i : tensors) {
-        const auto count = static_cast<size_t>(element_count(shapes[i].dims).value());
+        const auto count = static_cast<size_t>(element_count(shapes[i].shape).value());
         ASSERT_TRUE(writer->put(std::vector<float>(count, static_cast<float>(i))).ok());
       }
       ASSERT_TRUE(writer->finish().ok());

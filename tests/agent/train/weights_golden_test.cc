@@ -46,6 +46,17 @@ class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
     config.heads = std::stoll(metadata("heads"));
     return config;
   }
+  // Exports the golden values, of a checkpoint, to a file.
+  Status export_golden(const TemporaryFolder& folder, const ExportOptions& options = {}) {
+    const ParameterArena arena = parameter_arena(config_, whole_model(config_));
+    parameters_.resize(static_cast<size_t>(arena.count));
+    float* values = parameters_.data();
+    WholeState state(config_, {values, values, values}, host_);
+    TRY(WholeState(config_, {values}, host_).import(GetParam()));
+    TRY(state.save(folder.path(), {.position = {.step = 1}, .files = {}}));
+    const auto exported = export_weights(folder.path(), folder.file("exported"), options);
+    return exported.ok() ? Status() : Status(exported.error());
+  }
   static std::string bytes_of(const TensorFile& file, const TensorInfo& tensor) {
     std::string bytes(tensor.end - tensor.begin, '\0');
     EXPECT_TRUE(file.read_bytes(tensor, 0, bytes).ok());
@@ -55,6 +66,7 @@ class HuggingFaceGolden : public ::testing::TestWithParam<std::string> {
   parallel::HostTransfer host_;
   const WeightFiles golden_ = WeightFiles::open(GetParam()).value();
   const ModelConfig config_ = config();
+  std::vector<float> parameters_;
 };
 
 TEST_P(HuggingFaceGolden, TellsItsDimensions) {
@@ -85,16 +97,9 @@ TEST_P(HuggingFaceGolden, HasPyTorchsLossAfterTheImport) {
 }
 
 TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
-  const ParameterArena arena = parameter_arena(config_, whole_model(config_));
-  std::vector<float> parameters(static_cast<size_t>(arena.count));
-  float* values = parameters.data();
-  WholeState state(config_, {values, values, values}, host_);
-  ASSERT_TRUE(WholeState(config_, {values}, host_).import(GetParam()).ok());
   TemporaryFolder folder;
-  CheckpointFolder checkpoints(folder.path(), 1);
-  const Status saved = state.save(checkpoints, {.position = {.step = 1}, .files = {}});
-  ASSERT_TRUE(saved.ok()) << saved.error().message;
-  ASSERT_TRUE(export_weights(folder.path(), folder.file("exported")).ok());
+  const Status done = export_golden(folder);
+  ASSERT_TRUE(done.ok()) << done.error().message;
 
   const TensorFile exported = TensorFile::open(folder.file("exported")).value();
   std::set<std::string> theirs;  // except the head and the buffers
@@ -117,9 +122,27 @@ TEST_P(HuggingFaceGolden, IsExportedAsPyTorchWroteIt) {
   // GPT-2 has two embeddings and four matrices in 16 bits, the Llama one and seven.
   EXPECT_EQ(compared, theirs.size() - (is_llama() ? 8 : 6));
 
-  std::vector<float> again(parameters.size());
+  std::vector<float> again(parameters_.size());
   ASSERT_TRUE(WholeState(config_, {again.data()}, host_).import(folder.file("exported")).ok());
-  EXPECT_EQ(std::memcmp(again.data(), parameters.data(), again.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(again.data(), parameters_.data(), again.size() * sizeof(float)), 0);
+}
+
+TEST_P(HuggingFaceGolden, IsExportedInBf16AsPyTorchRoundedIt) {
+  TemporaryFolder folder;
+  const Status done = export_golden(folder, {.dtype = kernels::DType::kBf16});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const TensorFile exported = TensorFile::open(folder.file("exported")).value();
+  size_t compared = 0;
+  for (const TensorInfo& tensor : golden_.header().tensors) {
+    if (tensor.dtype != "BF16" || tensor.name == "lm_head.weight") continue;
+    const TensorInfo* ours = exported.find(tensor.name);
+    ASSERT_NE(ours, nullptr) << tensor.name;
+    EXPECT_EQ(ours->dtype, "BF16");
+    EXPECT_TRUE(bytes_of(exported, *ours) == bytes_of(golden_.file_of(tensor), tensor))
+        << tensor.name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, is_llama() ? 7u : 4u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HuggingFaceGolden, ::testing::ValuesIn(golden_paths()),

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
-#include "agent/train/checkpoint/state_files.h"
+#include "agent/train/checkpoint/checkpoint_reader.h"
+#include "agent/train/checkpoint/folder_storage.h"
+#include "agent/train/checkpoint/shard_writer.h"
 #include "agent/train/weights/import_weights.h"
 
 namespace lockstep::train {
@@ -27,25 +30,58 @@ class WholeState {
         kinds_(std::move(kinds)),
         transfer_(transfer) {}
 
-  Status collect(parallel::StateSink& sink) { return stream().collect(&sink); }
-  Status load(parallel::StateSource& source) { return stream().distribute(&source, kinds_.size()); }
-
-  Status save(CheckpointFolder& folder, const Manifest& manifest) {
-    return folder.save(manifest, state_files(layout_.table(), kAdamWStates),
-                       [this](parallel::StateSink& sink) { return collect(sink); });
+  // Saves a checkpoint in the folder of checkpoints, as its only rank.
+  Status save(const std::string& path, Manifest manifest) {
+    FolderStorage storage(path, real_file_system());
+    TRY(storage.make_root());
+    const OwnerRecord owner{.job_name = "test", .boot_id = "boot"};
+    CheckpointFolder folder(storage, owner, 3);
+    TRY(folder.prepare());
+    const std::string unfinished =
+        CheckpointFolder::unfinished_folder(owner, manifest.position.step, 1);
+    TRY(storage.make_folder(unfinished));
+    const StateLayout::ArenaRange all{0, arena_.count};
+    parallel::Snapshot snapshot(all, kinds_.size());
+    TRY(snapshot.take(transfer_, kinds_));
+    const parallel::StateShare share{.pieces = layout_.pieces_within(0, all, /*owned_only=*/true),
+                                     .arena_begin = 0,
+                                     .kinds = snapshot.kinds()};
+    TRY_ASSIGN(manifest.files, write_shard(storage, unfinished, {}, table(), share));
+    return folder.publish(unfinished, manifest);
   }
+
+  // Loads one checkpoint's folder.
   Status load_checkpoint(const std::string& path) {
-    TRY_ASSIGN(StateReader reader, StateReader::open(path, layout_.table(), kAdamWStates));
-    return load(reader);
+    FolderStorage storage(path, real_file_system());
+    TRY_ASSIGN(const StoredManifest stored, read_manifest(storage, "."));
+    TRY_ASSIGN(CheckpointReader reader, CheckpointReader::open(storage, ".", stored.manifest));
+    TRY(reader.expect(layout_.table(), kAdamWStates));
+    const auto pieces = layout_.pieces_within(0, {0, arena_.count}, /*owned_only=*/false);
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      for (const StateLayout::ArenaPiece& piece : pieces) TRY(load_piece(reader, piece, kind));
+    }
+    return {};
   }
   Status import(const std::string& path) {
     TRY_ASSIGN(WeightsSource weights, WeightsSource::open(path, *transformer_of(design_)));
-    return stream().distribute(&weights, 1);
+    parallel::StateStream stream(*world_.front(), layout_,
+                                 {.arena = arena_, .kinds = kinds_, .transfer = transfer_});
+    return stream.distribute(&weights, 1);
   }
 
  private:
-  parallel::StateStream stream() {
-    return {*world_.front(), layout_, {.arena = arena_, .kinds = kinds_, .transfer = transfer_}};
+  StateTable table() const { return {layout_.table(), {kAdamWStates.begin(), states_end()}}; }
+  StateNames::const_iterator states_end() const {
+    return kAdamWStates.begin() + static_cast<ptrdiff_t>(kinds_.size()) - 1;
+  }
+  Status load_piece(CheckpointReader& reader, const StateLayout::ArenaPiece& piece, size_t kind) {
+    const Parameter& parameter = layout_.table()[static_cast<size_t>(piece.id)];
+    const std::string name = state_tensor_name(parameter, kAdamWStates, kind);
+    std::vector<parallel::ValueRun> runs;
+    for (const ShardRun& run : piece.runs) runs.push_back({kinds_[kind] + run.local, run.count});
+    return transfer_.write(runs, [&](size_t run, int64_t first, std::span<float> to) {
+      return reader.read(name, piece.runs[run].global + first, to);
+    });
   }
 
   std::vector<std::unique_ptr<comm::Communicator>> world_ = comm::make_thread_world(1).value();

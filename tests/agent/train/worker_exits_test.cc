@@ -32,8 +32,6 @@ std::ostream& operator<<(std::ostream& out, const Failure& failure) {
   return out << failure.name;
 }
 
-void nothing(WorkerWorld::Options& /*options*/, const TemporaryFolder& /*folder*/) {}
-
 void two_ranks(WorkerWorld::Options& options, const TemporaryFolder& /*folder*/) {
   options.nodes = 2;
   options.change = [](WorkerConfig& config) { config.rendezvous_timeout_seconds = 1; };
@@ -174,28 +172,13 @@ const Failure kStorageError[] = {
      {kExitStorageError, kExitPeerLost},
      "/checkpoints",
      [](WorkerWorld& world) { world.folder().write("checkpoints", "a file"); }},
-    {"FolderInPlaceOfTheMetrics",
-     nothing,
-     {kExitStorageError},
-     "metrics.jsonl",
-     [](WorkerWorld& world) {
-       std::filesystem::create_directories(world.checkpoints() + "/metrics.jsonl");
-     }},
-    {"FullDisk",
-     nothing,
-     {kExitStorageError},
-     "[storage] write of ",
-     [](WorkerWorld& world) {
-       std::filesystem::create_directories(world.checkpoints());
-       std::filesystem::create_symlink("/dev/full", world.checkpoints() + "/metrics.jsonl");
-     }},
     {"FolderThatVanishes",
      [](WorkerWorld::Options& options, const TemporaryFolder&) {
-       options.train.steps = 100000;
+       options.train.steps = 200;
        options.train.validation = {};
      },
      {kExitStorageError},
-     "/checkpoints/",
+     "the last checkpoint, of step 200, could not be saved",
      {},
      [](WorkerWorld& world) {
        world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step >= 1; });

@@ -7,26 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "agent/train/checkpoint/tensor_file.h"
 #include "kernels/ops/matmul.h"
 #include "tests/agent/train/small_worker.h"
+#include "tests/agent/train/stored_tensors.h"
 
 namespace lockstep::train {
 namespace {
 
 // Reads the parameters of the last checkpoint, by name.
 std::map<std::string, std::vector<float>> final_parameters(const WorkerWorld& world) {
-  std::map<std::string, std::vector<float>> parameters;
-  const auto file = TensorFile::open(world.checkpoints() + "/step-00000060/model.safetensors");
-  EXPECT_TRUE(file.ok());
-  if (!file.ok()) return parameters;
-  for (const TensorInfo& tensor : file->header().tensors) {
-    std::vector<float>& values = parameters[tensor.name];
-    values.resize((tensor.end - tensor.begin) / sizeof(float));
-    const TensorPiece piece{values.data(), 0, static_cast<int64_t>(values.size())};
-    EXPECT_TRUE(file->read(tensor.name, tensor.shape, {&piece, 1}).ok());
-  }
-  return parameters;
+  return stored_tensors(world.checkpoint_folder(60), "model");
 }
 
 // Returns the norm of the difference, relative to the norm of `a`.
@@ -203,13 +193,26 @@ TEST(Worker, WritesNoCheckpointAtTheEndOfAJobThatWantsNone) {
   }
 }
 
-TEST(Worker, TheOthersDoNotWaitForRank0sSample) {
+TEST(Worker, EndsWellWithoutMetricsAndSampleIfTheyCannotBeWritten) {
   WorkerWorld::Options options = small_world(2);
   options.train.steps = 2;
   WorkerWorld world(options);
-  std::filesystem::create_directories(world.checkpoints() + "/sample.txt");  // cannot be written
-  ASSERT_NO_FATAL_FAILURE(world.start());
-  EXPECT_EQ(world.wait(), (std::vector<int>{kExitStorageError, 0})) << world.log(1);
+  std::filesystem::create_directories(world.checkpoints() + "/sample.txt");
+  std::filesystem::create_directories(world.checkpoints() + "/metrics.jsonl");
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("the sample can't be written"), std::string::npos) << world.log(0);
+  EXPECT_NE(world.log(0).find("metrics can't be written"), std::string::npos) << world.log(0);
+}
+
+// A line that is cut off in the middle would end the part of the file that can be read.
+TEST(Worker, LosesWholeLinesOfMetricsWhereTheDiskIsFull) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.steps = 3;
+  WorkerWorld world(options);
+  std::filesystem::create_directories(world.checkpoints());
+  std::filesystem::create_symlink("/dev/full", world.checkpoints() + "/metrics.jsonl");
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.log(0).find("lines of metrics are lost"), std::string::npos) << world.log(0);
 }
 
 }  // namespace

@@ -12,13 +12,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <sstream>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/train/checkpoint/checkpoint_folder.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
+#include "tests/agent/train/stored_tensors.h"
 
 namespace lockstep::train {
 namespace {
@@ -204,6 +209,12 @@ ProgressNumbers WorkerWorld::progress(int64_t rank) const {
   return numbers;
 }
 
+StorageNotes WorkerWorld::storage_notes(int64_t rank) const {
+  StorageNotes notes;
+  pages_[static_cast<size_t>(rank)].storage().read(notes);
+  return notes;
+}
+
 void WorkerWorld::wait_until(int64_t rank,
                              const std::function<bool(const ProgressNumbers&)>& condition) {
   while (runs(rank) && !condition(progress(rank))) sched_yield();
@@ -228,10 +239,46 @@ std::vector<double> WorkerWorld::metric(const std::string& name) const {
   return values;
 }
 
-std::string WorkerWorld::checkpoint_file(int64_t step, const std::string& name) const {
-  char folder[40];
-  std::snprintf(folder, sizeof(folder), "/step-%08lld/", static_cast<long long>(step));
-  return read_file(checkpoints_ + folder + name);
+std::string WorkerWorld::checkpoint_folder(int64_t step) const {
+  return checkpoints_ + "/" + checkpoint_name(step);
+}
+
+std::string WorkerWorld::checkpoint_bytes(int64_t step, std::string_view stem) const {
+  return stored_bytes(checkpoint_folder(step), stem);
+}
+
+std::vector<std::string> WorkerWorld::checkpoint_folders() const {
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_)) {
+    if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+void expect_same_bits_from(WorkerWorld& world, int64_t step) {
+  const std::string from = world.checkpoint_folder(step);
+  const std::vector<std::string> folders = world.checkpoint_folders();
+  ASSERT_TRUE(std::ranges::find(folders, from) != folders.end()) << from;
+  ASSERT_LT(from, folders.back()) << "nothing to repeat";
+  const std::string expected = stored_bytes(folders.back(), "");
+  EXPECT_FALSE(expected.empty());
+  const std::vector<double> losses = world.metric("loss");
+  for (const std::string& folder : folders) {
+    if (folder > from) std::filesystem::remove_all(folder);
+  }
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const std::string log = world.log(0);
+  EXPECT_NE(log.find(from, log.find("resuming from a checkpoint")), std::string::npos) << log;
+  EXPECT_TRUE(stored_bytes(folders.back(), "") == expected) << "not the same bits";
+  EXPECT_EQ(world.metric("loss"), losses);
+}
+
+std::vector<OptimizerSpec> other_optimizers() {
+  return {{.name = "sgd", .learningRate = 0.1, .weightDecay = 0},
+          {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .weightDecay = 0.01},
+          {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .nesterov = true, .weightDecay = 0},
+          {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0.01}};
 }
 
 }  // namespace lockstep::train

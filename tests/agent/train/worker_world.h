@@ -56,6 +56,7 @@ class WorkerWorld {
   // Returns whether a process of this rank runs.
   bool runs(int64_t rank);
   ProgressNumbers progress(int64_t rank) const;
+  StorageNotes storage_notes(int64_t rank) const;
   // Returns when the condition holds for the rank's numbers, or the process has ended.
   void wait_until(int64_t rank, const std::function<bool(const ProgressNumbers&)>& condition);
   std::string log(int64_t rank) const;
@@ -66,8 +67,11 @@ class WorkerWorld {
 
   // Returns a value of metrics.jsonl by step, from 1; every step must be there exactly once.
   std::vector<double> metric(const std::string& name) const;
-  // Returns the bytes of a file in the checkpoint of this step.
-  std::string checkpoint_file(int64_t step, const std::string& name) const;
+  // Returns the folder of a step's checkpoint, and the tensors of its files (stored_bytes()).
+  std::string checkpoint_folder(int64_t step) const;
+  std::string checkpoint_bytes(int64_t step, std::string_view stem) const;
+  // Returns the folders of the checkpoints, the oldest first.
+  std::vector<std::string> checkpoint_folders() const;
 
  private:
   struct Process {
@@ -87,6 +91,13 @@ class WorkerWorld {
   std::vector<Process> processes_;
   std::vector<ProgressPage> pages_;
 };
+
+// Runs a world that has ended once more, from its checkpoint of this step, and expects the losses
+// and the last checkpoint that it had, bit for bit.
+void expect_same_bits_from(WorkerWorld& world, int64_t step);
+
+// Returns optimizers that are not the default, with all that distinguishes them.
+std::vector<OptimizerSpec> other_optimizers();
 
 // Returns text that is easy to learn; the same for the same size.
 std::string easy_text(size_t bytes);

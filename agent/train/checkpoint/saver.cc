@@ -1,0 +1,133 @@
+#include "agent/train/checkpoint/saver.h"
+
+#include <utility>
+
+#include "agent/train/checkpoint/exchange.h"
+#include "common/base/log.h"
+
+namespace lockstep::train {
+
+Status Saver::begin(Manifest manifest) {
+  const TimePoint start = parts_.clock.now();
+  if (awaits_commit()) TRY(exchange());
+  TRY(parts_.model.take_snapshot());
+  begun_at_ = start;
+  folder_ = CheckpointFolder::unfinished_folder(owner_, manifest.position.step, ++saves_);
+  manifest_ = std::move(manifest);
+  writing_.start([this](const std::stop_token& stop) { return write_files(stop); });
+  add_blocked(start);
+  return {};
+}
+
+void Saver::add_blocked(TimePoint since) {
+  parts_.progress.storage().blocked_seconds += to_seconds(parts_.clock.now() - since);
+}
+
+// On the thread of `writing_`. Reads the model's snapshot, which stays until the next begin().
+Status Saver::write_files(const std::stop_token& stop) {
+  TRY(parts_.storage.make_folder(folder_));
+  const ShardPlace place{.rank = parts_.world.rank(), .ranks = parts_.world.size()};
+  TRY_ASSIGN(written_,
+             write_shard(parts_.storage, folder_, place, table_, parts_.model.snapshot(), stop));
+  return {};
+}
+
+Status Saver::commit() {
+  const TimePoint start = parts_.clock.now();
+  TRY(exchange());
+  add_blocked(start);
+  return {};
+}
+
+Status Saver::exchange() {
+  CHECK(awaits_commit());
+  const Status mine = writing_.wait();
+  Manifest manifest = *std::exchange(manifest_, std::nullopt);
+  const std::string folder = std::move(folder_);
+  const int64_t step = manifest.position.step;
+  TRY_ASSIGN(const Status all, common_outcome(parts_.world, mine));
+  if (!all.ok()) {
+    return start_publishing([this, folder, all] { return abandon(folder, all); }, step);
+  }
+  TRY_ASSIGN(const std::vector<std::string> texts,
+             gather_texts(parts_.world, format_files(written_)));
+  return start_publishing(
+      [this, folder, texts, manifest = std::move(manifest)]() mutable -> Status {
+        TRY_ASSIGN(manifest.files, files_of_all(texts));
+        const Status published = parts_.folder->publish(folder, manifest);
+        return published.ok() ? published : abandon(folder, published);
+      },
+      step);
+}
+
+// Returns the cause, or that the storage has another owner.
+Status Saver::abandon(const std::string& folder, const Status& cause) {
+  TRY(parts_.folder->abandon(folder));
+  return cause;
+}
+
+// Only rank 0 has the folder.
+Status Saver::start_publishing(std::function<Status()> task, int64_t step) {
+  if (parts_.folder == nullptr) return {};
+  TRY(wait_for_publishing());
+  publishing_step_ = step;
+  publishing_begun_at_ = begun_at_;
+  publishing_.start([task = std::move(task)](const std::stop_token&) { return task(); });
+  return {};
+}
+
+Result<std::vector<ManifestFile>> Saver::files_of_all(const std::vector<std::string>& texts) const {
+  std::vector<ManifestFile> files;
+  for (const std::string& text : texts) {
+    TRY_ASSIGN(std::vector<ManifestFile> some, parse_files(text));
+    for (ManifestFile& file : some) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+Status Saver::poll() {
+  if (!publishing_.has_task() || publishing_.is_running()) return {};
+  return wait_for_publishing();
+}
+
+Status Saver::wait_for_publishing() {
+  if (!publishing_.has_task()) return {};
+  const Status published = publishing_.wait();
+  if (!published.ok()) return note_failure(publishing_step_, published.error());
+  note_success(publishing_step_);
+  return {};
+}
+
+Status Saver::note_failure(int64_t step, const Error& error) {
+  if (error.blame == Blame::kFenced) return error;
+  StorageNotes& notes = parts_.progress.storage();
+  notes.failed += 1;
+  notes.failed_step = step;
+  notes.failure.assign(error.message);
+  parts_.progress.publish_storage();
+  log_warning("a checkpoint could not be saved", {{"step", step}, {"reason", error.message}});
+  return {};
+}
+
+void Saver::note_success(int64_t step) {
+  saved_step_ = step;
+  StorageNotes& notes = parts_.progress.storage();
+  notes.saved += 1;
+  notes.failed_step = -1;
+  notes.save_seconds = to_seconds(parts_.clock.now() - publishing_begun_at_);
+  parts_.progress.publish_storage();
+  parts_.progress.numbers().checkpoint_step = step;
+  parts_.progress.publish();
+}
+
+Result<int64_t> Saver::finish() {
+  const TimePoint start = parts_.clock.now();
+  if (awaits_commit()) TRY(exchange());
+  TRY(wait_for_publishing());
+  add_blocked(start);
+  parts_.progress.publish_storage();
+  TRY_ASSIGN(const std::vector<int64_t> steps, parts_.world.all_gather_value(saved_step_));
+  return steps[0];
+}
+
+}  // namespace lockstep::train

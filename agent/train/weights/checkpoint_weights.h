@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep::train {
+
+// A tensor of weights by its name in a file.
+struct WeightTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+
+  bool operator==(const WeightTensor&) const = default;
+};
+
+// The parameters of a verified checkpoint, however its files hold them.
+struct CheckpointWeights {
+  std::string checkpoint;  // its folder
+  int64_t step = 0;
+  std::vector<WeightTensor> tensors;  // each once, with its whole shape
+  // Fills `to` with a tensor's elements from `first` on, in row-major order. kInvalid if the tensor
+  // is not in fp32, else as storage says.
+  std::function<Status(const WeightTensor& tensor, int64_t first, std::span<float> to)> read;
+};
+
+// Opens a checkpoint's folder, or the newest checkpoint that verifies in a folder of checkpoints.
+// kNotFound if there is none, kCorrupt, else as storage says.
+Result<CheckpointWeights> open_checkpoint_weights(const std::string& from);
+
+}  // namespace lockstep::train
