@@ -209,10 +209,10 @@ class Bench {
       TRY(model.initialise(1));
       return model.broadcast_state(0);
     }
-    if (!is_first) return model.load_state(nullptr, 0);
+    if (!is_first) return model.load_parameters(nullptr);
     TRY_ASSIGN(train::WeightsSource weights,
                train::WeightsSource::open(options_.weights, work_.config));
-    return model.load_state(&weights, 0);
+    return model.load_parameters(&weights);
   }
 
   static Result<std::string> digest(parallel::Composition& model) {
@@ -248,7 +248,7 @@ class Bench {
       TRY_ASSIGN(peers, matmul_peers(largest, computed_in(options_), options_.threads));
     }
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
-      TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, false));
+      TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, {}));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
       measured.losses.push_back(outcome.numbers.loss.value_or(0));
       const double rate = best_rate(peers, largest, clock_);

@@ -14,7 +14,6 @@ import json
 import math
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import numpy
 import torch
 import yaml
 from torch import nn
+
+import stored_tensors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": lambda: nn.GELU(approximate="tanh"), "tanh": nn.Tanh}
@@ -107,16 +108,8 @@ def train_peer(train, table, seed):
     return model
 
 
-def read_safetensors(path):
-    """The F32 tensors of a file. Source of the format: github.com/huggingface/safetensors."""
-    data = path.read_bytes()
-    begin = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:begin])
-    header.pop("__metadata__", None)
-    return {name: torch.from_numpy(numpy.frombuffer(data[begin + entry["data_offsets"][0]:
-                                                         begin + entry["data_offsets"][1]], "<f4")
-                                   .reshape(entry["shape"]).copy())
-            for name, entry in header.items()}
+def as_torch(tensor):
+    return torch.from_numpy(numpy.frombuffer(tensor.data, "<f4").reshape(tensor.shape).copy())
 
 
 def train_ours(options, job, seed):
@@ -133,7 +126,8 @@ def train_ours(options, job, seed):
             sys.exit(f"lockstep run: {done.stderr[-2000:]}")
         last = max((folder / "out/checkpoints").glob("step-*"))
         model = sequential(train["model"])
-        model.load_state_dict(read_safetensors(last / "model.safetensors"))
+        stored = stored_tensors.read_checkpoint(last)
+        model.load_state_dict({name: as_torch(stored[name]) for name in model.state_dict()})
         return model
 
 

@@ -5,7 +5,8 @@
                                               lockstep-agent and lockstep-worker
 
 Each job runs on this machine with `lockstep run`, in both builds. NEW also continues a checkpoint of
-OLD, trains on from weights that OLD exported, and finishes a run whose worker is killed. Prints a
+OLD, trains on from weights that OLD exported, and finishes a run whose worker is killed. Checkpoints
+are compared tensor by tensor, so OLD and NEW may divide them into files in different ways. Prints a
 line per comparison; the exit code is 1 if any of them differs. Gradient norms are compared to 12
 digits: their sum has another order of additions since it does not depend on the layout.
 """
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import stored_tensors
 
 STEPS = 24
 EVERY = 8
@@ -34,6 +37,7 @@ JOBS = {
     "llama, 2 nodes": {"nodes": 2, "model": {"family": "llama", "kvHeads": 2, "hiddenWidth": 172}},
 }
 COMPARED = ("step", "loss", "validationLoss", "learningRate", "gradientNorm")
+POSITION = ("step", "samples", "weightsSeed", "dataSeed", "loss")  # members of a manifest
 
 
 def text_file(folder):
@@ -118,12 +122,25 @@ def value_of(name, value):
     return f"{value:.11e}" if name == "gradientNorm" else value
 
 
+def checkpoint_contents(folder):
+    """Returns the state and the position that a checkpoint stores: name -> digest or value."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    found = {name: manifest[name] for name in POSITION}
+    for name, tensor in stored_tensors.read_checkpoint(folder).items():
+        found[name] = (tensor.shape, hashlib.sha256(tensor.data).hexdigest())
+    return found
+
+
 def contents(output):
     """Returns what two runs must share: name -> digest or values."""
     found = {}
     for path in sorted(output.rglob("*")):
         name = path.relative_to(output).as_posix()
-        if path.suffix == ".safetensors" or path.name in ("sample.txt", "config.json"):
+        if path.name == "manifest.json":
+            of_checkpoint = checkpoint_contents(path.parent)
+            found |= {f"{path.parent.name}/{item}": value for item, value in of_checkpoint.items()}
+        is_export = path.suffix == ".safetensors" and not (path.parent / "manifest.json").exists()
+        if is_export or path.name in ("sample.txt", "config.json"):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         if path.name == "metrics.jsonl":
             lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -140,7 +157,7 @@ class Report:
         enough = len(old) > 0
         self.differ += bool(wrong) or not enough
         verdict = "same bits" if enough and not wrong else "DIFFERS: " + (", ".join(wrong) or "empty")
-        print(f"{what}: {len(old)} files, {verdict}", flush=True)
+        print(f"{what}: {len(old)} tensors and files, {verdict}", flush=True)
 
 
 def export(build, output, to):
