@@ -11,6 +11,7 @@
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/weights/hugging_face.h"
 #include "agent/train/weights/import_weights.h"
+#include "agent/train/weights/weight_file_writer.h"
 #include "common/base/random.h"
 #include "tests/agent/train/temporary_folder.h"
 #include "tests/agent/train/whole_state.h"
