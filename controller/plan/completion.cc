@@ -41,23 +41,12 @@ Verdict completion(Pass& pass) {
   const std::string who =
       by_rank_zero ? "rank 0" : "all " + std::to_string(pass.round_nodes.size()) + " nodes";
   const std::string message = who + " completed round " + std::to_string(pass.status.round);
-  const int64_t generation = pass.job().metadata.generation;
   note_recovered(pass.status, pass.seen.wall_now);
   close_interval(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting}) {
-    set_condition(pass.status, {.type = type,
-                                .value = false,
-                                .reason = "Complete",
-                                .message = "",
-                                .time = time,
-                                .generation = generation});
+    pass.set(type, false, "Complete");
   }
-  set_condition(pass.status, {.type = kComplete,
-                              .value = true,
-                              .reason = by_rank_zero ? "RankZeroCompleted" : "WorkersCompleted",
-                              .message = message,
-                              .time = time,
-                              .generation = generation});
+  pass.set(kComplete, true, by_rank_zero ? "RankZeroCompleted" : "WorkersCompleted", message);
   pass.status.completionTime = time;
   pass.event(false, "Completed", message);
   pass.plan.why = "the job completed";

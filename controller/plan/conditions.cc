@@ -1,6 +1,10 @@
 #include "controller/plan/conditions.h"
 
+#include <utility>
+
+#include "common/base/clock.h"
 #include "common/base/utf8.h"
+#include "controller/plan/pass.h"
 
 namespace lockstep::plan {
 
@@ -21,6 +25,15 @@ bool set_condition(TrainingJobStatus& status, ConditionUpdate update) {
   place->message = std::string(utf8_head(update.message, kMessageBytesMax));
   place->observedGeneration = update.generation;
   return flipped;
+}
+
+bool Pass::set(const char* type, bool value, std::string reason, std::string message) {
+  return set_condition(status, {.type = type,
+                                .value = value,
+                                .reason = std::move(reason),
+                                .message = std::move(message),
+                                .time = rfc3339(seen.wall_now),
+                                .generation = job().metadata.generation});
 }
 
 }  // namespace lockstep::plan

@@ -21,12 +21,7 @@ Verdict deadline(Pass& pass) {
   close_interval(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting, kFailed}) {
     const bool failed = type == std::string_view(kFailed);
-    set_condition(pass.status, {.type = type,
-                                .value = failed,
-                                .reason = "DeadlineExceeded",
-                                .message = failed ? message : "",
-                                .time = time,
-                                .generation = pass.job().metadata.generation});
+    pass.set(type, failed, "DeadlineExceeded", failed ? message : "");
   }
   pass.status.completionTime = time;
   pass.event(true, "DeadlineExceeded", message);

@@ -111,15 +111,6 @@ bool is_asked(const Pass& pass) {
   });
 }
 
-void mark(Pass& pass, const char* type, bool value, const char* reason, std::string message = "") {
-  set_condition(pass.status, {.type = type,
-                              .value = value,
-                              .reason = reason,
-                              .message = std::move(message),
-                              .time = rfc3339(pass.seen.wall_now),
-                              .generation = pass.job().metadata.generation});
-}
-
 std::string pod_of_node(const FailureStatus& lost) {
   return "the pod of node index " + std::to_string(lost.nodeIndex) +
          (lost.node.empty() ? "" : " on " + lost.node) + " is being stopped: " + lost.reason;
@@ -135,7 +126,7 @@ Verdict begin_drain(Pass& pass) {
   const std::optional<FailureStatus> stopped = stopped_pod(assess_damage(pass));
   const std::string message = (stopped ? pod_of_node(*stopped) : "ranks were asked to stop") +
                               "; the ranks save a checkpoint and leave";
-  mark(pass, kDraining, true, "PodStopping", message);
+  pass.set(kDraining, true, "PodStopping", message);
   pass.event(false, kDraining, message);
   pass.plan.why = "a pod is being stopped: its round saves a checkpoint";
   return Verdict::kDecided;
@@ -229,9 +220,9 @@ Verdict end_drain(Pass& pass, const Damage& damage, const FailureStatus& stopped
   const std::string message = pod_of_node(stopped) + "; the ranks saved a checkpoint and left" +
                               (step > 0 ? " at step " + std::to_string(step) : "");
   close_interval(pass.status, pass.seen.wall_now);
-  mark(pass, kDraining, false, "Saved");
-  mark(pass, kRunning, false, kDrained);
-  mark(pass, kRestarting, true, kDrained, message);
+  pass.set(kDraining, false, "Saved");
+  pass.set(kRunning, false, kDrained);
+  pass.set(kRestarting, true, kDrained, message);
   pass.event(false, kDrained, message);
   pass.plan.why = "all ranks saved and left: the next round begins with another pod";
   replace_lost(pass, damage.lost);

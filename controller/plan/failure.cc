@@ -122,25 +122,15 @@ std::string sentence(const FailureStatus& failure) {
   return text;
 }
 
-void set(Pass& pass, const char* type, bool value, const std::string& reason,
-         const std::string& message) {
-  set_condition(pass.status, {.type = type,
-                              .value = value,
-                              .reason = reason,
-                              .message = message,
-                              .time = rfc3339(pass.seen.wall_now),
-                              .generation = pass.job().metadata.generation});
-}
-
 Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const std::string& why) {
   failure.action = "Fail";
   std::string message = sentence(failure) + "; " + why;
   if (!failure.message.empty()) message += "; the end of its log:\n" + failure.message;
   failure.recovery = {};
   record_failure(pass.status, std::move(failure));
-  set(pass, kRunning, false, reason, "");
-  set(pass, kRestarting, false, reason, "");
-  set(pass, kFailed, true, reason, message);
+  pass.set(kRunning, false, reason, "");
+  pass.set(kRestarting, false, reason, "");
+  pass.set(kFailed, true, reason, message);
   pass.status.completionTime = rfc3339(pass.seen.wall_now);
   pass.event(true, reason, message);
   pass.plan.why = "the job fails and is not restarted";
@@ -161,8 +151,8 @@ Verdict restart(Pass& pass, FailureStatus failure, const Restart& how) {
   record_failure(pass.status, std::move(failure));
   const FailureStatus& recorded = *pass.status.lastFailure;
   if (how.counts) ++pass.status.restarts;
-  set(pass, kRunning, false, recorded.reason, "");
-  set(pass, kRestarting, true, recorded.action, message);
+  pass.set(kRunning, false, recorded.reason, "");
+  pass.set(kRestarting, true, recorded.action, message);
   pass.event(true, recorded.action, message);
   return Verdict::kDecided;
 }

@@ -60,6 +60,9 @@ struct Pass {
   const AgentState* last_report(const PodView* pod) const;
   void requeue(TimePoint at);
   void act(Action action) { plan.actions.push_back(std::move(action)); }
+  // Sets a condition of the status, as of now (conditions.h). Returns whether it flipped, or is
+  // new.
+  bool set(const char* type, bool value, std::string reason, std::string message = "");
   void event(bool warning, std::string reason, std::string message) {
     events.push_back({warning, std::move(reason), std::move(message)});
   }

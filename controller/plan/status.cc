@@ -18,21 +18,12 @@
 namespace lockstep::plan {
 namespace {
 
-void set(Pass& pass, const char* type, bool value, std::string reason, std::string message = "") {
-  set_condition(pass.status, {.type = type,
-                              .value = value,
-                              .reason = std::move(reason),
-                              .message = std::move(message),
-                              .time = rfc3339(pass.seen.wall_now),
-                              .generation = pass.job().metadata.generation});
-}
-
 // Something that holds the job up: said in a condition, and once in an event.
 void set_trouble(Pass& pass, const char* type, const std::string& reason,
                  const std::string& message) {
   const Condition* before = find_condition(pass.status, type);
   if (before == nullptr || before->reason != reason) pass.event(true, reason, message);
-  set(pass, type, false, reason, message);
+  pass.set(type, false, reason, message);
 }
 
 // Nodes that rounds leave out are not waited for.
@@ -47,11 +38,11 @@ void derive_scheduled(Pass& pass) {
     if (why_not.empty() && !pod->scheduled) why_not = pod->unscheduled_reason;
   }
   if (scheduled == desired && desired > 0) {
-    set(pass, kPodsScheduled, true, "AllScheduled");
+    pass.set(kPodsScheduled, true, "AllScheduled");
   } else if (pass.seen.refusal) {
     set_trouble(pass, kPodsScheduled, pass.seen.refusal->reason, pass.seen.refusal->message);
   } else {
-    set(pass, kPodsScheduled, false, why_not.empty() ? "Waiting" : "Unschedulable", why_not);
+    pass.set(kPodsScheduled, false, why_not.empty() ? "Waiting" : "Unschedulable", why_not);
   }
 }
 
@@ -66,7 +57,7 @@ void derive_ready(Pass& pass) {
     return;
   }
   if (ready == desired && desired > 0) {
-    set(pass, kReady, true, "AllPodsRun");
+    pass.set(kReady, true, "AllPodsRun");
     return;
   }
   constexpr size_t kPodsNamed = 8;
@@ -82,7 +73,7 @@ void derive_ready(Pass& pass) {
   }
   if (named > kPodsNamed) message += "; and " + std::to_string(named - kPodsNamed) + " more";
   if (reason == nullptr) {
-    set(pass, kReady, false, "PodsMissing", message);
+    pass.set(kReady, false, "PodsMissing", message);
   } else {
     set_trouble(pass, kReady, reason, message);
   }
@@ -123,14 +114,14 @@ void derive_running(Pass& pass) {
   if (!all_train(pass)) {
     if (all_formed(pass)) note_formed(pass.status, pass.seen.wall_now);
     if (find_condition(pass.status, kRunning) == nullptr) {
-      set(pass, kRunning, false, "NotStarted");
+      pass.set(kRunning, false, "NotStarted");
     }
     return;
   }
-  set(pass, kRunning, true, "AllRanksTrain");
+  pass.set(kRunning, true, "AllRanksTrain");
   if (!is_true(pass.status, kRestarting)) return;
   note_recovered(pass.status, pass.seen.wall_now);
-  set(pass, kRestarting, false, "Recovered");
+  pass.set(kRestarting, false, "Recovered");
 }
 
 // Rounds to this number of significant digits, for people.
@@ -192,7 +183,7 @@ void derive_progress(Pass& pass) {
 void derive_draining(Pass& pass) {
   const bool has_ended =
       is_finished(pass.status) || pass.status.worldHash != pass.seen.job.status.worldHash;
-  if (has_ended && is_true(pass.status, kDraining)) set(pass, kDraining, false, "RoundEnded");
+  if (has_ended && is_true(pass.status, kDraining)) pass.set(kDraining, false, "RoundEnded");
 }
 
 // Recorded with the members, and anew after a suspension.

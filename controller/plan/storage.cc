@@ -27,26 +27,16 @@ bool has_ended(const Pass& pass, const AgentState& state) {
                      [](const WorkerState& worker) { return worker.rank == 0 && !worker.running; });
 }
 
-void set(Pass& pass, const char* type, bool value, const char* reason, std::string message) {
-  set_condition(pass.status, {.type = type,
-                              .value = value,
-                              .reason = reason,
-                              .message = std::move(message),
-                              .time = rfc3339(pass.seen.wall_now),
-                              .generation = pass.job().metadata.generation});
-}
-
 void derive_failing(Pass& pass, const StorageState& storage) {
   const bool was_failing = is_true(pass.status, kCheckpointFailing);
   if (storage.failed_step < 0) {
-    if (was_failing && storage.saved > 0) set(pass, kCheckpointFailing, false, "Saved", "");
+    if (was_failing && storage.saved > 0) pass.set(kCheckpointFailing, false, "Saved", "");
     return;
   }
-  std::string message = "the checkpoint of step " + std::to_string(storage.failed_step) +
-                        " could not be saved: " + storage.failure;
-  if (!is_finished(pass.status)) message += "; training continues";
+  const std::string message = "the checkpoint of step " + std::to_string(storage.failed_step) +
+                              " could not be saved: " + storage.failure;
   if (!was_failing) pass.event(true, kCheckpointFailing, message);
-  set(pass, kCheckpointFailing, true, "SaveFailed", std::move(message));
+  pass.set(kCheckpointFailing, true, "SaveFailed", message);
 }
 
 // "training resumed from step 400, because the checkpoint of step 500 (one of 2) is corrupt and was
@@ -68,14 +58,14 @@ void derive_set_aside(Pass& pass, const AgentState& state) {
   const bool was_set_aside = is_true(pass.status, kCheckpointSetAside);
   if (storage.set_aside_step < 0) {
     const bool resumed = storage.resumed_step >= 0;
-    if (was_set_aside && resumed) set(pass, kCheckpointSetAside, false, "Loaded", "");
+    if (was_set_aside && resumed) pass.set(kCheckpointSetAside, false, "Loaded", "");
     return;
   }
   if (storage.resumed_step < 0 && !has_ended(pass, state)) return;
   std::string message = set_aside_text(storage);
   if (was_set_aside && before->message == message) return;
   pass.event(true, kCheckpointSetAside, message);
-  set(pass, kCheckpointSetAside, true, "Corrupt", std::move(message));
+  pass.set(kCheckpointSetAside, true, "Corrupt", std::move(message));
 }
 
 }  // namespace

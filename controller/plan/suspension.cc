@@ -7,20 +7,11 @@
 namespace lockstep::plan {
 namespace {
 
-void flip(Pass& pass, const char* type, bool value, std::string reason) {
-  set_condition(pass.status, {.type = type,
-                              .value = value,
-                              .reason = std::move(reason),
-                              .message = "",
-                              .time = rfc3339(pass.seen.wall_now),
-                              .generation = pass.job().metadata.generation});
-}
-
 Verdict suspend(Pass& pass) {
   close_interval(pass.status, pass.seen.wall_now);
-  flip(pass, kSuspended, true, "SpecSuspend");
-  flip(pass, kRunning, false, "Suspended");
-  flip(pass, kRestarting, false, "Suspended");
+  pass.set(kSuspended, true, "SpecSuspend");
+  pass.set(kRunning, false, "Suspended");
+  pass.set(kRestarting, false, "Suspended");
   pass.status.startTime.clear();
   pass.status.worldHash.clear();
   pass.status.rendezvous.reset();
@@ -61,7 +52,7 @@ Verdict resume(Pass& pass) {
   for (int64_t& incarnation : pass.members) ++incarnation;
   pass.status.members = members_to_text(pass.members);
   pass.status.startTime = rfc3339(pass.seen.wall_now);
-  flip(pass, kSuspended, false, "Resumed");
+  pass.set(kSuspended, false, "Resumed");
   pass.event(false, "Resumed", "new pods are being created");
   pass.plan.why = "spec.suspend is false: resuming the job";
   return Verdict::kDecided;

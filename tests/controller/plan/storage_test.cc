@@ -16,8 +16,7 @@ StorageState setting_aside(int64_t step, int64_t resumed, int64_t count = 1) {
           .resumed_step = resumed};
 }
 
-constexpr char kStep500Failed[] =
-    "the checkpoint of step 500 could not be saved: disk full; training continues";
+constexpr char kStep500Failed[] = "the checkpoint of step 500 could not be saved: disk full";
 constexpr char kResumedFrom400[] =
     "training resumed from step 400, because the checkpoint of step 500 is corrupt and was set "
     "aside: a chunk of weights differs";
@@ -211,6 +210,18 @@ TEST(CheckpointSetAside, EndsWhenALaterRoundLoadsWithoutSettingOneAside) {
   scene.add_agent(0).storage = StorageState{.resumed_step = 400};
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kCheckpointSetAside).status, "False");
+}
+
+TEST(CheckpointSetAside, IfNoneIsLeftTheStatusNamesNoneEither) {
+  Scene scene = reporting(StorageState{.resumed_step = 0});
+  scene.agent(0).last_checkpoint = CheckpointStatus{500, "/ckpt/step-00000500"};
+  scene.settle();
+  EXPECT_TRUE(scene.status().lastCheckpoint.has_value());
+  scene.agent(0).last_checkpoint.reset();
+  scene.agent(0).storage = setting_aside(500, 0);
+  scene.advance(std::chrono::seconds(10));
+  scene.settle();
+  EXPECT_FALSE(scene.status().lastCheckpoint.has_value());
 }
 
 TEST(CheckpointSetAside, AnOldRoundsReportOfANodeThatIsLeftOutDoesNotCount) {
