@@ -80,10 +80,8 @@ Status CheckpointFolder::prepare() {
   TRY_ASSIGN(const std::vector<std::string> names, storage_.list(""));
   TRY(owner_.check());
   for (const std::string& name : names) {
-    if (name.starts_with(kUnfinished)) {
-      warn_unless_ok(remove_all_at_once(name, std::string(kRemoving) + name.substr(1)));
-    }
-    if (name.starts_with(kRemoving)) warn_unless_ok(storage_.remove_folder(name));
+    if (!name.starts_with(kUnfinished)) continue;
+    warn_unless_ok(remove_all_at_once(name, std::string(kRemoving) + name.substr(1)));
   }
   return {};
 }
@@ -136,8 +134,8 @@ Status CheckpointFolder::publish(const std::string& folder, const Manifest& mani
   const int64_t step = manifest.position.step;
   TRY(expect_files(folder, manifest));
   TRY(storage_.put_new(folder + "/" + kManifestName, format_manifest(manifest)));
-  TRY(owner_.check());
   TRY(make_room(step));
+  TRY(owner_.check());
   TRY(storage_.move_folder(folder, checkpoint_name(step)));
   prune(step);
   return {};

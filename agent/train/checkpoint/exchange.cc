@@ -58,11 +58,14 @@ Result<std::vector<std::string>> gather_texts(comm::Communicator& world, std::st
     TRY(world.send(bytes_of(text), 0));
     return std::vector<std::string>();
   }
-  std::vector<std::string> texts{std::move(text)};
-  for (int rank = 1; rank < world.size(); ++rank) {
-    texts.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(rank)]), '\0');
-    TRY(world.receive(bytes_of(texts.back()), rank));
+  std::vector<std::string> texts(sizes.size());
+  std::vector<comm::Work> works;
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    texts[rank].resize(static_cast<size_t>(sizes[rank]));
+    works.push_back(world.start_receive(bytes_of(texts[rank]), static_cast<int>(rank)));
   }
+  for (comm::Work& work : works) TRY(work.wait());
+  texts[0] = std::move(text);
   return texts;
 }
 

@@ -11,7 +11,8 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-Status unless(Code harmless, const Status& status) {
+// Success also if the status has this code.
+Status ignoring(Code harmless, const Status& status) {
   return !status.ok() && status.error().code == harmless ? Status() : status;
 }
 
@@ -54,7 +55,7 @@ Status FolderStorage::make_path(const std::string& path) {
     TRY(make_path(parent_of(path)));
     made = files_.make_folder(path);
   }
-  if (!made.ok()) return unless(Code::kConflict, made);
+  if (!made.ok()) return ignoring(Code::kConflict, made);
   return files_.sync_folder(parent_of(path));
 }
 
@@ -96,27 +97,27 @@ Status FolderStorage::put_new(const std::string& name, std::string_view bytes) {
 }
 
 Status FolderStorage::make_folder(const std::string& folder) {
-  TRY(unless(Code::kConflict, files_.make_folder(at(folder))));
+  TRY(ignoring(Code::kConflict, files_.make_folder(at(folder))));
   return files_.sync_folder(parent_of(at(folder)));
 }
 
 // Also moves a file that has the name of a folder, so that it can be set aside.
 Status FolderStorage::move_folder(const std::string& from, const std::string& to) {
-  TRY(unless(Code::kNotFound, files_.sync_folder(at(from))));
+  TRY(ignoring(Code::kNotFound, files_.sync_folder(at(from))));
   TRY(files_.rename_folder(at(from), at(to)));
   return files_.sync_folder(path_);
 }
 
 Status FolderStorage::remove_object(const std::string& name) {
-  return unless(Code::kNotFound, files_.remove_file(at(name)));
+  return ignoring(Code::kNotFound, files_.remove_file(at(name)));
 }
 
 // Folders of checkpoints contain files alone.
 Status FolderStorage::remove_folder(const std::string& folder) {
   const Result<std::vector<std::string>> names = files_.list(at(folder));
-  if (!names.ok()) return unless(Code::kNotFound, names.error());
+  if (!names.ok()) return ignoring(Code::kNotFound, names.error());
   for (const std::string& name : *names) TRY(remove_object(folder + "/" + name));
-  return unless(Code::kNotFound, files_.remove_folder(at(folder)));
+  return ignoring(Code::kNotFound, files_.remove_folder(at(folder)));
 }
 
 }  // namespace lockstep::train

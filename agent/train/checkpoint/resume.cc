@@ -1,6 +1,5 @@
 #include "agent/train/checkpoint/resume.h"
 
-#include <string_view>
 #include <utility>
 #include <vector>
 

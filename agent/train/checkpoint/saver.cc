@@ -6,6 +6,18 @@
 #include "common/base/log.h"
 
 namespace lockstep::train {
+namespace {
+
+Result<std::vector<ManifestFile>> files_of_all(const std::vector<std::string>& texts) {
+  std::vector<ManifestFile> files;
+  for (const std::string& text : texts) {
+    TRY_ASSIGN(std::vector<ManifestFile> some, parse_files(text));
+    for (ManifestFile& file : some) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+}  // namespace
 
 Status Saver::begin(Manifest manifest) {
   const TimePoint start = parts_.clock.now();
@@ -74,15 +86,6 @@ Status Saver::start_publishing(std::function<Status()> task, int64_t step) {
   publishing_begun_at_ = begun_at_;
   publishing_.start([task = std::move(task)](const std::stop_token&) { return task(); });
   return {};
-}
-
-Result<std::vector<ManifestFile>> Saver::files_of_all(const std::vector<std::string>& texts) const {
-  std::vector<ManifestFile> files;
-  for (const std::string& text : texts) {
-    TRY_ASSIGN(std::vector<ManifestFile> some, parse_files(text));
-    for (ManifestFile& file : some) files.push_back(std::move(file));
-  }
-  return files;
 }
 
 Status Saver::poll() {

@@ -20,9 +20,8 @@ namespace lockstep::train {
 // Saves checkpoints while training goes on. A save goes through these phases on all ranks:
 // - begin(), between two steps: every rank copies its share of the state
 // - in the background every rank writes its files, reads them back and compares
-// - commit(), after a step that began when no rank was busy: the ranks exchange what they wrote,
-// and
-//   rank 0 completes the checkpoint in the background
+// - commit(), after a step that began when no rank was busy: the ranks exchange the names and
+//   checksums of their files, and rank 0 completes the checkpoint in the background
 // One save is under way at a time: begin() and finish() wait for the one before. A save that fails
 // leaves nothing but a note for the agent, and training goes on, unless the storage has another
 // owner: then this rank must stop. All calls but poll() and is_busy() are made by all ranks
@@ -60,7 +59,6 @@ class Saver {
  private:
   Status write_files(const std::stop_token& stop);
   Status exchange();
-  Result<std::vector<ManifestFile>> files_of_all(const std::vector<std::string>& texts) const;
   Status start_publishing(std::function<Status()> task, int64_t step);
   void add_blocked(TimePoint since);
   Status abandon(const std::string& folder, const Status& cause);
