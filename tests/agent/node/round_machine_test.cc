@@ -464,6 +464,13 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   EXPECT_EQ(state.workers.at(1).step, 41);
   EXPECT_EQ(state.workers.at(1).suspect_rank, 1);
   EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000030");
+
+  numbers.step = 42;
+  numbers.checkpoint_step = -1;
+  bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
+  bench.clock.advance(std::chrono::minutes(1));
+  bench.step();
+  EXPECT_FALSE(bench.state().last_checkpoint) << "those of earlier rounds were set aside";
 }
 
 TEST(RoundMachine, ReportsThePrecisionInUseAndTheRanksThatLackBf16) {

@@ -275,7 +275,11 @@ StateShare share_of(Composition& model) {
   return model.snapshot();
 }
 
-TEST(Composition, GoesOnFromTheSharesThatOtherWorldsSaved) {
+// Three ranks have uneven shares. Two ranks with the same batch have the gradients of one exactly,
+// three but for rounding, which the first steps of AdamW amplify.
+class SavedShares : public testing::TestWithParam<int> {};
+
+TEST_P(SavedShares, AreContinuedByAnotherWorld) {
   Alone alone(options_for({}));
   (void)alone.step({.step = 1, .learning_rate = 0.1});
   KeptState kept;
@@ -283,13 +287,15 @@ TEST(Composition, GoesOnFromTheSharesThatOtherWorldsSaved) {
   EXPECT_EQ(kept.tensors().size(), 3 * parameter_table(kConfig).size());
   (void)alone.step({.step = 2, .learning_rate = 0.1});
 
-  auto world = comm::make_thread_world(3).value();
+  auto world = comm::make_thread_world(GetParam()).value();
+  const double tolerance = GetParam() == 2 ? 0 : 1e-2;
   KeptState again;
   std::mutex one_at_a_time;
   std::vector<std::jthread> ranks;
   for (auto& communicator : world) {
     ranks.emplace_back([&] {
-      auto model = Composition::create(options_for({.data = 3}), *communicator, kClock).value();
+      auto model =
+          Composition::create(options_for({.data = GetParam()}), *communicator, kClock).value();
       ASSERT_TRUE(model->read_share(kept).ok());
       ASSERT_TRUE(model->exchange_shares(1).ok());
       {
@@ -297,18 +303,19 @@ TEST(Composition, GoesOnFromTheSharesThatOtherWorldsSaved) {
         again.add(share_of(*model));
       }
       RepeatedTokens feed;
-      // Ranks with the same batch have the gradients of one, but for rounding.
       ASSERT_TRUE(model->run_step(feed, {.step = 2, .learning_rate = 0.1}).ok());
       const DeviceState state = model->state();
       const std::vector<float> expected = alone.parameters();
       for (int64_t i = 0; i < state.arena->count; ++i) {
-        ASSERT_NEAR(state.parameters[i], expected[static_cast<size_t>(i)], 1e-2) << i;
+        ASSERT_NEAR(state.parameters[i], expected[static_cast<size_t>(i)], tolerance) << i;
       }
     });
   }
   ranks.clear();
   EXPECT_EQ(again.tensors(), kept.tensors());
 }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, SavedShares, testing::Values(2, 3));
 
 TEST(Composition, ClearsItsShareOfAStateThatTurnedOutCorrupt) {
   Alone alone(options_for({}));
