@@ -23,8 +23,8 @@ struct CheckpointWeights {
   std::string checkpoint;  // its folder
   int64_t step = 0;
   std::vector<WeightTensor> tensors;  // each once, with its whole shape
-  // Fills `to` with a tensor's elements from `first` on, in row-major order. kInvalid if the tensor
-  // is not in fp32, else as storage says.
+  // Fills `to` with a tensor's elements from `first` on, in row-major order. Errors: those of
+  // CheckpointReader::read().
   std::function<Status(const WeightTensor& tensor, int64_t first, std::span<float> to)> read;
 };
 
