@@ -1,6 +1,7 @@
 #include "common/api/storage_notes.h"
 
 #include <algorithm>
+#include <string>
 
 #include "common/base/utf8.h"
 
@@ -8,8 +9,8 @@ namespace lockstep {
 
 void FixedText::assign(std::string_view text) {
   bytes = {};
-  const std::string_view head = utf8_head(text, bytes.size());
-  std::copy(head.begin(), head.end(), bytes.begin());
+  const std::string fitting = utf8_elided(text, bytes.size());
+  std::copy(fitting.begin(), fitting.end(), bytes.begin());
 }
 
 std::string_view FixedText::text() const {

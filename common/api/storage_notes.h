@@ -11,7 +11,7 @@ namespace lockstep {
 struct FixedText {
   std::array<char, 240> bytes{};
 
-  // Copies the text. A longer text is cut between two characters.
+  // Copies the text; the middle of a longer text is left out (utf8_elided()).
   void assign(std::string_view text);
   // Returns the bytes before the first zero, at most all of the array. The other process may have
   // written anything, so the text need not be UTF-8. Valid as long as this object.

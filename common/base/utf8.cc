@@ -4,6 +4,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr std::string_view kElision = "...";
 constexpr size_t kCharacterBytesMax = 4;
 
 uint8_t byte_at(std::string_view text, size_t at) {
@@ -77,6 +78,13 @@ std::string_view utf8_head(std::string_view text, size_t bytes_max) {
     if (!is_continuation(byte_at(text, end))) return text.substr(0, end);
   }
   return text.substr(0, bytes_max);
+}
+
+std::string utf8_elided(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  const std::string head(utf8_head(text, bytes_max / 3));
+  return head + std::string(kElision) +
+         std::string(utf8_tail(text, bytes_max - head.size() - kElision.size()));
 }
 
 }  // namespace lockstep

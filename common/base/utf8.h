@@ -19,4 +19,9 @@ std::string_view utf8_tail(std::string_view text, size_t bytes_max);
 // well-formed text. If the input is not UTF-8, returns exactly bytes_max bytes.
 std::string_view utf8_head(std::string_view text, size_t bytes_max);
 
+// Returns the text if it has at most bytes_max bytes. Otherwise its first third and its end, with
+// "..." between them, in at most bytes_max bytes of whole characters: a message names the cause at
+// its end, after a path that may be long. The text must be well-formed, bytes_max at least 16.
+std::string utf8_elided(std::string_view text, size_t bytes_max);
+
 }  // namespace lockstep

@@ -104,9 +104,9 @@ Result<SetAside> CheckpointFolder::set_aside(int64_t step, const std::string& re
     done = storage_.move_folder(checkpoint_name(step), to);
   }
   TRY(done);
-  SetAside moved{.step = step, .path = storage_.describe(to), .reason = reason};
+  SetAside moved{.step = step, .name = to, .reason = reason};
   log_warning("a checkpoint was set aside",
-              {{"step", step}, {"path", moved.path}, {"reason", reason}});
+              {{"step", step}, {"path", storage_.describe(to)}, {"reason", reason}});
   return moved;
 }
 

@@ -11,10 +11,10 @@
 
 namespace lockstep::train {
 
-// A checkpoint that was moved out of the way: where it is now, and why.
+// A checkpoint that was moved out of the way: the name of its folder now, and why.
 struct SetAside {
   int64_t step = -1;
-  std::string path;
+  std::string name;
   std::string reason;
 };
 

@@ -13,7 +13,8 @@
 namespace lockstep::train {
 
 // Returns, the same on all ranks, whether all succeeded. Otherwise the error of the lowest rank
-// that failed, whose message begins with `rank R: `; a message of more than 240 bytes is cut.
+// that failed, whose message begins with `rank R: `; the middle of a message of more than 240 bytes
+// is left out.
 Result<Status> common_outcome(comm::Communicator& world, const Status& mine);
 
 // Returns rank 0's text on all ranks.

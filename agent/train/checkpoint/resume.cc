@@ -34,7 +34,7 @@ Status set_aside(const ResumeParts& parts, int64_t step, const Error& error) {
   StorageNotes& notes = parts.progress.storage();
   notes.set_aside += 1;
   notes.set_aside_step = step;
-  notes.set_aside_reason.assign(moved.path + ": " + moved.reason);
+  notes.set_aside_reason.assign(moved.reason + " (it is now " + moved.name + ")");
   parts.progress.publish_storage();
   return {};
 }

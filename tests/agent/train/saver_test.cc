@@ -262,9 +262,10 @@ TEST(Saver, ASaveThatFailsOnOneRankIsNotedAndTheNextSucceeds) {
   EXPECT_EQ(names_in(place.file("checkpoints")), std::vector<std::string>{"step-00000002"});
 }
 
+// Whatever the length of the path, the report says what is wrong with which file.
 TEST(Resume, SetsCorruptCheckpointsAsideAndTakesTheOneBefore) {
   TemporaryFolder place;
-  const std::string path = place.file("checkpoints");
+  const std::string path = place.file(std::string(200, 'd'));
   on_ranks(2, path, [](Rank& rank) {
     ASSERT_TRUE(rank.start().ok());
     for (const int step : {1, 2}) {
@@ -286,8 +287,13 @@ TEST(Resume, SetsCorruptCheckpointsAsideAndTakesTheOneBefore) {
     EXPECT_EQ(notes.set_aside, rank.is_root() ? 1 : 0);
     if (!rank.is_root()) return;
     EXPECT_EQ(notes.set_aside_step, 2);
-    EXPECT_NE(notes.set_aside_reason.text().find("do not match their checksum"), std::string::npos)
-        << notes.set_aside_reason.text();
+    const std::string reason(notes.set_aside_reason.text());
+    EXPECT_TRUE(reason.starts_with("rank 0: [checkpoint] ")) << reason;
+    EXPECT_TRUE(reason.find("optimizer-00001-of-00002.safetensors: bytes ") != std::string::npos)
+        << reason;
+    EXPECT_TRUE(
+        reason.ends_with("do not match their checksum (it is now set-aside-step-00000002-2)"))
+        << reason;
   });
   EXPECT_EQ(names_in(path),
             (std::vector<std::string>{"set-aside-step-00000002-2", "step-00000001"}));

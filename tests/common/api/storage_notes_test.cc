@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/api/progress_page.h"
+#include "common/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -21,13 +22,25 @@ TEST(FixedText, HoldsATextUpToItsSize) {
   EXPECT_EQ(fixed("no space left on device").text(), "no space left on device");
   const std::string full(FixedText{}.bytes.size(), 'x');
   EXPECT_EQ(fixed(full).text(), full) << "no byte is kept for a zero";
-  EXPECT_EQ(fixed(full + "y").text(), full);
+}
+
+TEST(FixedText, KeepsTheBeginningAndTheEndOfALongerText) {
+  const std::string path = "rank 3: open of /" + std::string(4000, 'p');
+  const std::string cut(fixed(path + "/model.safetensors: no space").text());
+  EXPECT_EQ(cut.size(), FixedText{}.bytes.size());
+  EXPECT_TRUE(cut.starts_with("rank 3: open of /ppp")) << cut;
+  EXPECT_TRUE(cut.ends_with("p/model.safetensors: no space")) << cut;
+  EXPECT_NE(cut.find("p...p"), std::string::npos) << cut;
 }
 
 TEST(FixedText, IsCutBetweenCharacters) {
-  const std::string head(FixedText{}.bytes.size() - 1, 'x');
-  EXPECT_EQ(fixed(head + "\u00e9").text(), head);
-  EXPECT_EQ(fixed(head.substr(1) + "\u00e9").text(), head.substr(1) + "\u00e9");
+  for (const std::string_view shift : {"", "x"}) {
+    std::string text(shift);
+    while (text.size() < 300) text += "\u00e9";
+    const std::string cut(fixed(text).text());
+    EXPECT_EQ(cut, clean_utf8(cut));
+    EXPECT_GT(cut.size(), FixedText{}.bytes.size() - 4);
+  }
 }
 
 TEST(FixedText, ForgetsALongerTextThatItHeldBefore) {
