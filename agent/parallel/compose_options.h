@@ -9,6 +9,7 @@
 #include "common/layout/activations.h"
 #include "common/layout/mesh.h"
 #include "common/layout/model_design.h"
+#include "common/layout/sharding.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
@@ -30,6 +31,9 @@ struct ComposeOptions {
   optim::OptimizerOptions optimizer;
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  ShardingOptions sharding = {};
+  OffloadOptions offload = {};
+  Exchange exchange = Exchange::kAllReduce;
   // For micro-batches of that size; passes of other sizes use our own kernels. kCudnn needs a GPU
   // that supports it.
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
