@@ -113,6 +113,11 @@ std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
                         arena);
 }
 
+bool backward_reads(const ModelDesign& design, int64_t block) {
+  CHECK(block >= 0 && block < block_count(design));
+  return block > 0;
+}
+
 int64_t block_count(const ModelDesign& design) {
   return by_family(
       design, [](const ModelConfig& config) { return block_count(config); },

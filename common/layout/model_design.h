@@ -38,6 +38,9 @@ ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
 std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
                                                       const ParameterArena& arena);
 int64_t block_count(const ModelDesign& design);
+// Returns whether a block's backward reads its parameters. The first block's does not: nobody needs
+// the gradient of its input.
+bool backward_reads(const ModelDesign& design, int64_t block);
 Stage whole_model(const ModelDesign& design);
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
 // Returns the layers whose outputs add to a residual stream; 0 if there is none.

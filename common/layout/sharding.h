@@ -34,7 +34,7 @@ struct ShardingOptions {
   bool operator==(const ShardingOptions&) const = default;
 };
 
-// What is kept outside of the device's memory and fetched piece by piece.
+// The state that is kept outside of the device's memory and fetched piece by piece.
 enum class Offload : uint8_t {
   kNone,
   kOptimizer,   // the optimizer's states

@@ -7,24 +7,49 @@ namespace {
 
 constexpr int64_t kShareAlign = 16;  // floats
 
-}  // namespace
-
-StateLayout::StateLayout(const ModelDesign& design, const Mesh& mesh)
-    : mesh_(mesh), table_(parameter_table(design)) {
-  for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
-    for (int64_t shard = 0; shard < mesh.tensor; ++shard) {
-      arenas_.push_back(parameter_arena(design, pipeline_stage(design, mesh.pipeline, stage),
-                                        {.index = shard, .size = mesh.tensor}));
+// Returns the runs of a parameter's local part that a rank's shard has, with their places there.
+std::vector<ShardRun> runs_in_shard(const std::vector<ShardRun>& runs, const ArenaEntry& entry,
+                                    const std::vector<ShardSlice>& slices) {
+  std::vector<ShardRun> all;
+  for (const ShardRun& run : runs) {
+    const int64_t begin = entry.offset + run.local;
+    for (const ShardSlice& slice : offsets_within(slices, begin, begin + run.count)) {
+      all.push_back({.local = slice.local,
+                     .global = run.global + slice.offset - begin,
+                     .count = slice.count});
     }
   }
+  return all;
+}
+
+}  // namespace
+
+StateLayout::StateLayout(const ModelDesign& design, const Mesh& mesh, const ShardLayout::Cut& cut)
+    : mesh_(mesh), ranks_(cut.ranks), table_(parameter_table(design)) {
+  for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
+    for (int64_t shard = 0; shard < mesh.tensor; ++shard) {
+      layouts_.emplace_back(design,
+                            parameter_arena(design, pipeline_stage(design, mesh.pipeline, stage),
+                                            {.index = shard, .size = mesh.tensor}),
+                            cut);
+    }
+  }
+}
+
+const ShardLayout& StateLayout::shards(int64_t rank) const {
+  const MeshCoordinates at = coordinates(mesh_, rank);
+  return layout(at.pipeline, at.tensor);
 }
 
 std::vector<int64_t> StateLayout::holders(const Parameter& parameter) const {
   std::vector<int64_t> ranks;
   for (int64_t stage = 0; stage < mesh_.pipeline; ++stage) {
-    if (arena(stage, 0).find(parameter.id) == nullptr) continue;
-    for (int64_t shard = 0; shard < mesh_.tensor; ++shard) {
-      ranks.push_back(rank_of(mesh_, {.pipeline = stage, .tensor = shard}));
+    if (layout(stage, 0).arena().find(parameter.id) == nullptr) continue;
+    for (int64_t data = 0; data < ranks_; ++data) {
+      for (int64_t shard = 0; shard < mesh_.tensor; ++shard) {
+        const int64_t rank = rank_of(mesh_, {.pipeline = stage, .data = data, .tensor = shard});
+        if (ranks_ == 1 || !pieces(parameter, rank).empty()) ranks.push_back(rank);
+      }
     }
   }
   return ranks;
@@ -33,51 +58,53 @@ std::vector<int64_t> StateLayout::holders(const Parameter& parameter) const {
 // The stage of the parameter's block has it first, as blocks and stages ascend.
 std::vector<int64_t> StateLayout::owners(const Parameter& parameter) const {
   std::vector<int64_t> ranks = holders(parameter);
-  ranks.resize(parameter.shard_axis < 0 ? 1 : static_cast<size_t>(mesh_.tensor));
+  std::erase_if(ranks, [&, first = coordinates(mesh_, ranks.front()).pipeline](int64_t rank) {
+    const MeshCoordinates at = coordinates(mesh_, rank);
+    return at.pipeline != first || (parameter.shard_axis < 0 && at.tensor != 0);
+  });
   return ranks;
 }
 
 std::vector<ShardRun> StateLayout::pieces(const Parameter& parameter, int64_t rank) const {
-  const MeshCoordinates at = coordinates(mesh_, rank);
-  const ArenaEntry* entry = arena(at.pipeline, at.tensor).find(parameter.id);
+  const ShardLayout& shards = this->shards(rank);
+  const ArenaEntry* entry = shards.arena().find(parameter.id);
   if (entry == nullptr) return {};
-  return shard_runs(parameter, *entry, {.index = at.tensor, .size = mesh_.tensor});
+  return runs_in_shard(shard_runs(parameter, *entry, shards.arena().shard), *entry,
+                       shards.slices(shard_index(rank)));
 }
 
 // Cuts at multiples of a cache line, so that two ranks never write the same line.
-StateLayout::ArenaRange StateLayout::share(int64_t rank, int64_t index) const {
-  const int64_t count = arena_of(rank).count;
+StateLayout::ShardRange StateLayout::share(int64_t rank, int64_t index) const {
+  const int64_t count = shards(rank).shard_count();
   const auto cut = [&](int64_t i) {
-    return i == mesh_.data ? count : count / mesh_.data * i / kShareAlign * kShareAlign;
+    return i == replicas() ? count : count / replicas() * i / kShareAlign * kShareAlign;
   };
   return {cut(index), cut(index + 1)};
 }
 
-std::vector<StateLayout::ArenaPiece> StateLayout::pieces_within(int64_t rank,
-                                                                const ArenaRange& range,
+std::vector<StateLayout::ShardPiece> StateLayout::pieces_within(int64_t rank,
+                                                                const ShardRange& range,
                                                                 bool owned_only) const {
   const MeshCoordinates at = coordinates(mesh_, rank);
-  const int64_t holder = rank_of(mesh_, {.pipeline = at.pipeline, .tensor = at.tensor});
-  std::vector<ArenaPiece> pieces;
-  for (const ArenaEntry& entry : arena_of(rank).entries) {
-    if (entry.offset >= range.end || entry.offset + entry.count <= range.begin) continue;
+  const int64_t first_replica =
+      rank_of(mesh_, {.pipeline = at.pipeline, .data = shard_index(rank), .tensor = at.tensor});
+  const ShardLayout& shards = this->shards(rank);
+  const std::vector<ShardSlice> slices =
+      slices_within(shards.slices(shard_index(rank)), range.begin, range.end);
+  std::vector<ShardPiece> all;
+  for (const ArenaEntry& entry : shards.arena().entries) {
     const Parameter& parameter = table_[static_cast<size_t>(entry.id)];
+    ShardPiece piece{
+        .id = entry.id,
+        .runs = runs_in_shard(shard_runs(parameter, entry, shards.arena().shard), entry, slices)};
+    if (piece.runs.empty()) continue;
     if (owned_only) {
       const std::vector<int64_t> owning = owners(parameter);
-      if (std::find(owning.begin(), owning.end(), holder) == owning.end()) continue;
+      if (std::find(owning.begin(), owning.end(), first_replica) == owning.end()) continue;
     }
-    ArenaPiece piece{.id = entry.id, .runs = {}};
-    for (const ShardRun& run :
-         shard_runs(parameter, entry, {.index = at.tensor, .size = mesh_.tensor})) {
-      const int64_t begin = std::max(entry.offset + run.local, range.begin);
-      const int64_t end = std::min(entry.offset + run.local + run.count, range.end);
-      if (begin >= end) continue;
-      const int64_t skipped = begin - entry.offset - run.local;
-      piece.runs.push_back({.local = begin, .global = run.global + skipped, .count = end - begin});
-    }
-    if (!piece.runs.empty()) pieces.push_back(std::move(piece));
+    all.push_back(std::move(piece));
   }
-  return pieces;
+  return all;
 }
 
 std::vector<ShardRun> runs_within(const std::vector<ShardRun>& runs, int64_t begin, int64_t end) {

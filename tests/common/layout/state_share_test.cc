@@ -42,8 +42,8 @@ std::string text_of(const Mesh& mesh) {
 // How often each element of each parameter is among the pieces.
 using Counts = std::map<int64_t, std::vector<int>>;
 
-void count(const std::vector<StateLayout::ArenaPiece>& pieces, Counts& counts) {
-  for (const StateLayout::ArenaPiece& piece : pieces) {
+void count(const std::vector<StateLayout::ShardPiece>& pieces, Counts& counts) {
+  for (const StateLayout::ShardPiece& piece : pieces) {
     for (const ShardRun& run : piece.runs) {
       for (int64_t i = 0; i < run.count; ++i) {
         ++counts[piece.id].at(static_cast<size_t>(run.global + i));
@@ -70,6 +70,37 @@ TEST(StateShare, OfAllRanksTogetherHaveEveryElementOnce) {
   }
 }
 
+// Groups of ranks divide the arena; ranks of several groups with the same place divide that shard.
+TEST(StateShare, OfShardedRanksTogetherHaveEveryElementOnce) {
+  for (const auto& [design, mesh] : kCases) {
+    for (int64_t group = 1; group <= mesh.data; ++group) {
+      if (mesh.data % group != 0) continue;
+      for (const int64_t unit_bytes : {int64_t{0}, int64_t{300}, int64_t{1} << 20}) {
+        SCOPED_TRACE(text_of(mesh) + " in groups of " + std::to_string(group));
+        const StateLayout layout(design, mesh, {.ranks = group, .unit_bytes = unit_bytes});
+        Counts counts;
+        for (const Parameter& parameter : layout.table()) {
+          counts[parameter.id].resize(static_cast<size_t>(parameter.count()));
+        }
+        Counts owned = counts;
+        for (int64_t rank = 0; rank < mesh.size(); ++rank) {
+          const auto range = layout.share(rank, layout.replica(rank));
+          count(layout.pieces_within(rank, range, /*owned_only=*/true), counts);
+        }
+        for (const Parameter& parameter : layout.table()) {
+          for (const int64_t rank : layout.owners(parameter)) {
+            count({{parameter.id, layout.pieces(parameter, rank)}}, owned);
+          }
+        }
+        for (const auto& [id, times] : counts) {
+          EXPECT_EQ(times, std::vector<int>(times.size(), 1)) << "parameter " << id;
+          EXPECT_EQ(owned[id], times) << "parameter " << id;
+        }
+      }
+    }
+  }
+}
+
 // Each of d ranks has n / d of n floats, give or take less than a cache line and d floats.
 TEST(StateShare, AreOfAboutTheSameSizeAndEndAtCacheLines) {
   for (const auto& [design, mesh] : kCases) {
@@ -83,7 +114,7 @@ TEST(StateShare, AreOfAboutTheSameSizeAndEndAtCacheLines) {
               .count;
       int64_t end = 0;
       for (int64_t index = 0; index < mesh.data; ++index) {
-        const StateLayout::ArenaRange range = layout.share(rank, index);
+        const StateLayout::ShardRange range = layout.share(rank, index);
         EXPECT_EQ(range.begin, end);
         EXPECT_EQ(range.begin % 16, 0);
         EXPECT_LT(std::abs(range.count() - all / mesh.data), 16 + mesh.data);
@@ -121,7 +152,7 @@ TEST(StateShare, OfOnePlaceAreItsArena) {
         for (const ShardRun& run : layout.pieces(
                  parameter, rank_of(mesh, {.pipeline = at.pipeline, .tensor = at.tensor}))) {
           for (int64_t i = 0; i < run.count; ++i) {
-            expected[entry.offset + run.local + i] = run.global + i;
+            expected[run.local + i] = run.global + i;
           }
         }
       }
