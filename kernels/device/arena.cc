@@ -30,8 +30,8 @@ std::string request_text(const ArenaPlan& plan) {
 }  // namespace
 
 const char* name_of(ArenaUse use) {
-  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer", "activations",
-                                           "workspace"};
+  static constexpr const char* kNames[] = {"parameters", "gradients",   "optimizer",
+                                           "gathered",   "activations", "workspace"};
   return kNames[static_cast<size_t>(use)];
 }
 

@@ -10,8 +10,15 @@
 namespace lockstep::kernels {
 
 // The purpose of a piece of memory. The arena lays the uses out in this order.
-enum class ArenaUse : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace };
-constexpr int kArenaUses = 5;
+enum class ArenaUse : uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kGathered,  // what ranks divide among them, while it is whole
+  kActivations,
+  kWorkspace,
+};
+constexpr int kArenaUses = 6;
 // Returns for example "parameters".
 const char* name_of(ArenaUse use);
 

@@ -40,6 +40,9 @@ Result<void*> allocate(int index, size_t bytes, std::string_view by);
 void release(int index, void* data);
 Result<void*> allocate_pinned(int index, size_t bytes, std::string_view by);
 void release_pinned(void* data);
+// Page-locks memory of the host for every device of the process.
+Status pin(int index, const Workspace& memory, std::string_view by);
+void unpin(void* data);
 Status copy(int index, void* stream, const CopyArgs& args);
 
 }  // namespace lockstep::kernels::cuda_api

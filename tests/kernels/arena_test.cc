@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <vector>
 
 #include "common/base/random.h"
 #include "kernels/device/device_errors.h"
+#include "kernels/device/host_pin.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -69,6 +71,13 @@ TEST(PinnedBuffer, OfTheCpuIsOrdinaryMemory) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0U);
   std::memset(buffer.data(), 1, buffer.bytes());
   EXPECT_EQ(PinnedBuffer::allocate({}, 0)->data(), nullptr);
+}
+
+TEST(HostPin, DoesNothingForTheCpuAndNeedsADeviceOtherwise) {
+  std::vector<char> memory(100);
+  EXPECT_TRUE(HostPin::lock({}, {memory.data(), memory.size()}, "a test").ok());
+  const Device past_the_last{DeviceType::kCuda, device_count(DeviceType::kCuda)};
+  EXPECT_FALSE(HostPin::lock(past_the_last, {memory.data(), memory.size()}, "a test").ok());
 }
 
 TEST(Event, OfTheCpuHasAlwaysPassed) {

@@ -1,7 +1,10 @@
 #include "tests/kernels/gpu_cases.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -10,6 +13,7 @@
 #include "common/base/clock.h"
 #include "kernels/device/arena.h"
 #include "kernels/device/device.h"
+#include "kernels/device/host_pin.h"
 #include "kernels/ops/op_table.h"
 #include "tests/kernels/gpu_ops.h"
 
@@ -43,6 +47,27 @@ Status pinned_memory_goes_there_and_back() {
   TRY(copy_bytes(stream, {.to = to.data(), .from = buffer.data(), .bytes = kBytes}));
   TRY(stream.synchronize());
   return expect(std::memcmp(from.data(), to.data(), kBytes) == 0, "other bytes came back");
+}
+
+// Copies to the device and back, without another copy on the host in between.
+Status memory_from_elsewhere_is_page_locked() {
+  constexpr size_t kPages = size_t{16} << 12;
+  void* memory = ::mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  TRY(expect(memory != MAP_FAILED, "no memory"));
+  const std::unique_ptr<void, void (*)(void*)> mapped(memory,
+                                                      [](void* at) { ::munmap(at, kPages); });
+  TRY_ASSIGN(Stream stream, Stream::create(kGpu));
+  TRY_ASSIGN(const HostPin pin, HostPin::lock(kGpu, {memory, kPages}, "a test"));
+  TRY(expect(!HostPin::lock(kGpu, {memory, kPages}, "a test").ok(), "it was locked twice"));
+  TRY_ASSIGN(const Buffer buffer, Buffer::allocate(kGpu, kPages));
+  std::memset(memory, 7, kPages);
+  TRY(copy_bytes(stream, {.to = buffer.data(), .from = memory, .bytes = kPages}));
+  TRY(stream.synchronize());
+  std::memset(memory, 0, kPages);
+  TRY(copy_bytes(stream, {.to = memory, .from = buffer.data(), .bytes = kPages}));
+  TRY(stream.synchronize());
+  const std::vector<char> expected(kPages, 7);
+  return expect(std::memcmp(memory, expected.data(), kPages) == 0, "other bytes came back");
 }
 
 // Runs a chain of copies over two streams: unless one waits for the event, the second copy may come
@@ -149,6 +174,7 @@ int main(int argc, char** argv) {
   std::vector<test::GpuCase> cases = {
       {"memory is zeroed and aligned", memory_is_zeroed_and_aligned},
       {"pinned memory goes there and back", pinned_memory_goes_there_and_back},
+      {"memory from elsewhere is page-locked", memory_from_elsewhere_is_page_locked},
       {"events order two streams", events_order_two_streams},
       {"timed events keep the time of the device", timed_events_keep_the_time_of_the_device},
       {"too much memory is refused with what would fit",

@@ -176,6 +176,21 @@ void release_pinned(void* data) {
   cudaFreeHost(data);
 }
 
+Status pin(int index, const Workspace& memory, std::string_view by) {
+  TRY_CUDA(index, cudaSetDevice(index));
+  const cudaError_t code = cudaHostRegister(memory.data, memory.bytes, cudaHostRegisterPortable);
+  if (code == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    return out_of_memory({.device = {}, .bytes = memory.bytes, .by = by});
+  }
+  TRY_CUDA_CODE(index, "cudaHostRegister", code);
+  return {};
+}
+
+void unpin(void* data) {
+  cudaHostUnregister(data);
+}
+
 Status copy(int index, void* stream, const CopyArgs& args) {
   TRY_CUDA(index, cudaSetDevice(index));
   TRY_CUDA(index,

@@ -56,6 +56,10 @@ Result<void*> allocate_pinned(int, size_t, std::string_view) {
   return cuda_not_built();
 }
 void release_pinned(void*) {}
+Status pin(int, const Workspace&, std::string_view) {
+  return cuda_not_built();
+}
+void unpin(void*) {}
 Status copy(int, void*, const CopyArgs&) {
   return cuda_not_built();
 }

@@ -130,6 +130,18 @@ void release_pinned(void* data) {
   emulated_cuda::release_pinned(data);
 }
 
+Status pin(int index, const Workspace& memory, std::string_view) {
+  TRY(device_of(index));
+  emulated_cuda::pin(memory.data, memory.bytes);
+  emulated_cuda::note_allocation(memory.data, memory.bytes, emulated_cuda::MemoryKind::kPinned);
+  return {};
+}
+
+void unpin(void* data) {
+  emulated_cuda::note_release(data);
+  emulated_cuda::unpin(data);
+}
+
 Status copy(int index, void* stream, const CopyArgs& args) {
   TRY_ASSIGN(emulated_cuda::EmulatedDevice* const device, device_of(index));
   if (args.to == nullptr || args.from == nullptr) {

@@ -35,20 +35,28 @@ size_t pinned_bytes_from(const void* data) {
   return wanted < end ? static_cast<size_t>(end - wanted) : 0;
 }
 
+void pin(void* data, size_t bytes) {
+  Pinned& all = pinned();
+  const std::lock_guard lock(all.mutex);
+  CHECK(all.bytes.emplace(static_cast<const char*>(data), bytes).second);
+}
+
+void unpin(void* data) {
+  Pinned& all = pinned();
+  const std::lock_guard lock(all.mutex);
+  CHECK(all.bytes.erase(static_cast<const char*>(data)) == 1);
+}
+
 void* allocate_pinned(size_t bytes) {
   void* data = nullptr;
   if (posix_memalign(&data, kPinnedAlignment, bytes) != 0) return nullptr;
   std::memset(data, 0xFF, bytes);
-  Pinned& all = pinned();
-  const std::lock_guard lock(all.mutex);
-  all.bytes[static_cast<const char*>(data)] = bytes;
+  pin(data, bytes);
   return data;
 }
 
 void release_pinned(void* data) {
-  Pinned& all = pinned();
-  const std::lock_guard lock(all.mutex);
-  CHECK(all.bytes.erase(static_cast<const char*>(data)) == 1);
+  unpin(data);
   std::free(data);
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/device/cuda/intrinsics.cuh"
 #include "kernels/device/cuda/launch.cuh"
+#include "kernels/device/host_pin.h"
 #include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::kernels::cuda {
@@ -144,6 +145,23 @@ TEST(EmulatedStreams, ShowThatPageLockedMemoryIsFilledTooLate) {
               return g.x.are(7);
             }),
             kSeeds / 10);
+}
+
+// Copies past the end of page-locked memory fail; those of pageable memory are not checked.
+TEST(EmulatedStreams, TreatMemoryFromElsewhereAsPageLockedWhileItIs) {
+  Ground g;
+  std::vector<int32_t> there(2 * kThreads, 7);
+  const CopyArgs up{
+      .to = g.x.on_device(), .from = there.data() + kThreads / 2, .bytes = Numbers::kBytes};
+  {
+    const auto pin = HostPin::lock(kDevice, {there.data(), Numbers::kBytes}, "a test");
+    ASSERT_TRUE(pin.ok());
+    EXPECT_FALSE(copy_bytes(g.a, up).ok());
+  }
+  EXPECT_TRUE(copy_bytes(g.a, up).ok());
+  EXPECT_TRUE(copy_bytes(g.a, g.x.down()).ok());
+  EXPECT_TRUE(g.a.synchronize().ok());
+  EXPECT_TRUE(g.x.are(7));
 }
 
 bool has_results(Ground& g, bool waits) {
