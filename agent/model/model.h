@@ -48,6 +48,8 @@ class MicroBatch {
 
   // Returns the version of the parameters of this pass.
   virtual int64_t version() const = 0;
+  // Whether its passes have a backward (PassMode::kTrain).
+  virtual bool trains() const = 0;
 
   // The terms of the loss in fp32, in device memory: their sum is the loss's. Valid after forward
   // when evaluating, and after the last block's backward when training.

@@ -8,52 +8,53 @@ namespace {
 // Holds a block's parameters while it computes.
 class Held {
  public:
-  static Result<Held> get(ParamStore& store, int64_t block, int64_t version) {
-    TRY_ASSIGN(const std::span<const ParamView> views, store.get(block, version));
-    return Held(store, block, version, views);
+  static Result<Held> get(ParamStore& store, const BlockUse& use) {
+    TRY_ASSIGN(const std::span<const ParamView> views, store.get(use));
+    return Held(store, use, views);
   }
   Held(Held&& other) noexcept
-      : store_(std::exchange(other.store_, nullptr)),
-        block_(other.block_),
-        version_(other.version_),
-        views_(other.views_) {}
+      : store_(std::exchange(other.store_, nullptr)), use_(other.use_), views_(other.views_) {}
   Held& operator=(Held&&) = delete;
   ~Held() {
-    if (store_ != nullptr) store_->release(block_, version_);
+    if (store_ != nullptr) store_->release(use_);
   }
 
   std::span<const ParamView> views() const { return views_; }
 
  private:
-  Held(ParamStore& store, int64_t block, int64_t version, std::span<const ParamView> views)
-      : store_(&store), block_(block), version_(version), views_(views) {}
+  Held(ParamStore& store, const BlockUse& use, std::span<const ParamView> views)
+      : store_(&store), use_(use), views_(views) {}
 
   ParamStore* store_;
-  int64_t block_;
-  int64_t version_;
+  BlockUse use_;
   std::span<const ParamView> views_;
 };
 
 }  // namespace
 
 Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch) {
-  const int64_t version = batch.version();
+  BlockUse use{.version = batch.version(),
+               .pass = batch.trains() ? Pass::kForward : Pass::kEvaluate};
   const Stage& stage = model.stage();
-  for (int64_t block = stage.begin; block < stage.end; ++block) {
-    TRY_ASSIGN(const Held held, Held::get(store, block, version));
-    if (block + 1 < stage.end) store.prefetch(block + 1, version);
-    TRY(batch.forward(block, held.views()));
+  for (use.block = stage.begin; use.block < stage.end; ++use.block) {
+    TRY_ASSIGN(const Held held, Held::get(store, use));
+    BlockUse next = use;
+    ++next.block;
+    if (next.block < stage.end) store.prefetch(next);
+    TRY(batch.forward(use.block, held.views()));
   }
   return {};
 }
 
 Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink) {
-  const int64_t version = batch.version();
+  BlockUse use{.version = batch.version(), .pass = Pass::kBackward};
   const Stage& stage = model.stage();
-  for (int64_t block = stage.end - 1; block >= stage.begin; --block) {
-    TRY_ASSIGN(const Held held, Held::get(store, block, version));
-    if (block > stage.begin) store.prefetch(block - 1, version);
-    TRY(batch.backward(block, held.views(), sink));
+  for (use.block = stage.end - 1; use.block >= stage.begin; --use.block) {
+    TRY_ASSIGN(const Held held, Held::get(store, use));
+    BlockUse next = use;
+    --next.block;
+    if (next.block >= stage.begin) store.prefetch(next);
+    TRY(batch.backward(use.block, held.views(), sink));
   }
   return sink.end_micro_batch();
 }

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "agent/optim/optimizer.h"
 #include "common/layout/model_design.h"
 #include "common/layout/parameters.h"
 #include "kernels/device/device.h"
@@ -18,9 +19,9 @@ namespace lockstep::optim {
 // bits however the model is split. ClipScale (kernels/ops/clip_scale.h) continues from there.
 class GradientNorm {
  public:
-  // `gradients` and the ops must outlive it.
+  // Counts the arrays' slices. The gradients and the ops must outlive it.
   static GradientNorm create(const ModelDesign& design, const ParameterArena& arena,
-                             const float* gradients, const kernels::OpTable& ops);
+                             const OptimizerArenas& arrays, const kernels::OpTable& ops);
 
   // Enqueues work that adds the squares to *sum, in device memory. Does not wait.
   void add_squares(kernels::Stream& stream, kernels::SquareSum* sum) const;

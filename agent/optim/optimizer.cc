@@ -1,8 +1,33 @@
 #include "agent/optim/optimizer.h"
 
+#include <algorithm>
 #include <string>
 
 namespace lockstep::optim {
+namespace {
+
+// Returns the part [begin, begin + count) of a tensor's elements. With rows whose indices are not
+// consecutive it begins with a row, or is within one.
+kernels::ElementIndex index_from(const kernels::ElementIndex& index, int64_t begin, int64_t count) {
+  if (index.columns == 0) return {.first = index.first + begin};
+  kernels::ElementIndex part = index;
+  part.first = kernels::index_of(index, begin);
+  if (begin % index.columns + count <= index.columns) return {.first = part.first};
+  CHECK(begin % index.columns == 0);
+  return part;
+}
+
+// Cuts where index_from() needs it: after the rest of a row.
+int64_t part_count(const kernels::ElementIndex& index, int64_t begin, int64_t count) {
+  if (index.columns == 0 || begin % index.columns == 0) return count;
+  return std::min(count, index.columns - begin % index.columns);
+}
+
+int64_t place(const ShardSlice& slice, ArrayLayout layout) {
+  return layout == ArrayLayout::kArena ? slice.offset : slice.local;
+}
+
+}  // namespace
 
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
   if (name == "adamw") return OptimizerKind::kAdamW;
@@ -47,34 +72,56 @@ Result<Optimizer> Optimizer::create(const ModelDesign& design, const ParameterAr
   Optimizer optimizer;
   optimizer.ops_ = &ops;
   optimizer.options_ = options;
-  TRY(optimizer.take_states(arenas, static_cast<size_t>(arena.count) * sizeof(float), device));
+  const std::vector<ShardSlice> whole{{.count = arena.count}};
+  const std::vector<ShardSlice>& slices = arenas.slices.empty() ? whole : arenas.slices;
+  const int64_t states_count = arenas.states_layout == ArrayLayout::kArena
+                                   ? arena.count
+                                   : slices.back().local + slices.back().count;
+  TRY(optimizer.take_states(arenas, static_cast<size_t>(states_count) * sizeof(float), device));
   const std::vector<Parameter> table = parameter_table(design);
   const std::vector<std::vector<IndexedBlock>> blocks = indexed_blocks(design, arena);
   for (size_t i = 0; i < arena.entries.size(); ++i) {
     const ArenaEntry& entry = arena.entries[i];
     const bool decays = table[static_cast<size_t>(entry.id)].weight_decay;
     for (const IndexedBlock& block : blocks[i]) {
-      const int64_t at = entry.offset + block.local;
-      kernels::UpdatedTensor tensor{
-          .parameter = arenas.parameters + at,
-          .gradient = arenas.gradients + at,
-          .copy = arenas.copies == nullptr ? kernels::View() : kernels::View(arenas.copies + at),
-          .count = block.count,
-          .weight_decay = decays ? static_cast<float>(options.weight_decay) : 0.0f,
-          .index = {.first = block.first, .columns = block.columns, .stride = block.stride}};
-      for (size_t k = 0; k < optimizer.states_.size(); ++k) {
-        tensor.states[k] = optimizer.states_[k].values + at;
+      const int64_t begin = entry.offset + block.local;
+      for (const ShardSlice& slice : offsets_within(slices, begin, begin + block.count)) {
+        optimizer.add(
+            arenas, slice, {.first = block.first, .columns = block.columns, .stride = block.stride},
+            slice.offset - begin, decays ? static_cast<float>(options.weight_decay) : 0.0f);
       }
-      optimizer.tensors_.push_back(tensor);
     }
   }
   return optimizer;
 }
 
+// Adds a slice of a tensor, which begins with the tensor's element `first`.
+void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
+                    const kernels::ElementIndex& index, int64_t first, float weight_decay) {
+  int64_t count = 0;
+  for (int64_t at = 0; at < slice.count; at += count) {
+    count = part_count(index, first + at, slice.count - at);
+    kernels::UpdatedTensor tensor{
+        .parameter = arenas.parameters + place(slice, arenas.parameters_layout) + at,
+        .gradient = arenas.gradients + place(slice, arenas.gradients_layout) + at,
+        .count = count,
+        .weight_decay = weight_decay,
+        .index = index_from(index, first + at, count)};
+    if (arenas.copies != nullptr) {
+      tensor.copy = kernels::View(arenas.copies + place(slice, arenas.copies_layout) + at);
+    }
+    for (size_t k = 0; k < states_.size(); ++k) {
+      tensor.states[k] = states_[k].values + place(slice, arenas.states_layout) + at;
+    }
+    tensors_.push_back(tensor);
+  }
+}
+
 // Returns what the ops' arguments have in common.
 template <class Args>
-Args Optimizer::arguments(const OptimizerStep& step) const {
-  return {.tensors = tensors_,
+Args Optimizer::arguments(const OptimizerStep& step,
+                          std::span<const kernels::UpdatedTensor> tensors) const {
+  return {.tensors = tensors,
           .learning_rate = static_cast<float>(step.learning_rate),
           .gradient_scale = step.gradient_scale,
           .device_scale = step.device_scale,
@@ -83,22 +130,27 @@ Args Optimizer::arguments(const OptimizerStep& step) const {
 }
 
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {
+  update(stream, step, tensors_);
+}
+
+void Optimizer::update(kernels::Stream& stream, const OptimizerStep& step,
+                       std::span<const kernels::UpdatedTensor> tensors) const {
   switch (options_.kind) {
     case OptimizerKind::kAdamW: {
-      auto args = arguments<kernels::AdamW>(step);
+      auto args = arguments<kernels::AdamW>(step, tensors);
       args.beta1 = static_cast<float>(options_.beta1);
       args.beta2 = static_cast<float>(options_.beta2);
       args.epsilon = static_cast<float>(options_.epsilon);
       return ops_->adamw(stream, args);
     }
     case OptimizerKind::kSgd: {
-      auto args = arguments<kernels::Sgd>(step);
+      auto args = arguments<kernels::Sgd>(step, tensors);
       args.momentum = static_cast<float>(options_.momentum);
       args.nesterov = options_.nesterov;
       return ops_->sgd(stream, args);
     }
     case OptimizerKind::kAdagrad: {
-      auto args = arguments<kernels::Adagrad>(step);
+      auto args = arguments<kernels::Adagrad>(step, tensors);
       args.epsilon = static_cast<float>(options_.epsilon);
       return ops_->adagrad(stream, args);
     }

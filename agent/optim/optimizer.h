@@ -10,6 +10,7 @@
 #include "common/base/result.h"
 #include "common/layout/model_design.h"
 #include "common/layout/parameters.h"
+#include "common/layout/shard_layout.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
@@ -50,13 +51,23 @@ struct OptimizerState {
   float* values = nullptr;
 };
 
-// The flat arenas of one rank, each with arena.count floats in the arena's layout.
+// An array of one rank has a value for each float of the arena, in its layout, or only for those of
+// the rank's shard, in the order of the slices.
+enum class ArrayLayout : uint8_t { kArena, kShard };
+
+// The flat arrays of one rank.
 struct OptimizerArenas {
   float* parameters = nullptr;
   const float* gradients = nullptr;
   kernels::Bf16* copies = nullptr;  // bf16 copies of the new parameters for products; null: none
   // In the order of state_kinds(), initially zero; null: allocated by the optimizer.
   std::array<float*, kStatesMax> states = {};
+  // The part of the arena that this rank updates, ascending in both places; empty: all of it.
+  std::vector<ShardSlice> slices = {};
+  ArrayLayout parameters_layout = ArrayLayout::kArena;
+  ArrayLayout gradients_layout = ArrayLayout::kArena;
+  ArrayLayout copies_layout = ArrayLayout::kArena;
+  ArrayLayout states_layout = ArrayLayout::kArena;
 };
 
 struct OptimizerStep {
@@ -66,8 +77,9 @@ struct OptimizerStep {
   int64_t step = 1;                     // counted from 1
 };
 
-// Updates a parameter arena from its gradients, by the formula of its kind: kernels/ops/adamw.h,
-// sgd.h, adagrad.h. The arguments of create() are caller-owned and must outlive it.
+// Updates a parameter arena, or a rank's slices of it, from the gradients, by the formula of its
+// kind: kernels/ops/adamw.h, sgd.h, adagrad.h. The arguments of create() are caller-owned and must
+// outlive it.
 class Optimizer {
  public:
   // kUnavailable if memory is short.
@@ -84,12 +96,19 @@ class Optimizer {
 
   // In the order of state_kinds().
   const std::vector<OptimizerState>& states() const { return states_; }
+  // Returns everything that a step updates, ascending in the arena.
+  std::span<const kernels::UpdatedTensor> tensors() const { return tensors_; }
+  // As step(), of only these tensors.
+  void update(kernels::Stream& stream, const OptimizerStep& step,
+              std::span<const kernels::UpdatedTensor> tensors) const;
 
  private:
   Optimizer() = default;
+  void add(const OptimizerArenas& arenas, const ShardSlice& slice,
+           const kernels::ElementIndex& index, int64_t first, float weight_decay);
   Status take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device);
   template <class Args>
-  Args arguments(const OptimizerStep& step) const;
+  Args arguments(const OptimizerStep& step, std::span<const kernels::UpdatedTensor> tensors) const;
 
   const kernels::OpTable* ops_ = nullptr;
   OptimizerOptions options_;

@@ -70,7 +70,7 @@ class MlpBatch final : public MicroBatch {
 
  private:
   const MlpConfig& config() const { return model_.options_.config; }
-  bool trains() const { return capacity_.mode == PassMode::kTrain; }
+  bool trains() const override { return capacity_.mode == PassMode::kTrain; }
   bool is_last(int64_t layer) const { return layer + 1 == config().layers(); }
   bool has_gelu() const { return config().activation == MlpActivation::kGelu; }
   kernels::Pointwise pointwise() const;

@@ -58,7 +58,7 @@ class GptBatch final : public MicroBatch {
   const ActivationShape& capacity() const { return capacity_; }
   const ActivationArena& arena() const { return arena_; }
   int64_t rows() const { return input_.batch * input_.sequence; }
-  bool trains() const { return capacity_.mode == PassMode::kTrain; }
+  bool trains() const override { return capacity_.mode == PassMode::kTrain; }
 
   // On stages without the embedding: [R,C]; fill it before forward.
   kernels::View stage_input() const { return at(arena_.layers.front().input); }

@@ -152,7 +152,7 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
           {}, kernels::cpu_ops())
           .value();
   const optim::GradientNorm norm = optim::GradientNorm::create(
-      config_, gpt_.store.arena(), gpt_.sink.gradients().data(), kernels::cpu_ops());
+      config_, gpt_.store.arena(), {.gradients = gpt_.sink.gradients().data()}, kernels::cpu_ops());
   ASSERT_EQ(losses_.size(), golden_.is_llama() ? 20u : 10u);
   for (size_t step = 0; step < losses_.size(); ++step) {
     gpt_.sink.begin_step();

@@ -57,11 +57,11 @@ class PreparedStore final : public ParamStore {
       views_.emplace_back(block_parameters(config, block).size());
     }
   }
-  void prefetch(int64_t, int64_t) override {}
-  Result<std::span<const ParamView>> get(int64_t block, int64_t) override {
-    return std::span<const ParamView>(views_[static_cast<size_t>(block)]);
+  void prefetch(const BlockUse&) override {}
+  Result<std::span<const ParamView>> get(const BlockUse& use) override {
+    return std::span<const ParamView>(views_[static_cast<size_t>(use.block)]);
   }
-  void release(int64_t, int64_t) override {}
+  void release(const BlockUse&) override {}
 
  private:
   std::vector<std::vector<ParamView>> views_;
@@ -158,12 +158,12 @@ TEST(Passes, ReportTheHeadsForwardApartFromItsGradientsChunkByChunk) {
 class BrokenStore final : public ParamStore {
  public:
   BrokenStore(ArenaStore& store, int64_t missing) : store_(store), missing_(missing) {}
-  void prefetch(int64_t block, int64_t version) override { store_.prefetch(block, version); }
-  Result<std::span<const ParamView>> get(int64_t block, int64_t version) override {
-    if (block == missing_) return timed_out("[test] block " + std::to_string(block));
-    return store_.get(block, version);
+  void prefetch(const BlockUse& use) override { store_.prefetch(use); }
+  Result<std::span<const ParamView>> get(const BlockUse& use) override {
+    if (use.block == missing_) return timed_out("[test] block " + std::to_string(use.block));
+    return store_.get(use);
   }
-  void release(int64_t block, int64_t version) override { store_.release(block, version); }
+  void release(const BlockUse& use) override { store_.release(use); }
 
  private:
   ArenaStore& store_;

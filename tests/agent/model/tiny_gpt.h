@@ -32,11 +32,11 @@ class ArenaStore final : public model::ParamStore {
   std::span<float> values_of(int64_t id) { return part(values_, id); }
   int held() const { return held_; }
 
-  void prefetch(int64_t, int64_t) override {}
-  Result<std::span<const model::ParamView>> get(int64_t block, int64_t) override {
+  void prefetch(const model::BlockUse&) override {}
+  Result<std::span<const model::ParamView>> get(const model::BlockUse& use) override {
     ++held_;
     views_.clear();
-    for (const int64_t id : block_parameters(design_, block)) {
+    for (const int64_t id : block_parameters(design_, use.block)) {
       const auto offset = static_cast<size_t>(arena_.find(id)->offset);
       const float* value = values_.data() + offset;
       views_.push_back({.value = value,
@@ -45,7 +45,7 @@ class ArenaStore final : public model::ParamStore {
     }
     return std::span<const model::ParamView>(views_);
   }
-  void release(int64_t, int64_t) override { --held_; }
+  void release(const model::BlockUse&) override { --held_; }
 
  private:
   size_t size() const { return static_cast<size_t>(arena_.count); }

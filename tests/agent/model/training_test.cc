@@ -42,7 +42,7 @@ Outcome train(int64_t micro_batch) {
                                                         {}, {}, kernels::cpu_ops())
                                    .value();
   const optim::GradientNorm norm = optim::GradientNorm::create(
-      kConfig, gpt.store.arena(), gpt.sink.gradients().data(), kernels::cpu_ops());
+      kConfig, gpt.store.arena(), {.gradients = gpt.sink.gradients().data()}, kernels::cpu_ops());
   const optim::LearningRateSchedule schedule{.peak = 1e-2, .warmup_steps = 10, .steps = kSteps};
   Outcome outcome;
   for (int64_t step = 1; step <= kSteps; ++step) {

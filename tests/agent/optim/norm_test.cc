@@ -61,7 +61,7 @@ double squares_of(const ModelConfig& config, int64_t stages, int64_t shards) {
           parameter_arena(config, pipeline_stage(config, stages, stage), {index, shards});
       const std::vector<float> gradients = gradients_of(config, arena);
       kernels::SquareSum mine;
-      GradientNorm::create(config, arena, gradients.data(), kernels::cpu_ops())
+      GradientNorm::create(config, arena, {.gradients = gradients.data()}, kernels::cpu_ops())
           .add_squares(stream, &mine);
       add(sum, mine);
     }
@@ -94,7 +94,7 @@ TEST(GradientNorm, CountsATiedEmbeddingOnTheStageWhereItLives) {
     std::vector<float> gradients(static_cast<size_t>(arena.count));
     gradients[static_cast<size_t>(arena.find(kTokenEmbedding)->offset)] = 3.0f;
     kernels::SquareSum sum;
-    GradientNorm::create(kGpt2, arena, gradients.data(), kernels::cpu_ops())
+    GradientNorm::create(kGpt2, arena, {.gradients = gradients.data()}, kernels::cpu_ops())
         .add_squares(stream, &sum);
     return kernels::value_of(sum);
   };
