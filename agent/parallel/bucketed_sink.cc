@@ -3,18 +3,20 @@
 namespace lockstep::parallel {
 
 BucketedSink::BucketedSink(const Options& options, comm::Communicator& group,
-                           const Streams& streams)
+                           const kernels::OpTable& ops, const Streams& streams)
     : group_(&group),
       streams_(streams),
       arena_(options.arena),
       buckets_(make_buckets(options.arena, options.bucket_bytes)),
-      gradients_(options.gradients) {
+      gradients_(options.gradients),
+      travelling_(options.travelling),
+      ops_(&ops) {
   works_.reserve(buckets_.size());
 }
 
 Result<BucketedSink> BucketedSink::create(const Options& options, comm::Communicator& group,
-                                          const Streams& streams) {
-  BucketedSink sink(options, group, streams);
+                                          const kernels::OpTable& ops, const Streams& streams) {
+  BucketedSink sink(options, group, ops, streams);
   TRY_ASSIGN(sink.complete_, kernels::Event::create(streams.compute->device()));
   TRY_ASSIGN(sink.reduced_, kernels::Event::create(streams.compute->device()));
   return sink;
@@ -47,12 +49,19 @@ Status BucketedSink::ready(int64_t id) {
   ++next_bucket_;
   TRY(complete_.record(streams_.compute->handle()));
   TRY(complete_.make_stream_wait(streams_.communication->handle()));
-  works_.push_back(group_->start_all_reduce({.data = gradients() + bucket.offset,
-                                             .count = bucket.count,
-                                             .type = comm::DataType::kF32,
-                                             .device = streams_.communication->device(),
-                                             .stream = streams_.communication->handle()},
-                                            comm::ReduceOp::kSum));
+  comm::CommBuffer values{.data = gradients() + bucket.offset,
+                          .count = bucket.count,
+                          .type = comm::DataType::kF32,
+                          .device = streams_.communication->device(),
+                          .stream = streams_.communication->handle()};
+  if (travelling_ != nullptr) {
+    values.data = travelling_ + bucket.offset;
+    values.type = comm::DataType::kBf16;
+    ops_->cast(*streams_.communication, {.x = kernels::ConstView(gradients() + bucket.offset),
+                                         .out = kernels::View(travelling_ + bucket.offset),
+                                         .count = bucket.count});
+  }
+  works_.push_back(group_->start_all_reduce(values, comm::ReduceOp::kSum));
   return {};
 }
 
@@ -63,9 +72,18 @@ Status BucketedSink::end_micro_batch() {
 
 Status BucketedSink::finish() {
   if (works_.empty()) return {};
-  if (!group_->device_traits().is_stream_ordered) return wait();
+  const bool is_stream_ordered = group_->device_traits().is_stream_ordered;
+  if (!is_stream_ordered) TRY(wait());
+  land();
   TRY(reduced_.record(streams_.communication->handle()));
   return reduced_.make_stream_wait(streams_.compute->handle());
+}
+
+void BucketedSink::land() {
+  if (travelling_ == nullptr) return;
+  ops_->cast(*streams_.communication, {.x = kernels::ConstView(travelling_),
+                                       .out = kernels::View(gradients()),
+                                       .count = arena_.count});
 }
 
 Status BucketedSink::wait() {

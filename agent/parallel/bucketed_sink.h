@@ -26,6 +26,8 @@ class BucketedSink final : public StepSink {
     ParameterArena arena;
     int64_t bucket_bytes = 0;
     float* gradients = nullptr;  // arena.count floats of the streams' device
+    // As many bf16 values: gradients travel, and are added, as bf16. Null: as fp32.
+    kernels::Bf16* travelling = nullptr;
   };
   // Both on one device. On the CPU, where work is complete when a call returns, they order nothing.
   struct Streams {
@@ -35,7 +37,7 @@ class BucketedSink final : public StepSink {
   // Gradients, group and streams outlive the sink. The group serves memory of the streams' device.
   // kUnavailable where the device is not.
   static Result<BucketedSink> create(const Options& options, comm::Communicator& group,
-                                     const Streams& streams);
+                                     const kernels::OpTable& ops, const Streams& streams);
 
   void begin_step(const kernels::OpTable& ops) override;
   void enable_reduction() override;
@@ -54,7 +56,10 @@ class BucketedSink final : public StepSink {
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  BucketedSink(const Options& options, comm::Communicator& group, const Streams& streams);
+  BucketedSink(const Options& options, comm::Communicator& group, const kernels::OpTable& ops,
+               const Streams& streams);
+  // Takes over the sums that travelled as bf16.
+  void land();
 
   comm::Communicator* group_;
   Streams streams_;
@@ -63,6 +68,8 @@ class BucketedSink final : public StepSink {
   ParameterArena arena_;
   std::vector<Bucket> buckets_;
   float* gradients_;
+  kernels::Bf16* travelling_;
+  const kernels::OpTable* ops_;
   bool sending_ = false;
   size_t next_bucket_ = 0;  // that waits for its gradients
   std::vector<comm::Work> works_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,15 +10,16 @@
 #include "agent/comm/communicator.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
-#include "agent/optim/clip.h"
 #include "agent/optim/optimizer.h"
 #include "agent/parallel/batch_feed.h"
-#include "agent/parallel/bucketed_sink.h"
 #include "agent/parallel/compose_options.h"
+#include "agent/parallel/gradient_exchange.h"
 #include "agent/parallel/host_transfer.h"
 #include "agent/parallel/memory_plan.h"
+#include "agent/parallel/offload/far_memory.h"
+#include "agent/parallel/parameter_copies.h"
 #include "agent/parallel/rank_groups.h"
-#include "agent/parallel/replicated_store.h"
+#include "agent/parallel/rank_store.h"
 #include "agent/parallel/schedule_executor.h"
 #include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
@@ -33,8 +35,8 @@
 
 namespace lockstep::parallel {
 
-// A rank's state in device memory, for digests and tests; each part has the layout of the
-// parameters' arena. Checkpoints use snapshots.
+// A rank's state in device memory, for digests and tests, without sharding; each part has the
+// layout of the parameters' arena. Checkpoints use snapshots.
 struct DeviceState {
   const ParameterArena* arena = nullptr;
   float* parameters = nullptr;
@@ -86,15 +88,27 @@ class Composition {
   // rank before one of its batches.
   Result<std::optional<Evaluation>> evaluate(BatchFeed& feed,
                                              const std::function<bool()>& stop_requested);
+  // Whether this rank needs others wherever it computes, because they have the rest of the
+  // parameters.
+  bool computes_together() const { return !has_all_parameters() && shards().ranks() > 1; }
+
   // Continues a text (Model::generate()), in memory of the arenas. All ranks call it. Those with
-  // data coordinate 0 take part, and the others get nothing at once.
+  // data coordinate 0 get the text. The others take part if they compute together; otherwise they
+  // return at once.
   Result<std::optional<std::vector<int32_t>>> generate(model::GenerateOptions options);
 
   kernels::Stream& stream() { return stream_; }
   const MeshCoordinates& place() const { return place_; }
   // Returns what this rank has allocated, and what it leaves to CUDA, cuBLASLt and NCCL.
   const MemoryPlan& memory() const { return memory_; }
-  size_t buckets() const { return sink_->buckets().size(); }
+  size_t buckets() const { return exchange_->buckets().size(); }
+  // Bytes that passed through memory that the ranks of a node share, and through far memory.
+  GradientExchange::SharedTraffic shared_traffic() const { return exchange_->shared_traffic(); }
+  OffloadCounts offload_counts() const { return exchange_->offload_counts(); }
+  // Waits for collectives that go on after a step. Returns the first error.
+  Status settle() { return store_->settle(); }
+  // Whether this rank has all parameters of its stage, as state() says.
+  bool has_all_parameters() const { return options_.sharding.sharding != Sharding::kParameters; }
   // Returns the memory for the tensors of a micro-batch; slot < kBatchSlots. Empty on the CPU.
   BatchMemory batch_memory(size_t slot) const;
   // Returns what micro-batches consist of.
@@ -103,17 +117,18 @@ class Composition {
   // Initially zero. After writing to it with transfer(), call broadcast_state().
   DeviceState state();
   // Returns the bf16 copies that products read, in the same layout; null with fp32.
-  const kernels::Bf16* copies() { return store_->copies(); }
+  const kernels::Bf16* copies() const;
   // Between the host and the device, on stream().
   HostTransfer& transfer() { return *transfer_; }
   // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
-  // and makes the copies for products. The optimizer's states stay.
+  // and makes the copies for products. The optimizer's states stay. With sharding, all ranks of a
+  // group call it.
   Status initialise(uint64_t seed);
   // Takes the parameters from the source and makes the copies for products. All ranks call it; only
   // rank 0 of the world has a source.
   Status load_parameters(StateSource* source);
-  // The state of the first rank of the data axis to the others: the parameters and, from step 1 on,
-  // the optimizer's states. Makes the copies for products as that step has left them.
+  // The state of the first replicas (StateLayout) to the others: the parameters and, from step 1
+  // on, the optimizer's states. Makes the copies for products as that step has left them.
   Status broadcast_state(int64_t step);
 
   // Each rank saves and loads a share of the state that it holds: the ranks that hold the same
@@ -148,7 +163,13 @@ class Composition {
   Result<model::AttentionChoice> prepare_attention() const;
   Status build_model();
   Status allocate();
-  Status build_parts();
+  Status build_groups();
+  Status build_far_memory();
+  Status build_parts(const Clock& clock);
+  Status build_store(kernels::Bf16* copies);
+  // Counts the host's waits within a pass as communication; empty on a GPU.
+  std::function<void(model::Pass pass, bool begins)> waits_lapped();
+  Status build_exchange(kernels::Bf16* copies, const Clock& clock);
   Status build_executor();
   // Returns how many terms of the loss this rank has in a step.
   int64_t counted_per_step() const {
@@ -157,14 +178,18 @@ class Composition {
   Result<std::unique_ptr<model::MicroBatch>> make_micro_batch(PassMode mode);
   Status add_results_of(const DeviceBatch& batch);
   StateStream state_stream();
-  StateLayout::ArenaRange share_of(int64_t data) const {
-    return state_layout_->share(world_.rank(), data);
-  }
-  // The memory of the state by kind: the parameters', then the optimizer's.
-  std::vector<float*> state_kinds();
-  // Issues the update with the gradients, clipped. Where their norm is not finite nothing is
-  // written.
-  Status update(const StepRequest& request);
+  const ShardLayout& shards() const { return state_layout_->shards(world_.rank()); }
+  // Returns the part of this rank's shard that a replica saves and loads.
+  StateLayout::ShardRange share_of(int64_t replica) const;
+  // The memory of the state: the parameters', then that of the optimizer's states.
+  HeldState held_state();
+  // Sends a part of the shard from one replica to the others.
+  Status replicate(size_t kind, const StateLayout::ShardRange& range, int root);
+  // Makes what depends on parameters that were loaded or received.
+  Status parameters_written(int64_t step);
+  // Runs one batch of an evaluation; nothing if this rank has none, while others do.
+  Status evaluate_one(const std::optional<DeviceBatch>& batch);
+  float* parameters() const;
 
   comm::Communicator& world_;
   ComposeOptions options_;
@@ -181,10 +206,18 @@ class Composition {
   std::optional<kernels::Arena> arena_;
   std::optional<kernels::Arena> pinned_;
   std::unique_ptr<model::Model> model_;
-  std::optional<ReplicatedStore> store_;
-  std::optional<BucketedSink> sink_;
-  std::optional<optim::Optimizer> optimizer_;
-  std::optional<optim::GradientNorm> norm_;
+  // The ranks of data_group_ with the other shards, twice: gradients and parameters travel
+  // concurrently. Null without sharding.
+  std::unique_ptr<comm::Communicator> reducing_;
+  std::unique_ptr<comm::Communicator> gathering_;
+  std::unique_ptr<comm::Communicator> other_replicas_;  // null: those of data_group_
+  comm::Communicator* replicas_ = nullptr;              // with the same shard as this rank
+  kernels::Stream gathers_;                             // for parameters, like reductions_
+  std::array<FarMemory, optim::kStatesMax> far_states_;
+  FarMemory far_parameters_;
+  std::optional<ParameterCopies> copies_;
+  std::unique_ptr<RankStore> store_;
+  std::unique_ptr<GradientExchange> exchange_;
   std::optional<StepScalars> scalars_;
   std::optional<StateLayout> state_layout_;
   std::optional<HostTransfer> transfer_;

@@ -5,6 +5,7 @@
 
 #include "agent/model/make_model.h"
 #include "agent/optim/optimizer.h"
+#include "agent/parallel/shared_segment.h"
 #include "common/api/world_assignment.h"
 #include "common/layout/activations.h"
 #include "common/layout/mesh.h"
@@ -38,6 +39,7 @@ struct ComposeOptions {
   // that supports it.
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device;
+  SharedSegment::Place shared = {};  // with Exchange::kHost
 };
 
 // Returns the rank's model, which is the whole model, with the attention that its device has.

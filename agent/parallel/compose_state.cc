@@ -2,29 +2,73 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/model/init.h"
 #include "agent/parallel/compose.h"
+#include "agent/parallel/exchange_memory.h"
 
 namespace lockstep::parallel {
 
-std::vector<float*> Composition::state_kinds() {
-  std::vector<float*> kinds{store_->parameters()};
-  for (const optim::OptimizerState& state : optimizer_->states()) kinds.push_back(state.values);
-  return kinds;
+HeldState Composition::held_state() {
+  const bool is_arena = has_all_parameters() && shards().ranks() > 1;
+  HeldState held{.slices = shards().slices(state_layout_->shard_index(world_.rank())),
+                 .kinds = {{.values = parameters(), .is_arena = is_arena}},
+                 .transfer = *transfer_};
+  if (far_parameters_.count() > 0) held.kinds[0].far = &far_parameters_;
+  for (const optim::OptimizerState& state : exchange_->states()) {
+    const FarMemory& far = far_states_[held.kinds.size() - 1];
+    held.kinds.push_back({.values = state.values, .far = far.count() > 0 ? &far : nullptr});
+  }
+  return held;
+}
+
+const kernels::Bf16* Composition::copies() const {
+  return static_cast<const kernels::Bf16*>(arena_->at(static_cast<size_t>(DevicePart::kCopies)));
 }
 
 std::vector<std::string> Composition::optimizer_states() const {
   std::vector<std::string> names;
-  for (const optim::OptimizerState& state : optimizer_->states()) names.emplace_back(state.name);
+  for (const optim::StateKind& kind : optim::state_kinds(options_.optimizer)) {
+    names.emplace_back(kind.name);
+  }
   return names;
 }
 
 StateStream Composition::state_stream() {
-  return {world_,
-          *state_layout_,
-          {.arena = store_->arena(), .kinds = state_kinds(), .transfer = *transfer_}};
+  return {world_, *state_layout_, held_state()};
+}
+
+StateLayout::ShardRange Composition::share_of(int64_t replica) const {
+  if (state_holders(options_.exchange) != StateHolders::kFirstRank) {
+    return state_layout_->share(world_.rank(), replica);
+  }
+  return {0, replica == 0 ? shards().shard_count() : 0};
+}
+
+Status Composition::replicate(size_t kind, const StateLayout::ShardRange& range, int root) {
+  if (range.count() == 0 || replicas_->size() == 1) return {};
+  const HeldState held = held_state();
+  // Far memory is the host's.
+  const bool is_far = held.kinds[kind].far != nullptr;
+  for (const ValueRun& run : held.runs(kind, range.begin, range.count())) {
+    TRY(replicas_->broadcast({.data = run.data,
+                              .count = run.count,
+                              .device = is_far ? kernels::Device() : options_.device,
+                              .stream = is_far ? nullptr : stream_.handle()},
+                             root));
+  }
+  held.give_back(kind);
+  return {};
+}
+
+Status Composition::parameters_written(int64_t step) {
+  if (copies_) copies_->refresh(stream_, step);
+  TRY(exchange_->parameters_written(step));
+  held_state().give_back(0);
+  TRY(store_->updated(step));
+  return store_->settle();
 }
 
 Status Composition::load_parameters(StateSource* source) {
@@ -33,109 +77,115 @@ Status Composition::load_parameters(StateSource* source) {
 }
 
 Status Composition::broadcast_state(int64_t step) {
-  std::vector<float*> kinds = state_kinds();
-  if (step == 0) kinds.resize(1);
-  for (float* kind : kinds) {
-    if (data_group_->size() == 1) break;
-    TRY(data_group_->broadcast({.data = kind,
-                                .count = store_->arena().count,
-                                .device = options_.device,
-                                .stream = stream_.handle()},
-                               0));
+  size_t kinds = held_state().kinds.size();
+  if (step == 0 || state_holders(options_.exchange) != StateHolders::kEveryRank) kinds = 1;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    TRY(replicate(kind, {0, shards().shard_count()}, 0));
   }
-  optimizer_->refresh_copies(stream_, step);
-  return {};
+  return parameters_written(step);
 }
 
 void Composition::reserve_snapshot() {
-  snapshot_.emplace(share_of(place_.data), state_kinds().size());
+  snapshot_.emplace(share_of(state_layout_->replica(world_.rank())), held_state().kinds.size());
 }
 
 Status Composition::take_snapshot() {
   CHECK(snapshot_.has_value());
-  const std::vector<float*> kinds = state_kinds();
-  return snapshot_->take(*transfer_, kinds);
+  return snapshot_->take(held_state());
 }
 
 StateShare Composition::snapshot() const {
   CHECK(snapshot_.has_value());
-  const StateLayout::ArenaRange mine = share_of(place_.data);
+  const StateLayout::ShardRange mine = share_of(state_layout_->replica(world_.rank()));
   return {.pieces = state_layout_->pieces_within(world_.rank(), mine, /*owned_only=*/true),
-          .arena_begin = mine.begin,
+          .shard_begin = mine.begin,
           .kinds = snapshot_->kinds()};
 }
 
 Status Composition::read_share(StateSource& source) {
-  const std::vector<StateLayout::ArenaPiece> pieces =
-      state_layout_->pieces_within(world_.rank(), share_of(place_.data), /*owned_only=*/false);
-  const std::vector<float*> kinds = state_kinds();
-  for (size_t kind = 0; kind < kinds.size(); ++kind) {
-    for (const StateLayout::ArenaPiece& piece : pieces) {
+  const std::vector<StateLayout::ShardPiece> pieces = state_layout_->pieces_within(
+      world_.rank(), share_of(state_layout_->replica(world_.rank())), /*owned_only=*/false);
+  const HeldState held = held_state();
+  for (size_t kind = 0; kind < held.kinds.size(); ++kind) {
+    for (const StateLayout::ShardPiece& piece : pieces) {
       const Parameter& parameter = state_layout_->table()[static_cast<size_t>(piece.id)];
       std::vector<ValueRun> runs;
-      for (const ShardRun& run : piece.runs) runs.push_back({kinds[kind] + run.local, run.count});
+      std::vector<int64_t> globals;
+      for (const ShardRun& run : piece.runs) {
+        int64_t global = run.global;
+        for (const ValueRun& part : held.runs(kind, run.local, run.count)) {
+          runs.push_back(part);
+          globals.push_back(global);
+          global += part.count;
+        }
+      }
       TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
-        return source.read({parameter, kind}, piece.runs[run].global + first, to);
+        return source.read({parameter, kind}, globals[run] + first, to);
       }));
+      held.give_back(kind);
     }
   }
   return {};
 }
 
 Status Composition::clear_share() {
-  const StateLayout::ArenaRange mine = share_of(place_.data);
-  for (float* kind : state_kinds()) {
-    const ValueRun run{kind + mine.begin, mine.count()};
-    TRY(transfer_->write({&run, 1}, [](size_t, int64_t, std::span<float> to) {
-      std::fill(to.begin(), to.end(), 0.0f);
-      return Status();
-    }));
+  const StateLayout::ShardRange mine = share_of(state_layout_->replica(world_.rank()));
+  const HeldState held = held_state();
+  for (size_t kind = 0; kind < held.kinds.size(); ++kind) {
+    TRY(transfer_->write(held.runs(kind, mine.begin, mine.count()),
+                         [](size_t, int64_t, std::span<float> to) {
+                           std::fill(to.begin(), to.end(), 0.0f);
+                           return Status();
+                         }));
+    held.give_back(kind);
   }
   return {};
 }
 
 Status Composition::exchange_shares(int64_t step) {
-  for (float* kind : state_kinds()) {
-    if (data_group_->size() == 1) break;
-    for (int root = 0; root < data_group_->size(); ++root) {
-      const StateLayout::ArenaRange share = share_of(root);
-      TRY(data_group_->broadcast({.data = kind + share.begin,
-                                  .count = share.count(),
-                                  .device = options_.device,
-                                  .stream = stream_.handle()},
-                                 root));
+  size_t kinds = held_state().kinds.size();
+  if (state_holders(options_.exchange) != StateHolders::kEveryRank) kinds = 1;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    for (int root = 0; root < replicas_->size(); ++root) {
+      TRY(replicate(kind, share_of(root), root));
     }
   }
-  optimizer_->refresh_copies(stream_, step);
-  return {};
+  return parameters_written(step);
 }
 
 DeviceState Composition::state() {
-  return {.arena = &store_->arena(),
-          .parameters = store_->parameters(),
-          .optimizer = optimizer_->states()};
+  return {.arena = &shards().arena(),
+          .parameters = parameters(),
+          .optimizer = {exchange_->states().begin(), exchange_->states().end()}};
 }
 
+// A rank with all parameters draws all of them.
 Status Composition::initialise(uint64_t seed) {
-  const std::vector<ArenaEntry>& entries = store_->arena().entries;
+  const std::vector<ArenaEntry>& entries = shards().arena().entries;
+  const std::vector<ShardSlice> whole{{.count = shards().arena().count}};
+  const std::vector<ShardSlice> slices =
+      has_all_parameters() ? whole : shards().slices(state_layout_->shard_index(world_.rank()));
   std::vector<ValueRun> runs;
-  runs.reserve(entries.size());
-  for (const ArenaEntry& entry : entries) {
-    runs.push_back({store_->parameters() + entry.offset, entry.count});
+  std::vector<std::pair<size_t, int64_t>> begins;  // of each run: entry, and element in it
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const int64_t begin = entries[i].offset;
+    for (const ShardSlice& slice : offsets_within(slices, begin, begin + entries[i].count)) {
+      runs.push_back({parameters() + slice.local, slice.count});
+      begins.emplace_back(i, slice.offset - begin);
+    }
   }
   const std::vector<Parameter> table = parameter_table(options_.design);
   TRY(transfer_->write(runs, [&](size_t run, int64_t first, std::span<float> to) {
-    const ArenaEntry& entry = entries[run];
+    const ArenaEntry& entry = entries[begins[run].first];
     lockstep::model::initialise({.parameter = table[static_cast<size_t>(entry.id)],
                                  .entry = entry,
                                  .shard = region_.shard(),
                                  .layers = residual_layers(options_.design),
                                  .seed = seed},
-                                first, to);
+                                begins[run].second + first, to);
     return Status();
   }));
-  optimizer_->refresh_copies(stream_, 0);
-  return {};
+  return parameters_written(0);
 }
 
 }  // namespace lockstep::parallel

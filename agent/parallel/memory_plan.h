@@ -30,7 +30,14 @@ enum class DevicePart : size_t {
   kCopies,
   kGradients,
   kStates,  // the first of the optimizer's; without a state its place is empty
-  kActivations = kStates + optim::kStatesMax,
+  kGathered = kStates + optim::kStatesMax,  // ShardMemory names these four
+  kGatheredCopies,
+  kUnitGradients,
+  kTravelling,
+  kStaging,      // of an exchange
+  kFirstBuffer,  // of offloaded pieces
+  kSecondBuffer,
+  kActivations,
   kScratch,
   kOperations,
   kTables,
@@ -42,6 +49,10 @@ enum class PinnedPart : size_t {
   kFirstPiece,  // of the model's state (HostTransfer)
   kSecondPiece,
   kSample,
+  kFarStates,  // the first of the optimizer's, where they are offloaded to page-locked memory
+  kFarParameters = kFarStates + optim::kStatesMax,
+  kFirstFarBuffer,  // of pieces between a GPU and a scratch file
+  kSecondFarBuffer,
   kBatches,  // the first of the slots
 };
 
@@ -78,6 +89,9 @@ struct MemoryPlan {
   // Part of the activations: the logits of one chunk of a transformer's rows; 0 for other families.
   int64_t logits_rows = 0;
   uint64_t logits_bytes = 0;
+  // Bytes of the optimizer's states and of parameters outside of the device: part of `pinned`, or
+  // in a scratch file.
+  uint64_t offloaded_bytes = 0;
 };
 
 // Facts that only a machine with the device knows.
@@ -85,7 +99,12 @@ struct DeviceFindings {
   model::AttentionChoice attention = {};  // as prepared there; by default, our own kernels
   // The group's DeviceTraits::memory_bytes; none: as much as NCCL takes, if there are other ranks.
   std::optional<uint64_t> collectives_bytes = {};
+  int64_t data_rank = 0;           // the rank's place on the data axis
+  bool is_stream_ordered = false;  // the group's DeviceTraits
 };
+
+// Whether offloaded values are in a scratch file, not in page-locked memory.
+bool offloads_to_file(const ComposeOptions& options);
 
 // Plans the memory of a rank, even without such a device. Pure, except that the CPU's plan depends
 // on set_threads() and the CPU's instructions. The options' model must pass validate(). Returns

@@ -4,7 +4,7 @@ namespace lockstep::parallel {
 
 ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
     : stage_(options.stage),
-      arena_(parameter_arena(options.design, options.stage, options.shard)),
+      arena_(options.arena),
       parameters_(options.parameters),
       copies_(options.copies) {
   for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
@@ -19,9 +19,10 @@ ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
   }
 }
 
-Result<std::span<const model::ParamView>> ReplicatedStore::get(int64_t block, int64_t version) {
-  CHECK(version == model::kLatestVersion && block >= stage_.begin && block < stage_.end);
-  return std::span<const model::ParamView>(views_[static_cast<size_t>(block - stage_.begin)]);
+Result<std::span<const model::ParamView>> ReplicatedStore::get(const model::BlockUse& use) {
+  CHECK(use.version == model::kLatestVersion && use.block >= stage_.begin &&
+        use.block < stage_.end);
+  return std::span<const model::ParamView>(views_[static_cast<size_t>(use.block - stage_.begin)]);
 }
 
 }  // namespace lockstep::parallel

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "agent/model/param_store.h"
+#include "agent/parallel/rank_store.h"
 #include "common/base/result.h"
 #include "common/layout/model_design.h"
 #include "kernels/device/device.h"
@@ -14,22 +14,23 @@ namespace lockstep::parallel {
 struct ReplicatedStoreOptions {
   ModelDesign design;
   Stage stage;
-  TensorShard shard;
-  // Memory of the device, of parameter_arena(design, stage, shard).count elements each, zeroed; it
-  // outlives the store.
+  ParameterArena arena;
+  // Memory of the device, of arena.count elements each, zeroed; it outlives the store.
   float* parameters = nullptr;
   kernels::Bf16* copies = nullptr;  // for the products; null: they read the parameters themselves
 };
 
 // All parameters of this rank in one flat fp32 arena (common/layout/parameters.h), the same on
 // every rank of the data axis. There is one version, the latest.
-class ReplicatedStore final : public model::ParamStore {
+class ReplicatedStore final : public RankStore {
  public:
   explicit ReplicatedStore(const ReplicatedStoreOptions& options);
 
-  void prefetch(int64_t, int64_t) override {}
-  Result<std::span<const model::ParamView>> get(int64_t block, int64_t version) override;
-  void release(int64_t, int64_t) override {}
+  void prefetch(const model::BlockUse&) override {}
+  Result<std::span<const model::ParamView>> get(const model::BlockUse& use) override;
+  void release(const model::BlockUse&) override {}
+  Status updated(int64_t) override { return {}; }
+  Status settle() override { return {}; }
 
   const ParameterArena& arena() const { return arena_; }
   float* parameters() { return parameters_; }

@@ -11,23 +11,24 @@ constexpr int64_t kGrain = int64_t{1} << 18;  // floats that are worth a thread
 
 }  // namespace
 
-Snapshot::Snapshot(const StateLayout::ArenaRange& range, size_t kinds)
+Snapshot::Snapshot(const StateLayout::ShardRange& range, size_t kinds)
     : range_(range), values_(kinds) {
   for (std::vector<float>& values : values_) values.resize(static_cast<size_t>(range.count()));
 }
 
-Status Snapshot::take(HostTransfer& transfer, std::span<float* const> kinds) {
-  CHECK(kinds.size() == values_.size());
-  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+Status Snapshot::take(const HeldState& state) {
+  CHECK(state.kinds.size() == values_.size());
+  for (size_t kind = 0; kind < values_.size(); ++kind) {
     float* to = values_[kind].data();
-    const ValueRun run{kinds[kind] + range_.begin, range_.count()};
-    TRY(transfer.read({&run, 1}, [&](std::span<const float> from) {
-      kernels::parallel_for(std::ssize(from), kGrain, [&](kernels::Range part) {
-        std::copy(from.data() + part.begin, from.data() + part.end, to + part.begin);
-      });
-      to += from.size();
-      return Status();
-    }));
+    TRY(state.transfer.read(
+        state.runs(kind, range_.begin, range_.count()), [&](std::span<const float> from) {
+          kernels::parallel_for(std::ssize(from), kGrain, [&](kernels::Range part) {
+            std::copy(from.data() + part.begin, from.data() + part.end, to + part.begin);
+          });
+          to += from.size();
+          return Status();
+        }));
+    state.give_back(kind);
   }
   return {};
 }

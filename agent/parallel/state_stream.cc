@@ -100,16 +100,15 @@ Status StateStream::distribute_slice(const Slice& slice, StateSource* source) {
 }
 
 std::vector<ValueRun> StateStream::runs_here(const StateTensor& tensor, const Part& part) const {
-  const ArenaEntry* entry = mine_.arena.find(tensor.parameter.id);
-  CHECK(entry != nullptr && part.rank == world_.rank());
-  float* memory = mine_.kinds[tensor.kind] + entry->offset;
+  CHECK(part.rank == world_.rank());
   std::vector<ValueRun> runs;
   for (const ShardRun& piece : part.pieces) {
-    float* from = memory + piece.local;
-    if (!runs.empty() && runs.back().data + runs.back().count == from) {
-      runs.back().count += piece.count;
-    } else {
-      runs.push_back({from, piece.count});
+    for (const ValueRun& run : mine_.runs(tensor.kind, piece.local, piece.count)) {
+      if (!runs.empty() && runs.back().data + runs.back().count == run.data) {
+        runs.back().count += run.count;
+      } else {
+        runs.push_back(run);
+      }
     }
   }
   return runs;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
-#include "agent/parallel/host_transfer.h"
+#include "agent/parallel/held_state.h"
 #include "common/base/result.h"
 #include "common/layout/state_layout.h"
 
@@ -30,13 +30,6 @@ class StateSource {
   virtual Status read(const StateTensor& tensor, int64_t first, std::span<float> to) = 0;
 };
 
-// The state that one rank holds. All of it outlives the calls below.
-struct HeldState {
-  const ParameterArena& arena;
-  std::vector<float*> kinds;  // device memory in the arena's layout; place n has kind n
-  HostTransfer& transfer;
-};
-
 // Moves the state between rank 0 of the world and all ranks that hold it, one tensor after the
 // other (of kind 0, then of kind 1, ...), each in slices of `piece_values` elements. Every rank of
 // the mesh calls it with the same kinds; `world` has the ranks of the layout's mesh. Errors are
@@ -53,7 +46,7 @@ class StateStream {
               int64_t piece_values = kTransferPieceBytes / sizeof(float))
       : world_(world), layout_(layout), mine_(std::move(mine)), piece_values_(piece_values) {}
 
-  // From the source, which only rank 0 has, to every holder with data coordinate 0. Padding stays
+  // From the source, which only rank 0 has, to every holder among the first replicas. Padding stays
   // as it is.
   Status distribute(StateSource* source, size_t kinds);
 

@@ -39,6 +39,7 @@ Result<WorldTotals> add_up(comm::Communicator& world, const Mesh& mesh, const Ra
     right += ranks[rank].right;
     counted += ranks[rank].counted;
   }
+  totals.counted = counted;
   if (counted == 0) return totals;
   totals.loss = loss_sum / static_cast<double>(counted);
   totals.accuracy = right / static_cast<double>(counted);

@@ -22,6 +22,7 @@ struct RankTotals {
 
 struct WorldTotals {
   double loss = 0;      // mean over all terms; 0 if there are none
+  int64_t counted = 0;  // terms
   double accuracy = 0;  // right answers / all terms; 0 if there are none
   bool stop = false;    // some rank was asked to stop
   bool busy = false;    // some rank is still writing its part of a checkpoint

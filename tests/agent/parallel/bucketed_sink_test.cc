@@ -24,7 +24,7 @@ struct Given {
   explicit Given(comm::Communicator& group)
       : sink(BucketedSink::create(
                  {.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()},
-                 group, {.compute = &stream, .communication = &stream})
+                 group, kernels::cpu_ops(), {.compute = &stream, .communication = &stream})
                  .value()) {}
 };
 

@@ -245,14 +245,14 @@ class KeptState final : public StateSource {
   void add(const StateShare& share) {
     const std::vector<Parameter> table = parameter_table(kConfig);
     for (size_t kind = 0; kind < share.kinds.size(); ++kind) {
-      for (const StateLayout::ArenaPiece& piece : share.pieces) {
+      for (const StateLayout::ShardPiece& piece : share.pieces) {
         std::vector<float>& kept = tensors_[{kind, piece.id}];
         kept.resize(static_cast<size_t>(table[static_cast<size_t>(piece.id)].count()), NAN);
         for (const ShardRun& run : piece.runs) {
           for (int64_t i = 0; i < run.count; ++i) {
             float& value = kept[static_cast<size_t>(run.global + i)];
             EXPECT_TRUE(std::isnan(value)) << "saved twice";
-            value = share.kinds[kind][static_cast<size_t>(run.local - share.arena_begin + i)];
+            value = share.kinds[kind][static_cast<size_t>(run.local - share.shard_begin + i)];
           }
         }
       }

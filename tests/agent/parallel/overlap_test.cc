@@ -105,7 +105,8 @@ struct Rank {
   kernels::Stream communication = kernels::Stream::create(device()).value();
   BucketedSink sink =
       BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .gradients = gradients.data()},
-                           group, {.compute = &compute, .communication = &communication})
+                           group, kernels::cpu_ops(),
+                           {.compute = &compute, .communication = &communication})
           .value();
 
   explicit Rank(comm::Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }

@@ -66,8 +66,8 @@ struct Holder {
     memory.assign(kKinds, std::vector<float>(static_cast<size_t>(arena.count), kPadding));
   }
   HeldState state() {
-    HeldState held{.arena = arena, .kinds = {}, .transfer = transfer};
-    for (std::vector<float>& kind : memory) held.kinds.push_back(kind.data());
+    HeldState held{.slices = {{.count = arena.count}}, .kinds = {}, .transfer = transfer};
+    for (std::vector<float>& kind : memory) held.kinds.push_back({.values = kind.data()});
     return held;
   }
 };
@@ -98,7 +98,7 @@ Count count_of(const Holder& holder, const StateLayout& layout, int64_t rank) {
       const Parameter& parameter = layout.table()[static_cast<size_t>(entry.id)];
       for (const ShardRun& piece : layout.pieces(parameter, rank)) {
         for (int64_t i = 0; i < piece.count; ++i) {
-          const auto at = static_cast<size_t>(entry.offset + piece.local + i);
+          const auto at = static_cast<size_t>(piece.local + i);
           const float expected = value_of({parameter, kind}, piece.global + i);
           ++(holder.memory[kind][at] == expected ? count.right : count.wrong);
         }

@@ -1,0 +1,40 @@
+#include "agent/parallel/all_reduce_exchange.h"
+
+#include "agent/parallel/world_totals.h"
+
+namespace lockstep::parallel {
+
+Result<std::unique_ptr<GradientExchange>> AllReduceExchange::create(const ExchangeOptions& options,
+                                                                    const ExchangeParts& parts) {
+  TRY_ASSIGN(BucketedSink sink, BucketedSink::create({.arena = options.arena,
+                                                      .bucket_bytes = options.bucket_bytes,
+                                                      .gradients = options.gradients,
+                                                      .travelling = options.travelling},
+                                                     parts.group, parts.ops,
+                                                     {.compute = &parts.compute,
+                                                      .communication = &parts.communication}));
+  TRY_ASSIGN(ShardUpdate update, ShardUpdate::create({.design = options.design,
+                                                      .arena = options.arena,
+                                                      .arrays = {.parameters = options.parameters,
+                                                                 .gradients = options.gradients,
+                                                                 .copies = options.copies,
+                                                                 .states = options.states},
+                                                      .optimizer = options.optimizer,
+                                                      .far = options.far,
+                                                      .pieces = options.pieces,
+                                                      .clock = options.clock},
+                                                     parts.ops, parts.compute));
+  return std::unique_ptr<GradientExchange>(
+      new AllReduceExchange(parts, std::move(sink), std::move(update)));
+}
+
+Status AllReduceExchange::update(const UpdateRequest& request) {
+  kernels::SquareSum* squares = &request.values->squares;
+  update_.add_squares(squares);
+  TRY(add_up_squares(
+      parts_.groups, parts_.mesh,
+      {.sum = squares, .device = parts_.compute.device(), .stream = parts_.compute}));
+  return update_.apply(request, request.values);
+}
+
+}  // namespace lockstep::parallel

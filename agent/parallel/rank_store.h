@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "agent/comm/communicator.h"
+#include "agent/model/param_store.h"
+#include "common/base/result.h"
+
+namespace lockstep::parallel {
+
+// A store whose parameters change from step to step.
+class RankStore : public model::ParamStore {
+ public:
+  // The memory that this rank updates has the parameters of that step (0: before the first one),
+  // in the order of the computing stream. All ranks call it.
+  virtual Status updated(int64_t step) = 0;
+  // Waits for the results of collectives that were issued to a stream. Comes before the host waits
+  // for the device, so that one that stands still is reported by name. Returns the first error.
+  virtual Status wait() { return {}; }
+  // Waits for whatever is under way, so that the memory of this rank holds what it is meant to
+  // hold. Returns the first error.
+  virtual Status settle() = 0;
+};
+
+// Waits for all of them, and forgets them. Returns the first error.
+inline Status wait_for(std::vector<comm::Work>& works) {
+  Status first;
+  for (comm::Work& work : works) {
+    Status status = work.wait();
+    if (first.ok() && !status.ok()) first = std::move(status);
+  }
+  works.clear();
+  return first;
+}
+
+}  // namespace lockstep::parallel

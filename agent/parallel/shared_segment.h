@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "agent/comm/communicator.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+
+namespace lockstep::parallel {
+
+// Memory that the ranks of a group share, zeroed at first: a part of the memfd that their node's
+// agent has made for the round and that they have inherited (WorkerConfig::shm_fd). Nothing of it
+// is left behind when the processes end, however they end. Each rank maps it at an address of its
+// own. After a barrier each rank reads what the others have written before it. Move-only.
+class SharedSegment {
+ public:
+  struct Place {
+    int fd = -1;          // not owned; -1: only for a group of one rank
+    uint64_t offset = 0;  // in the memfd: after what others have there (comm::shm_bytes)
+  };
+  // All ranks of the group make this call, with the same size and offset, and have descriptors of
+  // the same memfd. kInvalid where they cannot share memory: several hosts, or no memfd.
+  // kUnavailable if memory is short.
+  static Result<SharedSegment> map(comm::Communicator& group, const Place& place, uint64_t bytes);
+  SharedSegment(SharedSegment&& other) noexcept;
+  SharedSegment& operator=(SharedSegment&&) = delete;
+  ~SharedSegment();
+
+  // Whole pages.
+  const kernels::Workspace& memory() const { return memory_; }
+
+ private:
+  explicit SharedSegment(const kernels::Workspace& memory) : memory_(memory) {}
+
+  kernels::Workspace memory_;
+};
+
+}  // namespace lockstep::parallel
