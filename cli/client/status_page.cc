@@ -96,6 +96,39 @@ std::string number_lines(const TrainingJob& job) {
   return out;
 }
 
+std::string bytes_text(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return number(value, unit == 0 ? "%.0f " : "%.1f ") + kUnits[unit];
+}
+
+// Returns what one rank holds, with its part of what ranks divide: "parameters 62.1 MiB (1/8), ..."
+std::string holdings_line(const HoldingsStatus& holdings) {
+  static const std::vector<std::string> kLevels = {"none", "optimizer", "gradients", "parameters"};
+  const auto level = std::ranges::find(kLevels, holdings.sharding) - kLevels.begin();
+  const struct {
+    const char* name;
+    int64_t bytes;
+    int64_t divided_from;  // the first level of sharding that divides it
+  } parts[] = {
+      {"parameters", holdings.parametersBytes, 3},   {"gradients", holdings.gradientsBytes, 2},
+      {"optimizer", holdings.optimizerBytes, 1},     {"gathered", holdings.gatheredBytes, 4},
+      {"activations", holdings.activationsBytes, 4}, {"offloaded", holdings.offloadedBytes, 4}};
+  std::string text;
+  for (const auto& part : parts) {
+    if (part.bytes == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::string(part.name) + " " + bytes_text(part.bytes);
+    const bool is_divided = part.divided_from <= level && level <= 3 && holdings.shardingRanks > 1;
+    if (is_divided) text += " (1/" + std::to_string(holdings.shardingRanks) + ")";
+  }
+  return text;
+}
+
 std::string progress_lines(const TrainingJob& job, const StatusInput& input) {
   if (!job.status.progress) return "";
   const int64_t step = job.status.progress->step.value_or(0);
@@ -282,6 +315,7 @@ std::string status_page(const StatusInput& input) {
                   job.status.rendezvous->host + ":" + std::to_string(job.status.rendezvous->port));
   }
   page += progress_lines(job, input);
+  if (job.status.holdings) page += field("Each rank holds", holdings_line(*job.status.holdings));
   if (job.status.lastCheckpoint) {
     page += field("Checkpoint", "step " + std::to_string(job.status.lastCheckpoint->step) + " in " +
                                     job.status.lastCheckpoint->path);

@@ -63,6 +63,16 @@ Problems check_file(const FileField& field) {
   return {};
 }
 
+// The folder of a scratch file.
+Problems check_folder(const char* path, const std::string& folder) {
+  if (folder.empty()) return {};
+  const std::string found = std::string(path) + ": " + folder;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return {found + " is not a folder, expected one"};
+  if (access(folder.c_str(), W_OK) != 0) return {found + " is not writable by this user"};
+  return {};
+}
+
 std::vector<std::string> local_warnings(const TrainingJobSpec& spec) {
   std::vector<std::string> warnings;
   if (!spec.image.empty())
@@ -97,7 +107,8 @@ void share_cpus(TrainingJobSpec& spec) {
   spec.threadsPerProcess = std::max<int64_t>(1, cpus / (spec.nodes * processes_per_node(spec)));
 }
 
-// Looks for the files of data and weights, then has the worker check their content.
+// Looks for the files of data and weights and the folder for scratch, then has the worker check
+// their content.
 Problems check_files(const std::string& program_folder, LocalJob& local) {
   const TrainSpec& train = *local.job.spec.train;
   Problems problems;
@@ -108,6 +119,10 @@ Problems check_files(const std::string& program_folder, LocalJob& local) {
       {"spec.train.model.weights.path", train.model.weights.path, "a safetensors file"}};
   for (const FileField& field : files) {
     for (std::string& problem : check_file(field)) problems.push_back(std::move(problem));
+  }
+  for (std::string& problem :
+       check_folder("spec.parallelism.offloadPath", local.job.spec.parallelism.offloadPath)) {
+    problems.push_back(std::move(problem));
   }
   if (!problems.empty()) return problems;
   Result<WorkerCheck> found = check_with_worker(program_folder, local.job);
@@ -154,6 +169,7 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
   std::error_code error;
   fs::path folder = fs::absolute(fs::path(file), error).parent_path();
   make_absolute(job.spec.checkpoint.path, folder);
+  make_absolute(job.spec.parallelism.offloadPath, folder);
   if (job.spec.train) {
     make_absolute(job.spec.train->data.path, folder);
     make_absolute(job.spec.train->data.features, folder);

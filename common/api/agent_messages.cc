@@ -103,6 +103,7 @@ std::string signal_name(int64_t signal) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
+  if (!shares_nothing(world.layout)) return kProtocolWithSharing;
   return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;
 }
 
@@ -129,6 +130,7 @@ Result<Assignment> assignment_from_json(const Json& document) {
 Json to_json(const AgentState& state) {
   AgentState bounded = state;
   if (state.protocol < kProtocolWithWaits) leave_waits_out(bounded);
+  if (state.protocol < kProtocolWithSharing) bounded.holdings.reset();
   for (size_t bytes_max = kLogTailBytesMax;; bytes_max /= 2) {
     for (WorkerState& worker : bounded.workers) {
       worker.log_tail = std::string(utf8_tail(worker.log_tail, bytes_max));

@@ -33,15 +33,18 @@ namespace lockstep {
 //   1  the first
 //   2  the state of each worker reports what it waits for (`wait`) and whether it is `lifeless`
 //   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`;
-//      `train` may have an mlp, and the optimizers sgd and adagrad. Workers of version 3 refuse
-//      every layout but the ordinary one: the first strategy that has another one needs version 4.
-inline constexpr int64_t kProtocolNewest = 3;
+//      `train` may have an mlp, and the optimizers sgd and adagrad
+//   4  workers carry out a layout that shards, offloads or exchanges state; the agent's state has
+//      `holdings`. Workers of version 4 refuse pipelines: the first one needs version 5.
+inline constexpr int64_t kProtocolNewest = 4;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
 }
 // Older agents refuse gaps in the node indices, and would train replicated whatever the layout is.
 inline constexpr int64_t kProtocolWithLayouts = 3;
+// Older workers refuse such layouts, and do not know all of their members.
+inline constexpr int64_t kProtocolWithSharing = 4;
 inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
@@ -153,6 +156,8 @@ struct AgentState {
   // rates over all ranks that report them.
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> last_checkpoint;
+  // The largest of each number over the node's ranks; absent until they have allocated memory.
+  std::optional<HoldingsStatus> holdings;
   std::optional<StorageState> storage;  // only on the node that has rank 0
   double failed_seconds_ago = 0;        // since the first failure of the round; 0 if none
 

@@ -128,6 +128,7 @@ struct Schema<AgentState> {
     visit(Field{.name = "workers", .items_max = 128}, &AgentState::workers);
     visit(Field{.name = "progress"}, &AgentState::progress);
     visit(Field{.name = "lastCheckpoint"}, &AgentState::last_checkpoint);
+    visit(Field{.name = "holdings"}, &AgentState::holdings);
     visit(Field{.name = "storage"}, &AgentState::storage);
     visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
           &AgentState::failed_seconds_ago);

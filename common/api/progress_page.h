@@ -15,6 +15,19 @@ namespace lockstep {
 // The precision in which the ranks multiply matrices, once they have agreed on it.
 enum class PrecisionInUse : uint16_t { kUnknown, kFp32, kBf16 };
 
+// Bytes that this rank has allocated for the model's state and a step. 0: none, or not yet.
+struct Holdings {
+  uint64_t parameters_bytes = 0;
+  uint64_t gradients_bytes = 0;
+  uint64_t optimizer_bytes = 0;
+  uint64_t gathered_bytes = 0;  // parameters of other ranks, while they are computed with
+  uint64_t activations_bytes = 0;
+  uint64_t offloaded_bytes = 0;  // outside of the device's memory
+  int64_t sharding_ranks = 0;    // ranks that divide what is sharded; 0: not allocated yet
+
+  bool operator==(const Holdings&) const = default;
+};
+
 // One worker's numbers, written by the worker at phase changes and after every step, read by its
 // agent. Plain values.
 struct ProgressNumbers : StepNumbers {
@@ -25,6 +38,7 @@ struct ProgressNumbers : StepNumbers {
   int64_t checkpoint_step = -1;        // newest complete one in storage; -1: none
   int64_t suspect_rank = -1;           // blamed by the communicator
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
+  Holdings holdings;
 
   bool operator==(const ProgressNumbers&) const = default;
 };

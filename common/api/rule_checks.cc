@@ -199,7 +199,6 @@ void check_version(const TrainingJob& job, Problems& problems) {
   };
   if (found.tensor > 1) refuse("tensor", text(found.tensor), "1");
   if (found.pipeline > 1) refuse("pipeline", text(found.pipeline), "1");
-  if (found.sharding != "none") refuse("sharding", in_quotes(found.sharding), "none");
 }
 
 }  // namespace lockstep

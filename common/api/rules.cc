@@ -62,6 +62,7 @@ class Table {
     add_training();
     add_optimizer();
     add_command();
+    add_sharing();
     check(check_version, {"spec.parallelism"});
     return std::move(rules_);
   }
@@ -94,6 +95,7 @@ class Table {
   void add_training();
   void add_optimizer();
   void add_command();
+  void add_sharing();
 
   const Scope root_{""};
   const Scope spec_{"spec"};
@@ -332,14 +334,66 @@ void Table::add_command() {
               text(kTensorflowWorldMax) + " ranks",
           {world_});
   // A command does these things itself.
-  for (const char* field : {"parallelism.tensor", "parallelism.pipeline", "parallelism.sharding",
-                            "checkpoint.everySteps", "checkpoint.atEnd", "checkpoint.keep",
-                            "rendezvous.timeoutSeconds"}) {
+  for (const char* field :
+       {"parallelism.tensor", "parallelism.pipeline", "parallelism.sharding",
+        "parallelism.shardingGroup", "parallelism.reshardAfterForward", "parallelism.prefetch",
+        "parallelism.gatherPrecision", "parallelism.reducePrecision", "parallelism.offload",
+        "parallelism.offloadPath", "parallelism.exchange", "checkpoint.everySteps",
+        "checkpoint.atEnd", "checkpoint.keep", "rendezvous.timeoutSeconds"}) {
     require(spec_, field, spec_.given("train") || spec_.is_default(field),
             "[found {}, which is ]only valid with spec.train; omit the field, because a command "
             "does this itself",
             {spec_[field]});
   }
+}
+
+// A field that would have no effect with the others is refused.
+void Table::add_sharing() {
+  const Scope parallelism("spec.parallelism");
+  const Expression sharding = parallelism["sharding"];
+  const Expression offload = parallelism["offload"];
+  const Expression exchange = parallelism["exchange"];
+  const auto needs = [&](const char* field, const Expression& has_effect, const char* other,
+                         const std::string& text) {
+    require(parallelism, field, parallelism.is_default(field) || has_effect,
+            "{} needs spec.parallelism." + text, {parallelism[field], parallelism[other]});
+  };
+  needs("shardingGroup", sharding != "none", "sharding",
+        "sharding: optimizer, gradients or parameters[ (found {})], expected data");
+  const Expression shards_parameters = sharding == "parameters";
+  const char* parameters = "sharding: parameters[ (found {})], expected ";
+  for (const auto& [field, expected] :
+       {std::pair("reshardAfterForward", "true"), std::pair("prefetch", "true"),
+        std::pair("gatherPrecision", "fp32")}) {
+    needs(field, shards_parameters, "sharding", std::string(parameters) + expected);
+  }
+  require(parallelism, "offload", offload != "parameters" || shards_parameters,
+          std::string("{} needs spec.parallelism.") + parameters + "none or optimizer",
+          {offload, sharding});
+  require(parallelism, "offloadPath", !parallelism.given("offloadPath") || offload != "none",
+          "[found {}, but ]nothing is offloaded, expected spec.parallelism.offload too",
+          {parallelism["offloadPath"]});
+  needs("exchange", sharding == "none", "sharding",
+        "sharding: none[ (found {})], expected allReduce");
+  needs("exchange", offload == "none", "offload", "offload: none[ (found {})], expected allReduce");
+  needs("exchange", parallelism["reducePrecision"] == "fp32", "reducePrecision",
+        "reducePrecision: fp32[ (found {})], expected allReduce");
+  require(spec_, "parallelism.exchange", spec_["parallelism.exchange"] != "host" || nodes_ == 1,
+          "host needs spec.nodes: 1[ (found {})], because pods share no memory; expected allReduce "
+          "or firstRank",
+          {nodes_});
+  const Expression by_data = spec_["parallelism.shardingGroup"] == "data";
+  const Expression group = processes_ / tensor_;  // data-parallel ranks of a node
+  require(
+      spec_, "parallelism.shardingGroup",
+      by_data || !has_mesh_ || (processes_ % tensor_ == 0 && data_ % group == 0),
+      "node: [{} ]processes per node / tensor [{} ]does not divide the [{} ]data-parallel ranks, "
+      "expected data",
+      {processes_, tensor_, data_});
+  require(spec_, "parallelism.shardingGroup", by_data || world_ == 1 || group > 1,
+          "node needs at least 2 data-parallel ranks on each node[, found {}], expected data or a "
+          "larger spec.processesPerNode",
+          {group});
 }
 
 // Returns the text for people, with the values if there is an object to take them from.
@@ -392,7 +446,11 @@ std::span<const FixedField> fixed_rules() {
       {"threadsPerProcess", "threadsPerProcess"},
       {"image", "image"},
       {"command"},
-      {"parallelism", "parallelism.tensor parallelism.pipeline parallelism.sharding"},
+      {"parallelism",
+       "parallelism.tensor parallelism.pipeline parallelism.sharding parallelism.shardingGroup "
+       "parallelism.reshardAfterForward parallelism.prefetch parallelism.gatherPrecision "
+       "parallelism.reducePrecision parallelism.offload parallelism.offloadPath "
+       "parallelism.exchange"},
       {"processGroups"},
       {"rendezvous", "rendezvous.port"},
       {"checkpoint", "checkpoint.path"},

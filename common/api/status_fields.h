@@ -217,6 +217,41 @@ struct Schema<FailureStatus> {
 };
 
 template <>
+struct Schema<HoldingsStatus> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "sharding",
+                .meaning = "State that ranks divide, as spec.parallelism.sharding."},
+          &HoldingsStatus::sharding);
+    visit(Field{.name = "shardingRanks",
+                .meaning = "Ranks that divide it; 1 means that each rank holds all of it.",
+                .minimum = 1},
+          &HoldingsStatus::shardingRanks);
+    visit(Field{.name = "parametersBytes",
+                .meaning = "Parameters, with their bf16 copies.",
+                .minimum = 0},
+          &HoldingsStatus::parametersBytes);
+    visit(Field{.name = "gradientsBytes", .meaning = "Gradients.", .minimum = 0},
+          &HoldingsStatus::gradientsBytes);
+    visit(Field{.name = "optimizerBytes", .meaning = "States of the optimizer.", .minimum = 0},
+          &HoldingsStatus::optimizerBytes);
+    visit(Field{.name = "gatheredBytes",
+                .meaning = "Parameters of other ranks, while they are computed with.",
+                .minimum = 0},
+          &HoldingsStatus::gatheredBytes);
+    visit(Field{.name = "activationsBytes",
+                .meaning = "Activations of a micro-batch, with their gradients.",
+                .minimum = 0},
+          &HoldingsStatus::activationsBytes);
+    visit(Field{.name = "offloadedBytes",
+                .meaning = "State in host memory or in a scratch file, which is not in the "
+                           "numbers above.",
+                .minimum = 0},
+          &HoldingsStatus::offloadedBytes);
+  }
+};
+
+template <>
 struct Schema<CheckpointStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -273,6 +308,10 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::rendezvous);
     visit(Field{.name = "progress", .meaning = "Progress of the training."},
           &TrainingJobStatus::progress);
+    visit(Field{.name = "holdings",
+                .meaning = "Memory that one rank of the built-in loop has allocated, in bytes; "
+                           "the largest of each over the ranks."},
+          &TrainingJobStatus::holdings);
     visit(Field{.name = "lastFailure", .meaning = "The newest failure and what was done about it."},
           &TrainingJobStatus::lastFailure);
     visit(Field{.name = "failures",

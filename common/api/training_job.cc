@@ -270,6 +270,21 @@ int64_t data_parallel_size(const TrainingJobSpec& spec) {
   return std::max<int64_t>(world / model, 1);
 }
 
+void take_largest(const HoldingsStatus& one, std::optional<HoldingsStatus>& largest) {
+  if (!largest) {
+    largest = one;
+    return;
+  }
+  largest->sharding = one.sharding;
+  for (int64_t HoldingsStatus::*number :
+       {&HoldingsStatus::shardingRanks, &HoldingsStatus::parametersBytes,
+        &HoldingsStatus::gradientsBytes, &HoldingsStatus::optimizerBytes,
+        &HoldingsStatus::gatheredBytes, &HoldingsStatus::activationsBytes,
+        &HoldingsStatus::offloadedBytes}) {
+    (*largest).*number = std::max((*largest).*number, one.*number);
+  }
+}
+
 int64_t micro_batch(const TrainingJobSpec& spec) {
   const BatchSpec batch = spec.train.value_or(TrainSpec{}).batch;
   if (batch.micro > 0) return batch.micro;

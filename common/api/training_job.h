@@ -131,10 +131,26 @@ struct TrainSpec {
   bool operator==(const TrainSpec&) const = default;
 };
 
-struct ParallelismSpec {
+// How the data-parallel ranks share the model's state, and how they bring their gradients together.
+// A job's spec and the layout of its rounds have these fields. common/layout/sharding.h explains
+// the values.
+struct StateSharing {
+  std::string sharding = "none";       // none, optimizer, gradients, parameters
+  std::string shardingGroup = "data";  // data, node: the ranks that divide the state
+  bool reshardAfterForward = true;     // this and the two below: only with parameters
+  bool prefetch = true;
+  std::string gatherPrecision = "fp32";  // fp32, bf16
+  std::string reducePrecision = "fp32";  // fp32, bf16
+  std::string offload = "none";          // none, optimizer, parameters
+  std::string offloadPath;               // folder of the scratch file
+  std::string exchange = "allReduce";    // allReduce, firstRank, host
+
+  bool operator==(const StateSharing&) const = default;
+};
+
+struct ParallelismSpec : StateSharing {
   int64_t tensor = 1;
   int64_t pipeline = 1;
-  std::string sharding = "none";  // none, optimizer, gradients, parameters
 
   bool operator==(const ParallelismSpec&) const = default;
 };
@@ -310,6 +326,20 @@ struct CheckpointStatus {
   bool operator==(const CheckpointStatus&) const = default;
 };
 
+// Memory that one rank has allocated, in bytes; the largest of each over the ranks.
+struct HoldingsStatus {
+  std::string sharding;       // as spec.parallelism.sharding
+  int64_t shardingRanks = 1;  // ranks that divide what is sharded
+  int64_t parametersBytes = 0;
+  int64_t gradientsBytes = 0;
+  int64_t optimizerBytes = 0;
+  int64_t gatheredBytes = 0;
+  int64_t activationsBytes = 0;
+  int64_t offloadedBytes = 0;
+
+  bool operator==(const HoldingsStatus&) const = default;
+};
+
 // The total cost of failures and drains.
 struct LostStatus {
   double seconds = 0;  // from each until all ranks trained again
@@ -330,6 +360,7 @@ struct TrainingJobStatus {
   NodesStatus nodes;
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
+  std::optional<HoldingsStatus> holdings;
   std::optional<FailureStatus> lastFailure;
   std::vector<FailureStatus> failures;  // the newest ones, lastFailure last
   LostStatus lost;
@@ -404,6 +435,8 @@ int64_t port_count(const TrainingJobSpec& spec);
 int64_t round_port(const TrainingJobSpec& spec, int64_t round);
 // Size of the data axis: world / (pipeline x tensor).
 int64_t data_parallel_size(const TrainingJobSpec& spec);
+// Takes the larger one of each number. `one` is another rank's, or of other ranks.
+void take_largest(const HoldingsStatus& one, std::optional<HoldingsStatus>& largest);
 // Samples per forward pass on one rank, with the default applied.
 int64_t micro_batch(const TrainingJobSpec& spec);
 

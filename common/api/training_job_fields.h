@@ -20,6 +20,63 @@ inline constexpr size_t kCommandWordBytesMax = 64 << 10;
 inline constexpr size_t kCommandBytesMax = 128 << 10;
 inline constexpr double kDayMax = 365 * 86400;  // seconds
 
+// Visits the fields of StateSharing in `Owner`, which is one.
+template <class Owner, class Visit>
+void visit_sharing(Visit&& visit) {
+  const auto field = [&visit]<class T>(const Field& described, T StateSharing::*member) {
+    visit(described, static_cast<T Owner::*>(member));
+  };
+  field(
+      {.name = "sharding",
+       .meaning = "State that the ranks of a sharding group divide instead of each holding all of "
+                  "it: the optimizer's, also the gradients, also the parameters.",
+       .choices = "none optimizer gradients parameters"},
+      &StateSharing::sharding);
+  field({.name = "shardingGroup",
+         .meaning = "Ranks that divide the state: data means all data-parallel ranks; node means "
+                    "those of one node, so that all nodes hold the same state.",
+         .choices = "data node"},
+        &StateSharing::shardingGroup);
+  field(
+      {
+          .name = "reshardAfterForward",
+          .meaning =
+              "With sharding: parameters, true frees a block's gathered parameters after its "
+              "forward and gathers them again for its backward; false keeps them.",
+      },
+      &StateSharing::reshardAfterForward);
+  field({.name = "prefetch",
+         .meaning = "With sharding: parameters, true gathers the next block while one computes; "
+                    "false is for measurements."},
+        &StateSharing::prefetch);
+  field({.name = "gatherPrecision",
+         .meaning = "With sharding: parameters, the type in which parameters travel and are "
+                    "computed with.",
+         .choices = "fp32 bf16"},
+        &StateSharing::gatherPrecision);
+  field({.name = "reducePrecision",
+         .meaning = "The type in which gradients travel and are added.",
+         .choices = "fp32 bf16"},
+        &StateSharing::reducePrecision);
+  field({.name = "offload",
+         .meaning = "State that is kept in host memory (on GPUs) or in a scratch file, and fetched "
+                    "piece by piece: the optimizer's, also the parameters.",
+         .choices = "none optimizer parameters"},
+        &StateSharing::offload);
+  field(
+      {.name = "offloadPath",
+       .meaning = "Folder for the scratch file: a path in the pod or, with lockstep run, relative "
+                  "to the YAML's folder. Empty means host memory on GPUs, and $TMPDIR or /tmp on "
+                  "CPUs.",
+       .bytes_max = kPathBytesMax},
+      &StateSharing::offloadPath);
+  field({.name = "exchange",
+         .meaning = "How gradients and parameters travel: allReduce; firstRank collects gradients, "
+                    "updates and sends parameters; host does so in the memory of one node.",
+         .choices = "allReduce firstRank host"},
+        &StateSharing::exchange);
+}
+
 template <>
 struct Schema<ParallelismSpec> {
   template <class Visit>
@@ -36,11 +93,7 @@ struct Schema<ParallelismSpec> {
                 .minimum = 1,
                 .maximum = 1024},
           &ParallelismSpec::pipeline);
-    visit(Field{.name = "sharding",
-                .meaning = "State that is sharded over the data-parallel ranks instead of "
-                           "replicated. This version supports only none.",
-                .choices = "none optimizer gradients parameters"},
-          &ParallelismSpec::sharding);
+    visit_sharing<ParallelismSpec>(visit);
   }
 };
 

@@ -156,14 +156,19 @@ std::string text_of(const WorldMember& member) {
   return text + "}";
 }
 
+// Returns the members that are not the default.
+Json document_of(const WorldLayout& layout) {
+  static const Json kDefaults = write_json(WorldLayout{});
+  Json document = write_json(layout);
+  for (const auto& [name, value] : kDefaults.items()) {
+    if (document.at(name) == value) document.erase(name);
+  }
+  return document;
+}
+
 std::string text_of(const WorldLayout& layout) {
   if (layout == WorldLayout{}) return "";
-  std::string text;
-  if (!layout.schedule.empty()) text += "\"schedule\":" + quoted(layout.schedule);
-  if (layout.sharding != WorldLayout{}.sharding) {
-    text += (text.empty() ? "" : ",") + ("\"sharding\":" + quoted(layout.sharding));
-  }
-  return ",\"layout\":{" + text + "}";
+  return ",\"layout\":" + dump_json(document_of(layout));
 }
 
 // Returns the same text as dump_json(to_json(world)) without building the document, because every
@@ -207,7 +212,7 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
   WorldAssignment world{.job_uid = input.job_uid,
                         .round = input.round,
                         .processes_per_node = processes_per_node(spec),
-                        .layout = {.sharding = spec.parallelism.sharding, .schedule = ""},
+                        .layout = {spec.parallelism, ""},
                         .members = input.members,
                         .groups = {}};
   std::sort(world.members.begin(), world.members.end(),
@@ -275,6 +280,10 @@ bool has_servers(const WorldAssignment& world) {
   return !world.members.empty() && world.members.back().role != MemberRole::kWorker;
 }
 
+bool shares_nothing(const WorldLayout& layout) {
+  return static_cast<const StateSharing&>(layout) == StateSharing{};
+}
+
 bool is_ordinary(const WorldAssignment& world) {
   for (size_t place = 0; place < world.members.size(); ++place) {
     if (world.members[place].index != static_cast<int64_t>(place)) return false;
@@ -303,9 +312,7 @@ Json to_json(const WorldAssignment& world) {
   for (Json& member : document["nodes"]) {
     if (member["role"] == member_role_name(MemberRole::kWorker)) member.erase("role");
   }
-  if (world.layout == WorldLayout{}) return document;
-  Json& layout = document["layout"] = write_json(world.layout);
-  if (world.layout.sharding == WorldLayout{}.sharding) layout.erase("sharding");
+  if (world.layout != WorldLayout{}) document["layout"] = document_of(world.layout);
   return document;
 }
 

@@ -31,9 +31,8 @@ struct WorldMember {
 };
 
 // How the workers share the training state and a step's work.
-struct WorldLayout {
-  std::string sharding = "none";  // as spec.parallelism.sharding
-  std::string schedule;           // of a pipeline, as pipeline_kind_name(); empty without one
+struct WorldLayout : StateSharing {
+  std::string schedule;  // of a pipeline, as pipeline_kind_name(); empty without one
 
   bool operator==(const WorldLayout&) const = default;
 };
@@ -101,8 +100,10 @@ const WorldMember& member_of(const WorldAssignment& world, int64_t rank);
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
 
 bool has_servers(const WorldAssignment& world);
+// Returns whether each worker holds everything and gradients are all-reduced in fp32.
+bool shares_nothing(const WorldLayout& layout);
 // Returns whether the members are workers with the indices 0..n-1 in this order, and each worker
-// holds everything. All agents know such worlds; others need kProtocolWithLayouts.
+// holds everything. All agents know such worlds; others need what protocol_needed() says.
 bool is_ordinary(const WorldAssignment& world);
 // Returns the rank's position in the group, or -1 if it is not a member.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
@@ -111,9 +112,9 @@ int64_t group_rank(const WorldGroup& group, int64_t rank);
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 
 // The JSON contains only the user's groups, since the mesh determines those of the axes, and roles
-// and a layout only where they are not the default, so that the hash of an ordinary world stays
-// that of earlier versions. Reading rebuilds the groups and refuses worlds that make_world() would
-// not have made, but takes members of a role in any order.
+// and members of the layout only where they are not the default, so that the hash of a world does
+// not depend on what later versions add. Reading rebuilds the groups and refuses worlds that
+// make_world() would not have made, but takes members of a role in any order.
 Json to_json(const WorldAssignment& world);
 Result<WorldAssignment> world_from_json(const Json& document);
 

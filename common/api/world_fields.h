@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/api/codec.h"
+#include "common/api/training_job_fields.h"
 #include "common/api/world_assignment.h"
 
 namespace lockstep {
@@ -33,8 +34,7 @@ template <>
 struct Schema<WorldLayout> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "sharding", .choices = "none optimizer gradients parameters"},
-          &WorldLayout::sharding);
+    visit_sharing<WorldLayout>(visit);
     visit(Field{.name = "schedule", .choices = "naive gpipe 1f1b interleaved"},
           &WorldLayout::schedule);
   }

@@ -164,12 +164,12 @@ void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
     wait_until_ = timers_.now() + silence();
   }
   agents_.poll_state(agent->address, since, wait, [this, agent, since](Result<AgentState> answer) {
-    if (!agent->is_dropped) on_answer(agent, since, std::move(answer));
+    if (!agent->is_dropped) on_answer(agent, since, answer);
   });
 }
 
 void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
-                              Result<AgentState> answer) {
+                              const Result<AgentState>& answer) {
   if (answer.ok()) {
     hear(*agent, since, *answer);
     // Its sequence is unknown too, so it always answers immediately.

@@ -91,7 +91,8 @@ class AgentWatchers {
 
   void poll(const std::shared_ptr<Agent>& agent);
   void poll_after(const std::shared_ptr<Agent>& agent, Duration delay);
-  void on_answer(const std::shared_ptr<Agent>& agent, int64_t since, Result<AgentState> answer);
+  void on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
+                 const Result<AgentState>& answer);
   void fail_to_hear(Agent& agent, const Error& error);
   void hear(Agent& agent, int64_t since, const AgentState& state);
   void note_heard(Agent& agent);

@@ -32,6 +32,18 @@ AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
                      "recreates its pods"};
 }
 
+// Returns how the ranks share the state: "shards parameters", "offloads optimizer".
+std::vector<std::string> sharing_parts(const WorldLayout& layout) {
+  const StateSharing none;
+  if (shares_nothing(layout)) return {};
+  std::vector<std::string> parts;
+  if (layout.sharding != none.sharding) parts.push_back("shards " + layout.sharding);
+  if (layout.offload != none.offload) parts.push_back("offloads " + layout.offload);
+  if (layout.exchange != none.exchange) parts.push_back("exchanges by " + layout.exchange);
+  if (parts.empty()) parts.push_back("reduces in " + layout.reducePrecision);
+  return parts;
+}
+
 // Returns what an ordinary world does not have: "leaves out nodes, and has servers".
 std::string special_parts(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
   std::string text;
@@ -41,7 +53,7 @@ std::string special_parts(const WorldAssignment& world, const std::optional<Trai
   const int64_t last = std::ranges::max(world.members, {}, &WorldMember::index).index;
   add(std::ssize(world.members) <= last, "leaves out nodes");
   add(has_servers(world), "has servers");
-  add(world.layout.sharding != WorldLayout{}.sharding, "shards " + world.layout.sharding);
+  for (std::string& part : sharing_parts(world.layout)) add(true, std::move(part));
   add(!world.layout.schedule.empty(), "runs a pipeline");
   add(train && train->model.family == "mlp", "trains an mlp");
   add(train && train->optimizer.name != "adamw", "uses another optimizer than adamw");
@@ -62,18 +74,20 @@ AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const World
 // Returns the trouble of an agent of the round that speaks a served version, but does not know
 // what its world has.
 std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
-  const auto is_old = [&](const PodView* pod) {
-    const AgentView* agent = pass.agent(pod);
-    return agent != nullptr && agent->state && agent->state->protocol < kProtocolWithLayouts;
-  };
   const auto pods = pass.in_round();
-  const auto old = std::ranges::find_if(pods, is_old);
-  if (old == pods.end()) return std::nullopt;
+  const auto first_below = [&](int64_t protocol) {
+    return std::ranges::find_if(pods, [&](const PodView* pod) {
+      const AgentView* agent = pass.agent(pod);
+      return agent != nullptr && agent->state && agent->state->protocol < protocol;
+    });
+  };
+  if (first_below(kProtocolNewest) == pods.end()) return std::nullopt;
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  if (!world.ok()) return std::nullopt;
   const std::optional<TrainSpec>& train = pass.spec().train;
-  const int64_t protocol = pass.agent(*old)->state->protocol;
-  if (!world.ok() || protocol_needed(*world, train) <= protocol) return std::nullopt;
-  return too_old_for_world(**old, protocol, *world, train);
+  const auto old = first_below(protocol_needed(*world, train));
+  if (old == pods.end()) return std::nullopt;
+  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, train);
 }
 
 }  // namespace

@@ -29,10 +29,12 @@ void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after)
   }
 }
 
-// Returns whether only numbers for people have changed: training progress, and how many pods run.
-// The checkpoint that ranks save while they drain is none of them: nobody may tell it again.
+// Returns whether only numbers for people have changed: training progress, memory, and how many
+// pods run. The checkpoint that ranks save while they drain is none of them: nobody may tell it
+// again.
 bool differs_in_numbers_alone(const TrainingJobStatus& before, TrainingJobStatus after) {
   after.progress = before.progress;
+  after.holdings = before.holdings;
   if (!is_true(after, kDraining)) after.lastCheckpoint = before.lastCheckpoint;
   after.nodes.ready = before.nodes.ready;
   restore_messages(before, after);

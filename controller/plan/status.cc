@@ -179,6 +179,18 @@ void derive_progress(Pass& pass) {
   pass.status.progress = std::move(reported);
 }
 
+// Waits until every agent of the round has reported. Agents of older versions report no holdings.
+void derive_holdings(Pass& pass) {
+  std::optional<HoldingsStatus> largest;
+  if (pass.current.empty()) return;
+  for (const PodView* pod : pass.in_round()) {
+    const AgentState* state = pass.current_report(pod);
+    if (state == nullptr) return;
+    if (state->holdings) take_largest(*state->holdings, largest);
+  }
+  pass.status.holdings = std::move(largest);
+}
+
 // A drain is over with its round, however that ended.
 void derive_draining(Pass& pass) {
   const bool has_ended =
@@ -209,6 +221,7 @@ std::string display_state(const TrainingJobStatus& status) {
 void derive_status(Pass& pass) {
   pass.status.observedGeneration = pass.job().metadata.generation;
   derive_progress(pass);
+  derive_holdings(pass);
   derive_storage(pass);
   derive_draining(pass);
   const bool is_over = is_finished(pass.status);

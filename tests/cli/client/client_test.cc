@@ -206,6 +206,42 @@ TEST(ClientStatusPage, SaysWhereTheJobIsAndWhatWentWrong) {
   EXPECT_FALSE(has(page, "\x1b")) << "a log can't steer the terminal";
 }
 
+TEST(ClientStatusPage, SaysWhatEachRankHoldsAndItsPartOfTheWhole) {
+  StatusInput input;
+  EXPECT_FALSE(has(status_page(input), "Each rank holds"));
+  HoldingsStatus& holdings = input.job.status.holdings.emplace();
+  holdings = {.sharding = "parameters",
+              .shardingRanks = 8,
+              .parametersBytes = 65'000'000,
+              .gradientsBytes = 64 << 20,
+              .optimizerBytes = 512,
+              .gatheredBytes = int64_t{3} << 29,
+              .activationsBytes = 2048};
+  const auto line = [&] {
+    const std::string page = status_page(input);
+    const size_t at = page.find("Each rank holds: ");
+    return page.substr(at, page.find('\n', at) - at);
+  };
+  EXPECT_EQ(line(),
+            "Each rank holds: parameters 62.0 MiB (1/8), gradients 64.0 MiB (1/8), optimizer 512 "
+            "bytes (1/8), gathered 1.5 GiB, activations 2.0 KiB");
+  holdings = {.sharding = "optimizer",
+              .shardingRanks = 2,
+              .parametersBytes = 10,
+              .gradientsBytes = 10,
+              .optimizerBytes = 10,
+              .offloadedBytes = 20};
+  EXPECT_EQ(line(),
+            "Each rank holds: parameters 10 bytes, gradients 10 bytes, optimizer 10 bytes (1/2), "
+            "offloaded 20 bytes");
+  holdings.shardingRanks = 1;
+  holdings.sharding = "gradients";
+  EXPECT_FALSE(has(line(), "(1/")) << "one rank divides nothing";
+  holdings.shardingRanks = 4;
+  holdings.sharding = "of a later version";
+  EXPECT_FALSE(has(line(), "(1/"));
+}
+
 TEST(ClientLogs, ARankIsOnTheNodeThatHasItsPlaceInTheRound) {
   TrainingJob job;
   job.metadata.name = "gpt";

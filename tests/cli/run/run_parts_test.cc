@@ -127,6 +127,27 @@ TEST(ProgressLine, HasEveryNumberThatTheTablePutsThere) {
   }
 }
 
+TEST(LocalJob, ItsScratchFolderIsRelativeToItsFileAndIsThere) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("scratch-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "here");
+  std::ofstream(folder / "text") << "some text";
+  const auto read_with = [&](const std::string& path) {
+    std::ofstream(folder / "job.yaml")
+        << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n"
+        << "  parallelism: {offload: optimizer, offloadPath: " << path << "}\n"
+        << "  train: {model: {preset: gpt2-124m}, data: {path: text}}\n";
+    return read_local_job(folder / "job.yaml", "/no/programs");
+  };
+  const Result<LocalJob> here = read_with("here");
+  ASSERT_TRUE(here.ok()) << here.error().message;
+  EXPECT_EQ(here->job.spec.parallelism.offloadPath, folder / "here");
+  EXPECT_EQ(read_with("text").error().message,
+            "spec.parallelism.offloadPath: " + (folder / "text").string() +
+                " is not a folder, expected one");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(LocalJob, AsksForNoMoreGpusThanTheMachineHas) {
   struct Case {
     int64_t nodes, gpus_per_node, gpus;

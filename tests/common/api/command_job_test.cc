@@ -57,6 +57,8 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
   const std::pair<const char*, Json> loops_own[] = {{"/spec/parallelism/tensor", 2},
                                                     {"/spec/parallelism/pipeline", 2},
                                                     {"/spec/parallelism/sharding", "optimizer"},
+                                                    {"/spec/parallelism/reducePrecision", "bf16"},
+                                                    {"/spec/parallelism/offload", "optimizer"},
                                                     {"/spec/checkpoint/everySteps", 5},
                                                     {"/spec/checkpoint/atEnd", false},
                                                     {"/spec/checkpoint/keep", 5},

@@ -68,8 +68,9 @@ TEST(Formats, ShowAWorldWithItsHash) {
   WorldAssignment all = *read;
   all.members.push_back({.index = 1, .host = "10.0.0.2", .port = 1, .role = MemberRole::kServer});
   all.pipeline = 2;
-  all.layout = {.sharding = "optimizer", .schedule = "gpipe"};
+  all.layout.sharding = "optimizer";
   EXPECT_EQ(test::format_members("World"), members_of(to_json(all)));
+  EXPECT_EQ(test::format_members("Layout of a world"), members_of<WorldLayout>());
 }
 
 TEST(Formats, ListTheNumbersOfAStepInTheirOrder) {
@@ -108,6 +109,13 @@ ProgressNumbers some_numbers() {
   numbers.checkpoint_step = 10;
   numbers.suspect_rank = 7;
   numbers.first_step_unix_seconds = 1.5;
+  numbers.holdings = {.parameters_bytes = 11,
+                      .gradients_bytes = 12,
+                      .optimizer_bytes = 13,
+                      .gathered_bytes = 14,
+                      .activations_bytes = 15,
+                      .offloaded_bytes = 16,
+                      .sharding_ranks = 8};
   return numbers;
 }
 
@@ -161,7 +169,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
   const std::string groups(memory.substr(1456, 2304));
   test::expect_format("Progress page", memory,
-                      {{"magic", raw(uint64_t{0x4c4b5350524f4705})},
+                      {{"magic", raw(uint64_t{0x4c4b5350524f4706})},
                        {"sequence", raw(uint64_t{4})},
                        {"numbers", raw<StepNumbers>(numbers)},
                        {"round", raw(uint64_t{3})},
@@ -171,6 +179,13 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"checkpointStep", raw(int64_t{10})},
                        {"suspectRank", raw(int64_t{7})},
                        {"firstStepUnixSeconds", raw(1.5)},
+                       {"parametersBytes", raw(uint64_t{11})},
+                       {"gradientsBytes", raw(uint64_t{12})},
+                       {"optimizerBytes", raw(uint64_t{13})},
+                       {"gatheredBytes", raw(uint64_t{14})},
+                       {"activationsBytes", raw(uint64_t{15})},
+                       {"offloadedBytes", raw(uint64_t{16})},
+                       {"shardingRanks", raw(int64_t{8})},
                        {"gpuSequence", raw(uint64_t{2})},
                        {"gpuSamples", raw(uint64_t{4})},
                        {"busyRatio", raw(0.25)},

@@ -68,6 +68,14 @@ AgentState a_state() {
                           .waits_for = {4088, 4089, 4090, 4091, 4092, 4093, 4094, 4095},
                           .seconds = 12.5},
        .is_lifeless = true}};
+  state.holdings = HoldingsStatus{.sharding = "gradients",
+                                  .shardingRanks = 4,
+                                  .parametersBytes = 1 << 20,
+                                  .gradientsBytes = 2,
+                                  .optimizerBytes = 3,
+                                  .gatheredBytes = 4,
+                                  .activationsBytes = 5,
+                                  .offloadedBytes = 6};
   state.progress = ProgressStatus{{.step = 40,
                                    .steps = 100,
                                    .loss = 2.5,
@@ -138,7 +146,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 4), "assignment.protocol: 4 is out of range, expected 1 to 3");
+  EXPECT_EQ(error_of("/protocol", 5), "assignment.protocol: 5 is out of range, expected 1 to 4");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -163,9 +171,16 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   spec.parallelism.tensor = 2;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.parallelism.tensor = 1;
-  spec.parallelism.sharding = "optimizer";
-  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
-  spec.parallelism = {.tensor = 1, .pipeline = 2};
+  for (const auto& change : {+[](StateSharing& sharing) { sharing.sharding = "optimizer"; },
+                             +[](StateSharing& sharing) { sharing.offload = "optimizer"; },
+                             +[](StateSharing& sharing) { sharing.reducePrecision = "bf16"; },
+                             +[](StateSharing& sharing) { sharing.exchange = "firstRank"; }}) {
+    spec.parallelism = {};
+    change(spec.parallelism);
+    EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 4);
+  }
+  spec.parallelism = {};
+  spec.parallelism.pipeline = 2;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
@@ -204,6 +219,10 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.world = *make_world(spec, input);
   assignment.hash = world_hash(assignment.world);
   EXPECT_EQ(error_of(assignment),
+            "assignment.protocol: 3, expected 4 for a world with gaps, roles or a layout, and for "
+            "a new model or optimizer");
+  assignment.protocol = 4;
+  EXPECT_EQ(error_of(assignment),
             "assignment.world: found roles or a layout, expected none without train");
 }
 
@@ -223,6 +242,28 @@ TEST(AgentMessages, AgentStateStaysWithinItsBoundAndKeepsTheEndsOfTheLogs) {
   EXPECT_TRUE(read->workers[127].log_tail.ends_with("the last words"));
 }
 
+TEST(AgentMessages, TheLargestHoldingsAreTheLargestOfEachNumber) {
+  std::optional<HoldingsStatus> largest;
+  take_largest({.sharding = "parameters", .shardingRanks = 4, .gradientsBytes = 7}, largest);
+  take_largest({.sharding = "parameters",
+                .shardingRanks = 4,
+                .parametersBytes = 1,
+                .gradientsBytes = 2,
+                .optimizerBytes = 3,
+                .gatheredBytes = 4,
+                .activationsBytes = 5,
+                .offloadedBytes = 6},
+               largest);
+  EXPECT_EQ(*largest, (HoldingsStatus{.sharding = "parameters",
+                                      .shardingRanks = 4,
+                                      .parametersBytes = 1,
+                                      .gradientsBytes = 7,
+                                      .optimizerBytes = 3,
+                                      .gatheredBytes = 4,
+                                      .activationsBytes = 5,
+                                      .offloadedBytes = 6}));
+}
+
 TEST(AgentMessages, AnAgentsWordsAreWithinWhatTheStatusTakes) {
   const auto error_of = [](const char* pointer, Json value) {
     Json changed = through_text(a_state());
@@ -234,6 +275,9 @@ TEST(AgentMessages, AnAgentsWordsAreWithinWhatTheStatusTakes) {
             "state.workers[0].exitCode: -7 is out of range, expected 0 to 255");
   EXPECT_NE(error_of("/workers/0/exitCode", 256), "");
   EXPECT_NE(error_of("/workers/0/signal", -1), "");
+  EXPECT_EQ(error_of("/holdings/shardingRanks", 0),
+            "state.holdings.shardingRanks: 0 is out of range, expected 1 to 9007199254740992");
+  EXPECT_NE(error_of("/holdings/offloadedBytes", -1), "");
   EXPECT_NE(error_of("/workers/0/failedSecondsAgo", 1e10), "");
   EXPECT_NE(error_of("/failedSecondsAgo", 9e15), "");
   EXPECT_EQ(error_of("/failedSecondsAgo", 86400), "");

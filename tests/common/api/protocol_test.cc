@@ -100,6 +100,14 @@ TEST(Protocol, AStateInVersion1LeavesOutWhatOnlyTheSecondHas) {
   EXPECT_EQ(agent_state_from_json(document)->workers.at(0).is_lifeless, false);
 }
 
+TEST(Protocol, AStateInVersion3LeavesOutWhatRanksHold) {
+  AgentState state;
+  state.holdings = HoldingsStatus{.sharding = "optimizer", .shardingRanks = 2};
+  EXPECT_EQ(*agent_state_from_json(to_json(state)), state);
+  state.protocol = 3;
+  EXPECT_FALSE(to_json(state).contains("holdings"));
+}
+
 TEST(Protocol, OfAVersionThatIsNotServedOnlyThatIsRead) {
   for (const int64_t protocol : {kProtocolOldest - 1, kProtocolNewest + 1, int64_t{1} << 60}) {
     // No other member is valid in this version.

@@ -404,13 +404,89 @@ TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
       {"/spec/parallelism",
        {{"pipeline", 2}},
        "spec.parallelism.pipeline: 2 is not in this version, expected 1"},
-      {"/spec/parallelism",
-       {{"sharding", "optimizer"}},
-       "spec.parallelism.sharding: \"optimizer\" is not in this version, expected none"},
       {"/spec/command",
        {"python", "train.py"},
        "spec: found both train and command, expected exactly one of them"},
   });
+}
+
+// Returns the whole error of the good document with this spec.parallelism, in YAML.
+std::string parallelism_error(const std::string& yaml) {
+  return error_with("/spec/parallelism", document_of(yaml));
+}
+
+TEST(TrainingJob, EveryWayToShareStateIsValid) {
+  for (const char* valid :
+       {"{sharding: optimizer}", "{sharding: gradients, reducePrecision: bf16}",
+        "{sharding: parameters, shardingGroup: node, reshardAfterForward: false, prefetch: false, "
+        "gatherPrecision: bf16, offload: parameters, offloadPath: scratch}",
+        "{offload: optimizer, reducePrecision: bf16}", "{exchange: firstRank}",
+        "{sharding: none, shardingGroup: data, reshardAfterForward: true, offload: none}"}) {
+    EXPECT_EQ(parallelism_error(valid), "no error") << valid;
+  }
+  Json document = good_document();
+  document["spec"]["nodes"] = 1;
+  document["spec"]["parallelism"] = {{"exchange", "host"}};
+  EXPECT_TRUE(valid_training_job_from_json(document).ok());
+  document["spec"]["processesPerNode"] = 1;
+  document["spec"]["parallelism"] = {{"sharding", "parameters"}, {"shardingGroup", "node"}};
+  EXPECT_TRUE(valid_training_job_from_json(document).ok()) << "one process divides nothing anyway";
+}
+
+TEST(TrainingJob, SharingThatWouldHaveNoEffectIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{shardingGroup: node}",
+       "shardingGroup: \"node\" needs spec.parallelism.sharding: optimizer, gradients or "
+       "parameters "
+       "(found \"none\"), expected data"},
+      {"{sharding: gradients, reshardAfterForward: false}",
+       "reshardAfterForward: false needs spec.parallelism.sharding: parameters (found "
+       "\"gradients\"), expected true"},
+      {"{prefetch: false}",
+       "prefetch: false needs spec.parallelism.sharding: parameters (found \"none\"), expected "
+       "true"},
+      {"{sharding: optimizer, gatherPrecision: bf16}",
+       "gatherPrecision: \"bf16\" needs spec.parallelism.sharding: parameters (found "
+       "\"optimizer\"), expected fp32"},
+      {"{sharding: gradients, offload: parameters}",
+       "offload: \"parameters\" needs spec.parallelism.sharding: parameters (found "
+       "\"gradients\"), expected none or optimizer"},
+      {"{offloadPath: /scratch}",
+       "offloadPath: found \"/scratch\", but nothing is offloaded, expected "
+       "spec.parallelism.offload too"},
+      {"{exchange: firstRank, sharding: optimizer}",
+       "exchange: \"firstRank\" needs spec.parallelism.sharding: none (found \"optimizer\"), "
+       "expected allReduce"},
+      {"{exchange: firstRank, offload: optimizer}",
+       "exchange: \"firstRank\" needs spec.parallelism.offload: none (found \"optimizer\"), "
+       "expected allReduce"},
+      {"{exchange: firstRank, reducePrecision: bf16}",
+       "exchange: \"firstRank\" needs spec.parallelism.reducePrecision: fp32 (found \"bf16\"), "
+       "expected allReduce"},
+      {"{exchange: host}",
+       "exchange: host needs spec.nodes: 1 (found 2), because pods share no memory; expected "
+       "allReduce or firstRank"},
+      {"{exchange: ring}", "exchange: found \"ring\", expected allReduce, firstRank or host"}};
+  for (const auto& [found, error] : cases) {
+    EXPECT_EQ(parallelism_error(found), "spec.parallelism." + std::string(error)) << found;
+  }
+}
+
+TEST(TrainingJob, TheRanksOfANodeDivideTheStateIfThereAreSeveral) {
+  Json document = good_document();
+  document["spec"]["processesPerNode"] = 1;
+  document["spec"]["parallelism"] = {{"sharding", "parameters"}, {"shardingGroup", "node"}};
+  EXPECT_EQ(valid_training_job_from_json(document).error().message,
+            "spec.parallelism.shardingGroup: node needs at least 2 data-parallel ranks on each "
+            "node, found 1, expected data or a larger spec.processesPerNode");
+  document["spec"]["processesPerNode"] = 3;
+  document["spec"]["parallelism"]["tensor"] = 2;
+  document["spec"]["train"]["batch"] = {{"global", 6}};
+  const std::string error = valid_training_job_from_json(document).error().message;
+  EXPECT_NE(error.find("spec.parallelism.shardingGroup: node: 3 processes per node / tensor 2 does "
+                       "not divide the 3 data-parallel ranks, expected data\n"),
+            std::string::npos)
+      << error;
 }
 
 TEST(TrainingJob, AllProblemsComeAtOnceButNoneAboutWhatCouldNotBeRead) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -164,6 +166,23 @@ TEST(TrainingJob, TheExampleOfTheFirstRunIsValid) {
   ASSERT_TRUE(document.ok()) << document.error().message;
   const Result<TrainingJob> job = valid_training_job_from_json(*document);
   EXPECT_TRUE(job.ok()) << job.error().message;
+}
+
+TEST(TrainingJob, TheExamplesOfSharingStateAreValidAndDiffer) {
+  std::vector<ParallelismSpec> found;
+  for (const auto& file :
+       std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/examples/sharding")) {
+    const Result<Json> document = read_document(file.path());
+    ASSERT_TRUE(document.ok()) << document.error().message;
+    const Result<TrainingJob> job = valid_training_job_from_json(*document);
+    ASSERT_TRUE(job.ok()) << file.path() << ": " << job.error().message;
+    EXPECT_EQ(job->metadata.name, file.path().stem());
+    const ParallelismSpec& parallelism = job->spec.parallelism;
+    EXPECT_NE(parallelism, ParallelismSpec{}) << file.path();
+    EXPECT_EQ(std::count(found.begin(), found.end(), parallelism), 0) << file.path();
+    found.push_back(parallelism);
+  }
+  EXPECT_EQ(found.size(), 8u);
 }
 
 TEST(TrainingJob, ArithmeticOnUncheckedSpecsDoesNotOverflow) {

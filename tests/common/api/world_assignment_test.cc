@@ -208,7 +208,8 @@ TEST(WorldAssignment, RefusesWorldsThatCannotBe) {
 // Node 1 of 4 is left out, and the last two are servers.
 WorldAssignment a_world_with_servers() {
   TrainingJobSpec spec = spec_of(5, 2);
-  spec.parallelism = {.tensor = 2, .pipeline = 1, .sharding = "optimizer"};
+  spec.parallelism.tensor = 2;
+  spec.parallelism.sharding = "optimizer";
   WorldInput input = input_of(5);
   input.members.erase(input.members.begin() + 1);
   input.members[0].role = MemberRole::kServer;  // index 0
@@ -245,6 +246,18 @@ TEST(WorldAssignment, RanksFollowThePlaceInTheListAndNotTheNodeIndex) {
   EXPECT_TRUE(is_ordinary(*make_world(spec_of(5, 2), input))) << "the last ones are left out";
 }
 
+// Changes of each field that says how ranks share state.
+constexpr void (*kSharing[])(StateSharing&) = {
+    [](StateSharing& sharing) { sharing.sharding = "parameters"; },
+    [](StateSharing& sharing) { sharing.shardingGroup = "node"; },
+    [](StateSharing& sharing) { sharing.reshardAfterForward = false; },
+    [](StateSharing& sharing) { sharing.prefetch = false; },
+    [](StateSharing& sharing) { sharing.gatherPrecision = "bf16"; },
+    [](StateSharing& sharing) { sharing.reducePrecision = "bf16"; },
+    [](StateSharing& sharing) { sharing.offload = "optimizer"; },
+    [](StateSharing& sharing) { sharing.offloadPath = "/scratch"; },
+    [](StateSharing& sharing) { sharing.exchange = "firstRank"; }};
+
 TEST(WorldAssignment, IsOrdinaryOnlyIfEachWorkerHoldsEverything) {
   const auto with = [](const ParallelismSpec& parallelism) {
     TrainingJobSpec spec = spec_of(2, 2);
@@ -254,7 +267,11 @@ TEST(WorldAssignment, IsOrdinaryOnlyIfEachWorkerHoldsEverything) {
   EXPECT_TRUE(is_ordinary(with({})));
   EXPECT_FALSE(is_ordinary(with({.tensor = 2})));
   EXPECT_FALSE(is_ordinary(with({.pipeline = 2})));
-  EXPECT_FALSE(is_ordinary(with({.sharding = "optimizer"})));
+  for (const auto& change : kSharing) {
+    ParallelismSpec parallelism;
+    change(parallelism);
+    EXPECT_FALSE(is_ordinary(with(parallelism)));
+  }
 }
 
 TEST(WorldAssignment, ServersComeAfterTheWorkersAndAreNotInTheMesh) {
@@ -289,11 +306,13 @@ TEST(WorldAssignment, EveryPartThatIsNotOrdinaryIsInTheDocumentAndTheHash) {
     EXPECT_EQ(*read, world);
     EXPECT_FALSE(is_ordinary(*read));
   };
-  spec.parallelism.sharding = "parameters";
-  expect_new();
+  for (const auto& change : kSharing) {
+    change(spec.parallelism);
+    expect_new();
+  }
   spec.parallelism.pipeline = 2;
   expect_new();
-  spec.parallelism.sharding = "none";
+  static_cast<StateSharing&>(spec.parallelism) = {};
   expect_new();
   EXPECT_EQ(make_world(spec, input)->layout.schedule, "1f1b");
   spec.parallelism.pipeline = 1;
@@ -301,6 +320,15 @@ TEST(WorldAssignment, EveryPartThatIsNotOrdinaryIsInTheDocumentAndTheHash) {
   expect_new();
   input.members[3] = input_of(9).members[8];
   expect_new();
+}
+
+TEST(WorldAssignment, ALayoutSaysOnlyWhatIsNotTheDefault) {
+  TrainingJobSpec spec = spec_of(2, 2);
+  spec.parallelism.sharding = "parameters";
+  spec.parallelism.reshardAfterForward = false;
+  const Json expected = {{"sharding", "parameters"}, {"reshardAfterForward", false}};
+  EXPECT_EQ(to_json(world_of(spec)).at("layout"), expected);
+  EXPECT_FALSE(to_json(world_of(spec_of(2, 2))).contains("layout"));
 }
 
 TEST(WorldAssignment, ReadsMembersInAnyOrder) {
@@ -337,6 +365,8 @@ TEST(WorldAssignment, RefusesMembersAndLayoutsThatCannotBe) {
             "nodes: servers only, expected at least 1 worker");
   EXPECT_EQ(error_with("/layout/sharding", "some"),
             "layout.sharding: found \"some\", expected none, optimizer, gradients or parameters");
+  EXPECT_EQ(error_with("/layout/exchange", "ring"),
+            "layout.exchange: found \"ring\", expected allReduce, firstRank or host");
   EXPECT_EQ(error_with("/layout/schedule", "1f1b"),
             "layout.schedule: found \"1f1b\", expected none without a pipeline");
   EXPECT_EQ(error_with("/layout/schedule", "fast"),

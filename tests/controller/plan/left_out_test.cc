@@ -61,7 +61,7 @@ TEST(LeftOutNodes, TheRoundIsRecordedWithItsNodesAndTheOthersAreTold) {
   const Plan plan = scene.plan();
   EXPECT_EQ(told(plan), (Nodes{0, 2}));
   const Assignment& sent = *only<PutAssignment>(plan)[0].assignment;
-  EXPECT_EQ(sent.protocol, kProtocolWithLayouts);
+  EXPECT_EQ(sent.protocol, kProtocolNewest);
   EXPECT_EQ(place_of(sent.world, 2), 1);
   EXPECT_EQ(place_of(sent.world, 1), std::nullopt);
 }
@@ -321,17 +321,30 @@ TEST(LeftOutNodes, AtTheEndTheyAndAgentsThatAreTooOldAreDeleted) {
   EXPECT_EQ(only<DeletePod>(plan)[1].name, "job-worker-2-1");
 }
 
-// Plans without validation, which refuses such layouts in this version.
+// Plans without validation, which refuses pipelines in this version.
 TEST(Layouts, OfAJobWhoseAgentIsTooOldAreReported) {
-  for (const auto& [change, words] :
-       std::vector<std::pair<std::function<void(ParallelismSpec&)>, std::string>>{
-           {[](ParallelismSpec& spec) { spec.sharding = "optimizer"; }, "shards optimizer"},
-           {[](ParallelismSpec& spec) { spec.pipeline = 2; }, "runs a pipeline"}}) {
+  struct Case {
+    void (*change)(ParallelismSpec&);
+    std::string words;
+    int64_t needed;
+  };
+  const Case cases[] = {
+      {[](ParallelismSpec& spec) { spec.pipeline = 2; }, "runs a pipeline", 3},
+      {[](ParallelismSpec& spec) { spec.sharding = "optimizer"; }, "shards optimizer", 4},
+      {[](ParallelismSpec& spec) {
+         spec.sharding = "parameters";
+         spec.offload = "optimizer";
+       },
+       "shards parameters, and offloads optimizer", 4},
+      {[](ParallelismSpec& spec) { spec.reducePrecision = "bf16"; }, "reduces in bf16", 4},
+      {[](ParallelismSpec& spec) { spec.exchange = "firstRank"; }, "exchanges by firstRank", 4}};
+  for (const auto& [change, words, needed] : cases) {
     Scene scene(2);
     scene.train();
     change(scene.seen.job.spec.parallelism);
     scene.status().fixed.clear();
-    scene.agent(1).protocol = 2;
+    scene.agent(0).protocol = needed;
+    scene.agent(1).protocol = needed - 1;
     std::vector<Policy> policies;
     for (const Policy policy : all_policies()) {
       if (policy != validation) policies.push_back(policy);
@@ -347,11 +360,12 @@ TEST(Layouts, OfAJobWhoseAgentIsTooOldAreReported) {
     EXPECT_EQ(scene.status().round, 2);
     const Condition& ready = condition(scene.status(), kReady);
     EXPECT_EQ(ready.reason, "AgentTooOld");
-    EXPECT_NE(ready.message.find("speaks protocol version 2, but the round " + words +
-                                 ", which needs version 3"),
+    EXPECT_NE(ready.message.find("speaks protocol version " + std::to_string(needed - 1) +
+                                 ", but the round " + words + ", which needs version " +
+                                 std::to_string(needed)),
               std::string::npos)
         << ready.message;
-    scene.agent(1).protocol = 3;
+    scene.agent(1).protocol = needed;
     EXPECT_EQ(told(plan_by(policies, scene.seen, scene.now, scene.limits)), (Nodes{0, 1}));
   }
 }

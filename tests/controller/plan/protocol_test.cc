@@ -56,7 +56,8 @@ TEST(ProtocolVersions, AnAgentOfOneThatIsNotServedKeepsItsPodAndTheStatusSaysWha
     const Condition& ready = condition(scene.status(), kReady);
     EXPECT_EQ(ready.reason, reason);
     const std::string both = "protocol version " + std::to_string(protocol) +
-                             ", but the controller supports versions 1 to 3";
+                             ", but the controller supports versions 1 to " +
+                             std::to_string(kProtocolNewest);
     EXPECT_NE(ready.message.find(both), std::string::npos) << ready.message;
     EXPECT_NE(ready.message.find("suspended and resumed"), std::string::npos) << ready.message;
   }

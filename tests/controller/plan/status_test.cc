@@ -69,6 +69,30 @@ TEST(StatusPolicy, MereProgressWaitsForItsBudgetAndNothingElseDoes) {
   EXPECT_FALSE(only<WriteStatus>(plan)[0].progress_only);
 }
 
+TEST(StatusPolicy, HoldingsAreTheLargestOfAllNodesOnceEachHasReported) {
+  Scene scene(2);
+  scene.train();
+  EXPECT_FALSE(scene.status().holdings) << "agents of older versions report none";
+  scene.agent(0).holdings = HoldingsStatus{
+      .sharding = "parameters", .shardingRanks = 2, .parametersBytes = 100, .activationsBytes = 7};
+  scene.agent(1).holdings = HoldingsStatus{
+      .sharding = "parameters", .shardingRanks = 2, .parametersBytes = 90, .activationsBytes = 8};
+  const AgentView whole = scene.seen.agents.begin()->second;
+  const auto first = scene.seen.agents.begin()->first;
+  scene.seen.agents.erase(first);
+  EXPECT_FALSE(written(scene, scene.plan()).holdings) << "one agent is missing";
+  scene.seen.agents[first] = whole;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<WriteStatus>(plan).size(), 1u);
+  EXPECT_TRUE(only<WriteStatus>(plan)[0].progress_only);
+  scene.settle();
+  const HoldingsStatus expected{
+      .sharding = "parameters", .shardingRanks = 2, .parametersBytes = 100, .activationsBytes = 8};
+  EXPECT_EQ(scene.status().holdings, expected);
+  scene.seen.agents.clear();  // as after a restart of the controller
+  EXPECT_EQ(written(scene, scene.plan()).holdings, expected);
+}
+
 TEST(StatusPolicy, HowManyPodsRunWaitsForTheBudgetTooUntilAllDo) {
   Scene scene(3);
   scene.settle();
