@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/api/message_fields.h"
 #include "common/api/step_number_table.h"
 #include "common/api/worker_config.h"
 #include "common/base/utf8.h"
@@ -19,6 +20,7 @@ constexpr int kStartErrorCode = 127;  // as a shell returns for a program that i
 AgentState without_progress(AgentState state) {
   state.sequence = 0;
   state.progress.reset();
+  state.holdings.reset();
   state.last_checkpoint.reset();
   if (state.storage) {  // which saves failed and succeeded may change at every step
     StorageState& storage = *state.storage;
@@ -54,6 +56,20 @@ StorageState storage_state(const StorageNotes& notes) {
           .set_aside_step = std::max<int64_t>(notes.set_aside_step, -1),
           .set_aside_reason = clean_utf8(notes.set_aside_reason.text()),
           .resumed_step = std::max<int64_t>(notes.resumed_step, -1)};
+}
+
+HoldingsStatus holdings_status(const Holdings& holdings, const WorldLayout& layout) {
+  const auto number = [](uint64_t bytes) {
+    return static_cast<int64_t>(std::min<uint64_t>(bytes, static_cast<uint64_t>(kIntegerMax)));
+  };
+  return {.sharding = layout.sharding,
+          .shardingRanks = std::clamp<int64_t>(holdings.sharding_ranks, 1, kWorldSizeMax),
+          .parametersBytes = number(holdings.parameters_bytes),
+          .gradientsBytes = number(holdings.gradients_bytes),
+          .optimizerBytes = number(holdings.optimizer_bytes),
+          .gatheredBytes = number(holdings.gathered_bytes),
+          .activationsBytes = number(holdings.activations_bytes),
+          .offloadedBytes = number(holdings.offloaded_bytes)};
 }
 
 bool ended_by_stop(const WorkerEnd& end) {
@@ -132,6 +148,7 @@ void RoundMachine::begin_round(const Assignment& assignment) {
   live_.hash = assignment.hash;
   live_.progress.reset();
   live_.storage.reset();
+  live_.holdings.reset();
   live_.workers.clear();
   const int64_t local_size = assignment.world.processes_per_node;
   const int64_t place = place_in_round(assignment);
@@ -228,6 +245,9 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   worker->step = std::max<int64_t>(numbers.step.value_or(0), 0);
   worker->suspect_rank = numbers.suspect_rank;
   worker->lacks_bf16 = numbers.lacks_bf16 != 0;
+  if (numbers.holdings.sharding_ranks > 0) {
+    take_largest(holdings_status(numbers.holdings, assignment_->world.layout), live_.holdings);
+  }
   if (local_rank != 0) return;
   if (numbers.steps > 0) live_.progress = progress_status(numbers, wall);
   if (numbers.checkpoint_step >= 0) {

@@ -52,9 +52,6 @@ Status not_in_this_version(const std::string& what, const std::string& expected)
 
 Status check_world(const WorldAssignment& world) {
   const WorldLayout ordinary;
-  if (world.layout.sharding != ordinary.sharding) {
-    return not_in_this_version("layout.sharding: " + world.layout.sharding, ordinary.sharding);
-  }
   if (world.layout.schedule != ordinary.schedule) {
     return not_in_this_version("layout.schedule: " + world.layout.schedule, "none");
   }

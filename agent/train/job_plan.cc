@@ -17,6 +17,33 @@ namespace {
 // thread, up to 47 MiB with four.
 constexpr uint64_t kProgramBytes = uint64_t{48} << 20;
 
+// Returns how many neighbours on the data axis divide the state.
+Result<int64_t> sharding_ranks(const RoundSettings& round) {
+  if (round.sharing.sharding == "none") return 1;
+  if (round.sharing.shardingGroup == "data") return round.mesh.data;
+  const int64_t ranks = round.ranks_per_node / round.mesh.tensor;
+  if (round.ranks_per_node % round.mesh.tensor != 0 || round.mesh.data % ranks != 0) {
+    return invalid("spec.parallelism.shardingGroup: node: " + std::to_string(round.ranks_per_node) +
+                       " processes per node / tensor " + std::to_string(round.mesh.tensor) +
+                       " does not divide the " + std::to_string(round.mesh.data) +
+                       " data-parallel ranks, expected data",
+                   Blame::kConfig);
+  }
+  return ranks;
+}
+
+Result<ShardingOptions> sharding_options(const RoundSettings& round) {
+  const StateSharing& from = round.sharing;
+  TRY_ASSIGN(const Sharding sharding, parse_sharding(from.sharding));
+  TRY_ASSIGN(const int64_t ranks, sharding_ranks(round));
+  return ShardingOptions{.sharding = sharding,
+                         .ranks = ranks,
+                         .reshard_after_forward = from.reshardAfterForward,
+                         .prefetch = from.prefetch,
+                         .gathers_bf16 = from.gatherPrecision == "bf16",
+                         .reduces_bf16 = from.reducePrecision == "bf16"};
+}
+
 // Any but 0, which stands for rounding to nearest.
 uint64_t rounding_seed(const TrainSpec& train) {
   return train.rounding == "stochastic" ? static_cast<uint64_t>(train.seed) + 1 : 0;
@@ -81,26 +108,34 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
   TRY_ASSIGN(const Recompute recompute, parse_recompute(train.recompute));
   const OptimizerSpec& optimizer = train.optimizer;
   TRY_ASSIGN(const optim::OptimizerKind kind, optim::parse_optimizer(optimizer.name));
+  TRY_ASSIGN(const ShardingOptions sharding, sharding_options(round));
+  TRY_ASSIGN(const Offload offload, parse_offload(round.sharing.offload));
+  TRY_ASSIGN(const Exchange exchange, parse_exchange(round.sharing.exchange));
   const ModelDesign design = model_design(train);
-  return parallel::ComposeOptions{.design = design,
-                                  .mesh = round.mesh,
-                                  .groups = round.groups,
-                                  .micro_batches = round.micro_batches,
-                                  .micro_batch = round.micro_batch,
-                                  .sequence = std::max<int64_t>(tokens_per_sample(design), 1),
-                                  .bucket_bytes = train.bucketBytes,
-                                  .optimizer = {.kind = kind,
-                                                .beta1 = optimizer.beta1,
-                                                .beta2 = optimizer.beta2,
-                                                .epsilon = optimizer.epsilon,
-                                                .momentum = optimizer.momentum,
-                                                .nesterov = optimizer.nesterov,
-                                                .weight_decay = optimizer.weightDecay,
-                                                .rounding_seed = rounding_seed(train)},
-                                  .precision = round.precision,
-                                  .recompute = recompute,
-                                  .attention = round.attention,
-                                  .device = round.device};
+  return parallel::ComposeOptions{
+      .design = design,
+      .mesh = round.mesh,
+      .groups = round.groups,
+      .micro_batches = round.micro_batches,
+      .micro_batch = round.micro_batch,
+      .sequence = std::max<int64_t>(tokens_per_sample(design), 1),
+      .bucket_bytes = train.bucketBytes,
+      .optimizer = {.kind = kind,
+                    .beta1 = optimizer.beta1,
+                    .beta2 = optimizer.beta2,
+                    .epsilon = optimizer.epsilon,
+                    .momentum = optimizer.momentum,
+                    .nesterov = optimizer.nesterov,
+                    .weight_decay = optimizer.weightDecay,
+                    .rounding_seed = rounding_seed(train)},
+      .precision = round.precision,
+      .recompute = recompute,
+      .sharding = sharding,
+      .offload = {.offload = offload, .path = round.sharing.offloadPath},
+      .exchange = exchange,
+      .attention = round.attention,
+      .device = round.device,
+      .shared = round.shared};
 }
 
 uint64_t JobPlan::gpu_bytes() const {
@@ -109,10 +144,12 @@ uint64_t JobPlan::gpu_bytes() const {
 
 uint64_t JobPlan::node_bytes() const {
   uint64_t rank = memory.pinned.bytes + (gpus_per_node == 0 ? memory.device.bytes : 0);
+  uint64_t shared = 0;
   for (const parallel::MemoryPart& part : memory.others) {
-    if (part.basis != parallel::MemoryBasis::kAtMost) rank += part.bytes;
+    if (part.basis == parallel::MemoryBasis::kAtMost) continue;
+    (part.place == parallel::MemoryPlace::kShared ? shared : rank) += part.bytes;
   }
-  return static_cast<uint64_t>(ranks_per_node) * rank;
+  return static_cast<uint64_t>(ranks_per_node) * rank + shared;
 }
 
 Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
@@ -131,6 +168,8 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   const kernels::DeviceType device =
       spec.gpusPerNode > 0 ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;
   TRY_ASSIGN(plan.options, compose_options(train, {.mesh = mesh,
+                                                   .sharing = spec.parallelism,
+                                                   .ranks_per_node = plan.ranks_per_node,
                                                    .micro_batch = batch.micro,
                                                    .micro_batches = batch.accumulation,
                                                    .precision = precision_of(spec),

@@ -13,14 +13,18 @@ namespace lockstep::train {
 struct RoundSettings {
   Mesh mesh;
   std::vector<WorldGroup> groups = {};  // empty: those of the mesh's axes
-  int64_t micro_batch = 1;              // sequences
-  int64_t micro_batches = 1;            // of a step, on each rank
+  StateSharing sharing = {};
+  int64_t ranks_per_node = 1;
+  int64_t micro_batch = 1;    // sequences
+  int64_t micro_batches = 1;  // of a step, on each rank
   kernels::Precision precision = kernels::Precision::kF32;
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device = {};
+  parallel::SharedSegment::Place shared = {};  // memory of the node's ranks
 };
 // Returns what a rank of the job trains. The worker composes its model from it, and the job's plan
-// follows from it. kInvalid for a setting of the spec that this version does not know.
+// follows from it. kInvalid for a setting that this version does not know, and where the ranks of a
+// node cannot divide the state.
 Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                                                  const RoundSettings& round);
 

@@ -64,10 +64,12 @@ class Worker {
   void keep_attention() const;
   Result<parallel::ComposeOptions> compose_options();
   Status compose();
+  void tell_memory(const parallel::ComposeOptions& options);
   Status share_start();
   Status prepare_steps();
   Status train();
   void tell_what_is_trained() const;
+  Status tell_what_was_sent(int64_t first_step, const comm::Traffic& before);
   Status step_once();
   Status save_if_due();
   Status begin_save();

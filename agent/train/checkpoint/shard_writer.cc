@@ -32,7 +32,7 @@ SafetensorsHeader header_of(const StateTable& table, const parallel::StateShare&
   header.metadata = {{"format", "pt"}};  // what readers of PyTorch weights look for
   uint64_t at = 0;
   for (size_t kind = kinds.first; kind < kinds.end; ++kind) {
-    for (const StateLayout::ArenaPiece& piece : share.pieces) {
+    for (const StateLayout::ShardPiece& piece : share.pieces) {
       const Parameter& parameter = table.parameters[static_cast<size_t>(piece.id)];
       const std::string name = state_tensor_name(parameter, table.states, kind);
       for (const TensorBox& box : boxes_of(piece.runs, parameter.dims[1])) {
@@ -49,10 +49,10 @@ SafetensorsHeader header_of(const StateTable& table, const parallel::StateShare&
 
 Status write_values(const parallel::StateShare& share, const Kinds& kinds, ChunkedWriter& writer) {
   for (size_t kind = kinds.first; kind < kinds.end; ++kind) {
-    for (const StateLayout::ArenaPiece& piece : share.pieces) {
+    for (const StateLayout::ShardPiece& piece : share.pieces) {
       for (const ShardRun& run : piece.runs) {
         const std::span<const float> values = share.kinds[kind].subspan(
-            static_cast<size_t>(run.local - share.arena_begin), static_cast<size_t>(run.count));
+            static_cast<size_t>(run.local - share.shard_begin), static_cast<size_t>(run.count));
         TRY(writer.write({reinterpret_cast<const char*>(values.data()), values.size_bytes()}));
       }
     }

@@ -97,7 +97,7 @@ Status Worker::resume_or_begin() {
     return {};
   }
   TRY(model_->initialise(position_.weights_seed));
-  if (world_->size() == 1) return {};
+  if (world_->size() == 1 || !model_->has_all_parameters()) return {};
   TRY_ASSIGN(const Digest digest, sample_digest(*model_));
   return expect_same_parameters(*world_, mesh_of(config_.world), digest);
 }

@@ -8,15 +8,17 @@
 
 namespace lockstep::train {
 
-// Only the ranks that take part in the sample have something left to do once all have come to the
-// end: nobody waits for that. Their exit codes still count, so a round in which one fails is a
+// Ranks that have all parameters sample alone, once all have come to the end: nobody waits for
+// that. Their exit codes still count, so a round in which one fails is a
 // failed round.
 Status Worker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
+  const bool samples = data_.text != nullptr && config_.train.sample.tokens > 0;
+  if (samples && model_->computes_together()) TRY(sample());
   TRY(world_->barrier());
   progress_.follow(nullptr);  // the others may leave
-  const bool takes_part = model_->place().data == 0 && data_.text != nullptr;
-  if (takes_part && config_.train.sample.tokens > 0) TRY(sample());
+  const bool is_left = samples && !model_->computes_together() && model_->place().data == 0;
+  if (is_left) TRY(sample());
   progress_.enter(WorkerPhase::kDone);
   return {};
 }

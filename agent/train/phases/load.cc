@@ -1,8 +1,10 @@
 // Phase 2: data, model, device memory and storage.
 #include <string>
 
+#include "agent/comm/make_communicator.h"
 #include "agent/train/attention_choice.h"
 #include "agent/train/checkpoint/file_io.h"
+#include "agent/train/holdings.h"
 #include "agent/train/job_plan.h"
 #include "agent/train/matmul_peak.h"
 #include "agent/train/worker.h"
@@ -12,6 +14,12 @@ namespace lockstep::train {
 namespace {
 
 constexpr size_t kAttentionBytesMax = 16;
+
+// The communicator has the beginning of the memory that the ranks of the node share.
+parallel::SharedSegment::Place shared_place(const WorkerConfig& config) {
+  return {.fd = static_cast<int>(config.shm_fd),
+          .offset = comm::shm_bytes(static_cast<int>(config.world.processes_per_node))};
+}
 
 }  // namespace
 
@@ -81,19 +89,47 @@ void Worker::keep_attention() const {
 }
 
 Result<parallel::ComposeOptions> Worker::compose_options() {
-  return lockstep::train::compose_options(config_.train, {.mesh = mesh_of(config_.world),
-                                                          .groups = config_.world.groups,
-                                                          .micro_batch = batch_.micro,
-                                                          .micro_batches = batch_.accumulation,
-                                                          .precision = agreement_.precision,
-                                                          .attention = attention_,
-                                                          .device = device_});
+  const WorldAssignment& world = config_.world;
+  return lockstep::train::compose_options(config_.train,
+                                          {.mesh = mesh_of(world),
+                                           .groups = world.groups,
+                                           .sharing = world.layout,
+                                           .ranks_per_node = world.processes_per_node,
+                                           .micro_batch = batch_.micro,
+                                           .micro_batches = batch_.accumulation,
+                                           .precision = agreement_.precision,
+                                           .attention = attention_,
+                                           .device = device_,
+                                           .shared = shared_place(config_)});
 }
 
 Status Worker::compose() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
   TRY_ASSIGN(model_, parallel::Composition::create(options, *world_, surroundings_.clock));
+  tell_memory(options);
   return {};
+}
+
+void Worker::tell_memory(const parallel::ComposeOptions& options) {
+  const kernels::ArenaPlan& device = model_->memory().device;
+  const Holdings holdings = holdings_of(options, model_->memory());
+  progress_.numbers().holdings = holdings;
+  progress_.publish();
+  log_info("memory", {{"parametersBytes", holdings.parameters_bytes},
+                      {"gradientsBytes", holdings.gradients_bytes},
+                      {"optimizerBytes", holdings.optimizer_bytes},
+                      {"gatheredBytes", holdings.gathered_bytes},
+                      {"activationsBytes", holdings.activations_bytes},
+                      {"offloadedBytes", holdings.offloaded_bytes},
+                      {"workspaceBytes", kernels::bytes_of(device, kernels::ArenaUse::kWorkspace)},
+                      {"sharding", sharding_name(options.sharding.sharding)},
+                      {"shardingRanks", holdings.sharding_ranks},
+                      {"offload", offload_name(options.offload.offload)},
+                      {"exchange", exchange_name(options.exchange)},
+                      {"recompute", config_.train.recompute},
+                      {"totalBytes", device.bytes},
+                      {"reserveBytes", device.reserve},
+                      {"pinnedBytes", model_->memory().pinned.bytes}});
 }
 
 // Rank 0 takes the storage over; the others learn in share_starting_point() whether they see the

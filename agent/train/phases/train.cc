@@ -26,11 +26,14 @@ Status Worker::train() {
   if (config_.rank == 0) tell_what_is_trained();
   // A checkpoint is written before its step is validated, so a resumed run validates first.
   if (position_.step > 0) TRY(validate_if_due());
+  const int64_t first_step = position_.step;
+  const comm::Traffic before = world_->traffic();
   while (!at_end() && !stopping_) {
     TRY(step_once());
     TRY(save_if_due());
     if (!stopping_) TRY(validate_if_due());
   }
+  TRY(tell_what_was_sent(first_step, before));
   if (stopping_) TRY(save_if_due());  // the stop may have come during the validation
   return complete_saves();
 }
@@ -47,17 +50,26 @@ void Worker::tell_what_is_trained() const {
             {"microBatch", batch_.micro},
             {"accumulation", batch_.accumulation},
             {"step", position_.step}});
-  const kernels::ArenaPlan& memory = model_->memory().device;
-  log_info("memory",
-           {{"parametersBytes", kernels::bytes_of(memory, kernels::ArenaUse::kParameters)},
-            {"gradientsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kGradients)},
-            {"optimizerBytes", kernels::bytes_of(memory, kernels::ArenaUse::kOptimizer)},
-            {"activationsBytes", kernels::bytes_of(memory, kernels::ArenaUse::kActivations)},
-            {"workspaceBytes", kernels::bytes_of(memory, kernels::ArenaUse::kWorkspace)},
-            {"recompute", config_.train.recompute},
-            {"totalBytes", memory.bytes},
-            {"reserveBytes", memory.reserve},
-            {"pinnedBytes", model_->memory().pinned.bytes}});
+}
+
+// Includes saves and validations between the steps.
+Status Worker::tell_what_was_sent(int64_t first_step, const comm::Traffic& before) {
+  TRY(model_->settle());
+  const comm::Traffic now = world_->traffic();
+  const parallel::GradientExchange::SharedTraffic shared = model_->shared_traffic();
+  const parallel::OffloadCounts offload = model_->offload_counts();
+  log_info("traffic", {{"steps", position_.step - first_step},
+                       {"bytesSent", now.bytes_sent - before.bytes_sent},
+                       {"bytesReceived", now.bytes_received - before.bytes_received},
+                       {"bytesSentToOtherHosts",
+                        now.bytes_sent_to_other_hosts - before.bytes_sent_to_other_hosts},
+                       {"sharedBytesWritten", shared.bytes_written},
+                       {"sharedBytesRead", shared.bytes_read},
+                       {"offloadBytesRead", offload.bytes_read},
+                       {"offloadBytesWritten", offload.bytes_written},
+                       {"offloadSeconds", offload.seconds},
+                       {"offloadWaitedSeconds", offload.waited_seconds}});
+  return {};
 }
 
 Status Worker::step_once() {

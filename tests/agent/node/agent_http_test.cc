@@ -51,6 +51,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=1", 1},
                                                   {"?protocol=2", 2},
                                                   {"?protocol=3", 3},
+                                                  {"?protocol=4", 4},
                                                   {"?protocol=9", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);

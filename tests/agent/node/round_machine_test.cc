@@ -444,6 +444,38 @@ TEST(RoundMachine, PublishesPhasesAtOnceAndMereProgressAtMostTwiceASecond) {
   EXPECT_FALSE(bench.machine.next_deadline());
 }
 
+TEST(RoundMachine, ReportsTheLargestOfWhatTheNodesRanksHold) {
+  Bench bench;
+  bench.run({.processes = 2});
+  const auto report = [&](int64_t local_rank, const Holdings& holdings) {
+    ProgressNumbers numbers = numbers_at(0);
+    numbers.holdings = holdings;
+    bench.machine.progress(bench.machine.round(), local_rank, numbers, bench.clock.wall_now());
+    bench.clock.advance(std::chrono::minutes(1));
+    bench.step();
+  };
+  report(0, {});
+  EXPECT_FALSE(bench.state().holdings) << "not allocated yet";
+  report(0, {.parameters_bytes = 100, .gradients_bytes = 7, .sharding_ranks = 2});
+  report(1, {.parameters_bytes = 90,
+             .gradients_bytes = 8,
+             .optimizer_bytes = 3,
+             .gathered_bytes = 4,
+             .activations_bytes = 5,
+             .offloaded_bytes = uint64_t{1} << 60,
+             .sharding_ranks = 2});
+  EXPECT_EQ(bench.state().holdings, (HoldingsStatus{.sharding = "none",
+                                                    .shardingRanks = 2,
+                                                    .parametersBytes = 100,
+                                                    .gradientsBytes = 8,
+                                                    .optimizerBytes = 3,
+                                                    .gatheredBytes = 4,
+                                                    .activationsBytes = 5,
+                                                    .offloadedBytes = int64_t{1} << 53}));
+  bench.run({.round = 2, .processes = 2});
+  EXPECT_FALSE(bench.state().holdings) << "of another round";
+}
+
 TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   Bench bench;
   bench.run({.processes = 2});

@@ -15,7 +15,7 @@ TEST(CheckpointMemory, OfAWriterIsTwoChunks) {
       .parameters = {{.name = "large", .dims = {std::ssize(large), 1}, .rank = 1}}, .states = {}};
   const parallel::StateShare share{
       .pieces = {{.id = 0, .runs = {{.local = 0, .global = 0, .count = std::ssize(large)}}}},
-      .arena_begin = 0,
+      .shard_begin = 0,
       .kinds = {large}};
   TemporaryFolder folder;
   FolderStorage storage(folder.path(), real_file_system());

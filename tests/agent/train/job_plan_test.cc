@@ -90,7 +90,79 @@ TEST(JobPlan, IsWhatItsWorkersAllocate) {
               kernels::bytes_of(plan, kernels::ArenaUse::kWorkspace));
     EXPECT_EQ(logged(world, "totalBytes"), plan.bytes);
     EXPECT_EQ(logged(world, "pinnedBytes"), plan_job(spec).value().memory.pinned.bytes);
+    const Holdings holdings = world.progress(0).holdings;
+    EXPECT_EQ(holdings.parameters_bytes, logged(world, "parametersBytes"));
+    EXPECT_EQ(holdings.gradients_bytes, logged(world, "gradientsBytes"));
+    EXPECT_EQ(holdings.optimizer_bytes, logged(world, "optimizerBytes"));
+    EXPECT_EQ(holdings.activations_bytes, logged(world, "activationsBytes"));
+    EXPECT_EQ(holdings.sharding_ranks, 1);
   }
+}
+
+// Returns the options of a world of 2 nodes of 4 ranks, or the error.
+Result<parallel::ComposeOptions> options_of(const StateSharing& sharing) {
+  return compose_options(
+      *small_job().train,
+      {.mesh = {.data = 8}, .sharing = sharing, .ranks_per_node = 4, .micro_batch = 1});
+}
+
+TEST(ComposeOptions, CarryHowRanksShareTheState) {
+  const parallel::ComposeOptions none = options_of({}).value();
+  EXPECT_EQ(none.sharding, ShardingOptions{});
+  EXPECT_EQ(none.offload, OffloadOptions{});
+  EXPECT_EQ(none.exchange, Exchange::kAllReduce);
+  const parallel::ComposeOptions all = options_of({.sharding = "parameters",
+                                                   .shardingGroup = "node",
+                                                   .reshardAfterForward = false,
+                                                   .prefetch = false,
+                                                   .gatherPrecision = "bf16",
+                                                   .reducePrecision = "bf16",
+                                                   .offload = "parameters",
+                                                   .offloadPath = "/scratch"})
+                                           .value();
+  EXPECT_EQ(all.sharding, (ShardingOptions{.sharding = Sharding::kParameters,
+                                           .ranks = 4,
+                                           .reshard_after_forward = false,
+                                           .prefetch = false,
+                                           .gathers_bf16 = true,
+                                           .reduces_bf16 = true}));
+  EXPECT_EQ(all.offload, (OffloadOptions{.offload = Offload::kParameters, .path = "/scratch"}));
+  EXPECT_EQ(options_of({.sharding = "gradients"}).value().sharding.ranks, 8);
+  EXPECT_EQ(options_of({.exchange = "firstRank"}).value().exchange, Exchange::kFirstRank);
+  EXPECT_EQ(options_of({.exchange = "host"}).value().exchange, Exchange::kHost);
+}
+
+TEST(ComposeOptions, NameWhatIsNotKnownAndWhatDoesNotDivide) {
+  for (const auto& [sharing, word] : {std::pair(StateSharing{.sharding = "all"}, "\"all\""),
+                                      std::pair(StateSharing{.offload = "disk"}, "\"disk\""),
+                                      std::pair(StateSharing{.exchange = "ring"}, "\"ring\"")}) {
+    const auto options = options_of(sharing);
+    ASSERT_FALSE(options.ok()) << word;
+    EXPECT_EQ(options.error().blame, Blame::kConfig);
+    EXPECT_NE(options.error().message.find(word), std::string::npos) << options.error().message;
+  }
+  const auto uneven = compose_options(
+      *small_job().train, {.mesh = {.data = 6},
+                           .sharing = {.sharding = "optimizer", .shardingGroup = "node"},
+                           .ranks_per_node = 4});
+  ASSERT_FALSE(uneven.ok());
+  EXPECT_EQ(uneven.error().blame, Blame::kConfig);
+  EXPECT_EQ(uneven.error().message,
+            "spec.parallelism.shardingGroup: node: 4 processes per node / tensor 1 does not divide "
+            "the 6 data-parallel ranks, expected data");
+}
+
+TEST(ComposeOptions, OfAJobsPlanAreThoseOfItsSpec) {
+  TrainingJobSpec spec = small_job();
+  spec.nodes = 2;
+  spec.processesPerNode = 2;
+  spec.parallelism.sharding = "gradients";
+  spec.parallelism.shardingGroup = "node";
+  spec.parallelism.offload = "optimizer";
+  const parallel::ComposeOptions options = plan_job(spec).value().options;
+  EXPECT_EQ(options.sharding.sharding, Sharding::kGradients);
+  EXPECT_EQ(options.sharding.ranks, 2);
+  EXPECT_EQ(options.offload.offload, Offload::kOptimizer);
 }
 
 // The kernel's count of resident pages, as a large model takes more of them than a small one.

@@ -55,6 +55,8 @@ struct TrainingSetup {
   uint64_t rounding_seed = 0;
   int64_t begin_step = 0;        // steps already done elsewhere
   const Clock* clock = nullptr;  // for the times of steps; null: the system's
+  ShardingOptions sharding = {};
+  OffloadOptions offload = {};
 };
 
 // Returns text in which each token mostly determines the next.
@@ -195,6 +197,8 @@ class Training {
                  .optimizer = {.rounding_seed = setup.rounding_seed},
                  .precision = setup.precision,
                  .recompute = setup.recompute,
+                 .sharding = setup.sharding,
+                 .offload = setup.offload,
                  .device = setup.device},
         clock_(setup.clock == nullptr ? system_clock_ : *setup.clock),
         model_(parallel::Composition::create(options_, world_, clock_).value()),
@@ -203,8 +207,8 @@ class Training {
                                  .seed = 3,
                                  .position = setup.begin_step * batch_.global()}),
         step_(setup.begin_step) {
-    // Only the first rank's values count.
-    EXPECT_TRUE(model_->initialise(world_.rank() == 0 ? 1 : 99).ok());
+    // Only the first replicas' values count.
+    EXPECT_TRUE(model_->initialise(world_.rank() < setup.sharding.ranks ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
 

@@ -40,11 +40,11 @@ class WholeState {
     const std::string unfinished =
         CheckpointFolder::unfinished_folder(owner, manifest.position.step, 1);
     TRY(storage.make_folder(unfinished));
-    const StateLayout::ArenaRange all{0, arena_.count};
+    const StateLayout::ShardRange all{0, arena_.count};
     parallel::Snapshot snapshot(all, kinds_.size());
-    TRY(snapshot.take(transfer_, kinds_));
+    TRY(snapshot.take(held()));
     const parallel::StateShare share{.pieces = layout_.pieces_within(0, all, /*owned_only=*/true),
-                                     .arena_begin = 0,
+                                     .shard_begin = 0,
                                      .kinds = snapshot.kinds()};
     TRY_ASSIGN(manifest.files, write_shard(storage, unfinished, {}, table(), share));
     return folder.publish(unfinished, manifest);
@@ -58,23 +58,28 @@ class WholeState {
     TRY(reader.expect(layout_.table(), kAdamWStates));
     const auto pieces = layout_.pieces_within(0, {0, arena_.count}, /*owned_only=*/false);
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
-      for (const StateLayout::ArenaPiece& piece : pieces) TRY(load_piece(reader, piece, kind));
+      for (const StateLayout::ShardPiece& piece : pieces) TRY(load_piece(reader, piece, kind));
     }
     return {};
   }
   Status import(const std::string& path) {
     TRY_ASSIGN(WeightsSource weights, WeightsSource::open(path, *transformer_of(design_)));
-    parallel::StateStream stream(*world_.front(), layout_,
-                                 {.arena = arena_, .kinds = kinds_, .transfer = transfer_});
+    parallel::StateStream stream(*world_.front(), layout_, held());
     return stream.distribute(&weights, 1);
   }
 
  private:
+  parallel::HeldState held() {
+    parallel::HeldState held{
+        .slices = {{.count = arena_.count}}, .kinds = {}, .transfer = transfer_};
+    for (float* kind : kinds_) held.kinds.push_back({.values = kind});
+    return held;
+  }
   StateTable table() const { return {layout_.table(), {kAdamWStates.begin(), states_end()}}; }
   StateNames::const_iterator states_end() const {
     return kAdamWStates.begin() + static_cast<ptrdiff_t>(kinds_.size()) - 1;
   }
-  Status load_piece(CheckpointReader& reader, const StateLayout::ArenaPiece& piece, size_t kind) {
+  Status load_piece(CheckpointReader& reader, const StateLayout::ShardPiece& piece, size_t kind) {
     const Parameter& parameter = layout_.table()[static_cast<size_t>(piece.id)];
     const std::string name = state_tensor_name(parameter, kAdamWStates, kind);
     std::vector<parallel::ValueRun> runs;

@@ -102,6 +102,36 @@ TEST(Worker, ReportsEveryNumberOnItsPage) {
             *numbers.step_seconds * 1.001);
 }
 
+// Returns a number of the line `message` in the log of a rank.
+double logged(const WorkerWorld& world, int64_t rank, const std::string& message,
+              const std::string& name) {
+  const std::string log = world.log(rank);
+  const size_t line = log.find("message=" + message + " ");
+  const size_t at = log.find(" " + name + "=", line);
+  EXPECT_LT(at, log.find('\n', line)) << message << ", " << name << " in " << log;
+  return at == std::string::npos ? -1 : std::stod(log.substr(at + name.size() + 2));
+}
+
+// Two ranks send one gradient per parameter in a step, with every algorithm. The rest is scalars.
+TEST(Worker, LogsTheBytesThatEachRankSentInItsSteps) {
+  WorkerWorld::Options options = small_world(2);
+  options.train.steps = 5;
+  options.train.validation = {};
+  options.stores = false;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const double gradients = logged(world, 0, "memory", "gradientsBytes");
+  for (const int64_t rank : {0, 1}) {
+    EXPECT_EQ(logged(world, rank, "traffic", "steps"), 5);
+    const double sent = logged(world, rank, "traffic", "bytesSent");
+    EXPECT_GE(sent, 5 * gradients) << rank;
+    EXPECT_LE(sent, 5.1 * gradients) << rank;
+    EXPECT_EQ(logged(world, rank, "traffic", "bytesSentToOtherHosts"), sent) << rank;
+    EXPECT_EQ(logged(world, rank, "traffic", "bytesReceived"),
+              logged(world, 1 - rank, "traffic", "bytesSent"));
+  }
+}
+
 TEST(Worker, ComputesInFp32AndSaysSoIfOneRankLacksBf16) {
   WorkerWorld::Options options = small_world(2);
   options.train.precision = "bf16";

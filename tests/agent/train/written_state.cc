@@ -15,16 +15,16 @@ float WrittenState::value(size_t kind, int64_t id, int64_t element) const {
 
 Result<std::vector<ManifestFile>> WrittenState::write(Storage& storage, const std::string& folder,
                                                       int64_t rank) const {
-  const StateLayout::ArenaRange range = layout_.share(rank, coordinates(mesh_, rank).data);
+  const StateLayout::ShardRange range = layout_.share(rank, coordinates(mesh_, rank).data);
   parallel::StateShare share{
       .pieces = layout_.pieces_within(rank, range, /*owned_only=*/true),
-      .arena_begin = range.begin,
+      .shard_begin = range.begin,
       .kinds = {},
   };
   std::vector<std::vector<float>> values(kStateKinds,
                                          std::vector<float>(static_cast<size_t>(range.count())));
   for (size_t kind = 0; kind < values.size(); ++kind) {
-    for (const StateLayout::ArenaPiece& piece : share.pieces) {
+    for (const StateLayout::ShardPiece& piece : share.pieces) {
       for (const ShardRun& run : piece.runs) {
         for (int64_t i = 0; i < run.count; ++i) {
           values[kind][static_cast<size_t>(run.local - range.begin + i)] =
@@ -48,7 +48,7 @@ Result<std::vector<ManifestFile>> WrittenState::write_all(Storage& storage,
 }
 
 Result<bool> WrittenState::share_is_in(CheckpointReader& reader, int64_t rank) const {
-  const StateLayout::ArenaRange range = layout_.share(rank, coordinates(mesh_, rank).data);
+  const StateLayout::ShardRange range = layout_.share(rank, coordinates(mesh_, rank).data);
   std::vector<float> found;
   std::vector<float> expected;
   for (const auto& piece : layout_.pieces_within(rank, range, /*owned_only=*/false)) {
