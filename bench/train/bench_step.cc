@@ -2,11 +2,12 @@
 //            [--attention own|cudnn] [--threads N] [--ranks N] [--batch N] [--accumulate N]
 //            [--context N] [--warmup N] [--steps N] [--tokens FILE] [--weights FILE] [--rate X]
 //            [--curve yes|no] [--peak N] [--algorithms first|measured]
+//            [--exchange allReduce|firstRank|host] [--transport tcp|shared]
 //
 // Measures tokens/s of whole optimizer steps (data, forward, backward, communication, update) with
 // the worker's own code on random tokens. The model is kjv, or a GPT-2 with a batch of 4 x 64 per
 // rank, unless --batch and --context say otherwise. --ranks starts N processes that communicate
-// over TCP on loopback. In addition:
+// over TCP on loopback, or through shared memory. --exchange host needs shared memory. In addition:
 //   on a GPU in bf16  measures the GPU's peak rate with products of N x N x N (--peak, 8192;
 //                     0: not measured)
 //   on the CPU        compares the FLOP rate of the model's products with the rate that oneDNN
@@ -27,10 +28,15 @@
 //                       the steps, when the model's memory is free again
 //   libraryMemoryBytes  GPU memory that CUDA and cuBLASLt took during training, in addition to
 //                       memoryBytes; compose.cc keeps a reserve for it
+//   bytesPerStep        payload bytes of a counted step: the most that a rank sends and receives,
+//   and
+//                       all that ranks copy to and from shared memory themselves. gradientBytes:
+//                       the size of the gradients, padding included
 // Exit code 77: this build or machine has no such device. 78: there is no cuDNN for --attention
 // cudnn, or it does not support the model's attention.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,14 +112,19 @@ Result<int> port_of(int fd) {
 
 // Forks the other ranks and returns this process's options. Must run before any thread or compute
 // library starts.
-Result<comm::CommOptions> spread_out(int ranks, std::vector<pid_t>& children) {
+Result<comm::CommOptions> spread_out(const StepOptions& step, std::vector<pid_t>& children) {
   comm::CommOptions options{.job_uid = "bench", .round = 1, .world_hash = "bench", .key = "bench"};
+  const int ranks = step.ranks;
+  if (step.shares_memory) {
+    options.shm_fd = memfd_create("bench", MFD_CLOEXEC);
+    if (options.shm_fd < 0) return errno_error("[bench] memfd_create", errno);
+  }
   std::vector<int> listeners;
   for (int rank = 0; rank < ranks; ++rank) {
     TRY_ASSIGN(const int fd, comm::listen_on("127.0.0.1", 0));
     TRY_ASSIGN(const int port, port_of(fd));
     listeners.push_back(fd);
-    options.peers.push_back({"127.0.0.1", port, rank});
+    options.peers.push_back({"127.0.0.1", port, step.shares_memory ? 0 : rank});
   }
   for (int rank = 1; rank < ranks && options.rank == 0; ++rank) {
     const pid_t pid = fork();
@@ -144,6 +155,13 @@ std::string write_tokens(const Workload& work, int rank) {
   return path;
 }
 
+// Payload bytes: the most of a rank, and of all ranks.
+struct Moved {
+  uint64_t sent_max = 0;
+  uint64_t received_max = 0;
+  uint64_t shared = 0;
+};
+
 struct Measured {
   std::vector<StepNumbers> steps;
   std::vector<double> product_rates;  // FLOP/s of oneDNN itself, its fastest variant each time
@@ -152,6 +170,8 @@ struct Measured {
   double first_step_seconds = 0;      // since program start
   double matmul_peak = 0;             // peak FLOP/s of products on the GPU; 0: not measured
   uint64_t memory_bytes = 0;          // the model's and all that its training needs
+  Moved moved;                        // in all counted steps
+  uint64_t gradient_bytes = 0;        // of the arena
   uint64_t library_bytes = 0;         // GPU memory taken during training beyond memory_bytes
 };
 
@@ -173,21 +193,26 @@ class Bench {
   }
 
  private:
+  parallel::ComposeOptions composed(const comm::CommOptions& comm) const {
+    parallel::ComposeOptions composed{
+        .design = work_.config, .mesh = {.data = options_.ranks}, .optimizer = {}};
+    composed.micro_batches = options_.accumulate;
+    composed.micro_batch = work_.batch;
+    composed.sequence = work_.context;
+    composed.bucket_bytes = 4 << 20;
+    composed.precision = options_.precision;
+    composed.exchange = options_.exchange;
+    composed.attention = options_.attention;
+    composed.device = options_.device;
+    composed.shared = {.fd = comm.shm_fd, .offset = comm::shm_bytes(options_.ranks)};
+    return composed;
+  }
+
   Status train(const comm::CommOptions& comm, Measured& measured) {
     TRY_ASSIGN(const kernels::DeviceMemory before, kernels::memory_of(options_.device));
     TRY_ASSIGN(const std::unique_ptr<comm::Communicator> world, comm::make_communicator(comm));
     TRY_ASSIGN(const std::unique_ptr<parallel::Composition> model,
-               parallel::Composition::create({.design = work_.config,
-                                              .mesh = {.data = options_.ranks},
-                                              .micro_batches = options_.accumulate,
-                                              .micro_batch = work_.batch,
-                                              .sequence = work_.context,
-                                              .bucket_bytes = 4 << 20,
-                                              .optimizer = {},
-                                              .precision = options_.precision,
-                                              .attention = options_.attention,
-                                              .device = options_.device},
-                                             *world, clock_));
+               parallel::Composition::create(composed(comm), *world, clock_));
     TRY(begin_parameters(*model, comm.rank == 0));
     measured.memory_bytes = model->memory().device.bytes;
     if (!options_.tokens.empty()) {
@@ -247,20 +272,51 @@ class Bench {
     if (world.rank() == 0 && on_cpu()) {
       TRY_ASSIGN(peers, matmul_peers(largest, computed_in(options_), options_.threads));
     }
+    measured.gradient_bytes = static_cast<uint64_t>(model.state().arena->count) * sizeof(float);
+    RankBytes before = bytes_of(model, world);
     for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
       TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, {}));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
       measured.losses.push_back(outcome.numbers.loss.value_or(0));
       const double rate = best_rate(peers, largest, clock_);
       TRY(world.barrier());
+      if (i == options_.warmup) before = bytes_of(model, world);
       if (i <= options_.warmup) continue;
       measured.steps.push_back(outcome.numbers);
       measured.product_rates.push_back(rate);
     }
+    TRY_ASSIGN(measured.moved, moved_since(before, model, world));
     if (options_.curve) {
       TRY_ASSIGN(measured.parameters, digest(model));
     }
     return {};
+  }
+
+  struct RankBytes {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    uint64_t shared = 0;
+  };
+
+  static RankBytes bytes_of(const parallel::Composition& model, const comm::Communicator& world) {
+    const comm::Traffic traffic = world.traffic();
+    const auto shared = model.shared_traffic();
+    return {traffic.bytes_sent, traffic.bytes_received, shared.bytes_written + shared.bytes_read};
+  }
+
+  static Result<Moved> moved_since(const RankBytes& before, const parallel::Composition& model,
+                                   comm::Communicator& world) {
+    const RankBytes now = bytes_of(model, world);
+    const RankBytes mine{now.sent - before.sent, now.received - before.received,
+                         now.shared - before.shared};
+    TRY_ASSIGN(const std::vector<RankBytes> ranks, world.all_gather_value(mine));
+    Moved moved;
+    for (const RankBytes& rank : ranks) {
+      moved.sent_max = std::max(moved.sent_max, rank.sent);
+      moved.received_max = std::max(moved.received_max, rank.received);
+      moved.shared += rank.shared;
+    }
+    return moved;
   }
 
   static double best_rate(const std::vector<Peer>& peers, const kernels::MatmulShape& shape,
@@ -325,6 +381,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
   };
   const double rate = flops(FlopsFormula::kProducts) * tokens / seconds.median / options.ranks;
   const double peak = spread_of(measured.product_rates).median;
+  const auto steps = static_cast<uint64_t>(options.steps);
   Json json = {{"program", "bench_step"},
                {"preset", options.preset},
                {"precision", options.precision == kernels::Precision::kBf16 ? "bf16" : "fp32"},
@@ -333,6 +390,13 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"device", options.device.type == kernels::DeviceType::kCuda ? "cuda" : "cpu"},
                {"threads", options.threads},
                {"ranks", options.ranks},
+               {"exchange", exchange_name(options.exchange)},
+               {"transport", options.shares_memory ? "shared" : "tcp"},
+               {"bytesPerStep",
+                {{"sentMax", measured.moved.sent_max / steps},
+                 {"receivedMax", measured.moved.received_max / steps},
+                 {"shared", measured.moved.shared / steps}}},
+               {"gradientBytes", measured.gradient_bytes},
                {"batch", work.batch},
                {"accumulate", options.accumulate},
                {"context", work.context},
@@ -396,7 +460,7 @@ int run(int argc, char** argv) {
     return fail(can.error(), kNoCudnn);
   }
   std::vector<pid_t> children;
-  const Result<comm::CommOptions> comm = spread_out(options->ranks, children);
+  const Result<comm::CommOptions> comm = spread_out(*options, children);
   if (!comm.ok()) return fail(comm.error());
   kernels::set_threads(options->threads);
   kernels::blas::set_algorithm_choice(options->algorithms);

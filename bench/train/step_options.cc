@@ -52,6 +52,17 @@ bool set_curve(StepOptions& options, std::string_view value) {
   return value == "yes" || value == "no";
 }
 
+bool set_exchange(StepOptions& options, std::string_view value) {
+  const Result<Exchange> exchange = parse_exchange(value);
+  if (exchange.ok()) options.exchange = *exchange;
+  return exchange.ok();
+}
+
+bool set_transport(StepOptions& options, std::string_view value) {
+  options.shares_memory = value == "shared";
+  return value == "shared" || value == "tcp";
+}
+
 bool set_algorithms(StepOptions& options, std::string_view value) {
   using enum kernels::blas::AlgorithmChoice;
   options.algorithms = value == "measured" ? kMeasured : kFirst;
@@ -76,6 +87,8 @@ const std::map<std::string_view, Setter>& setters() {
       {"--rate", number(&StepOptions::rate)},
       {"--peak", number(&StepOptions::peak)},
       {"--curve", set_curve},
+      {"--exchange", set_exchange},
+      {"--transport", set_transport},
       {"--algorithms", set_algorithms}};
   return kSetters;
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/result.h"
 #include "common/layout/model_config.h"
+#include "common/layout/sharding.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/blas/blas.h"
@@ -29,7 +30,9 @@ struct StepOptions {
   std::string weights;  // safetensors file; empty: initialised from a seed
   double rate = 1e-4;
   bool curve = false;
-  int64_t peak = 8192;  // edge of the products that measure a GPU's peak; 0: not measured
+  Exchange exchange = Exchange::kAllReduce;
+  bool shares_memory = false;  // the ranks communicate through shared memory, else over TCP
+  int64_t peak = 8192;         // edge of the products that measure a GPU's peak; 0: not measured
   kernels::blas::AlgorithmChoice algorithms = kernels::blas::AlgorithmChoice::kFirst;
 };
 

@@ -2,7 +2,9 @@
 """The PyTorch peer: trains GPT-2's architecture as a careful user would write it.
 
 Prints one line of JSON: tokens/s over the timed steps (median step), and the settings. With --ranks
-above 1 it uses DistributedDataParallel over gloo on loopback, one process per rank, on the CPU.
+above 1, processes on the CPU, one per rank, use gloo on loopback: DistributedDataParallel, or with
+--parallel fsdp FSDP2 (fully_shard of each block and of the model), which frees a block's parameters
+after its forward; fsdp-kept keeps them until its backward (ZeRO-2).
 
 --device cuda uses only flash attention (SDPA) in bf16, fused AdamW, autocast to bf16, and fp32
 matrix products without TF32. Nothing within a step waits for the GPU: the gradient norm stays there
@@ -15,9 +17,10 @@ With --turns it prints a line of JSON when it is warm. Then it runs the timed st
 line on stdin, and answers each with a line of JSON. Between turns it keeps only the parameters and
 the optimizer state on the GPU.
 
-With --tokens (u16 token ids), a file of batch x accumulate x context + 1 tokens, each step sees the
-whole file. --weights-out writes the initial parameters as safetensors under Hugging Face's names,
-so that another program can start from them. --curve adds the loss of every step, warm-up included.
+With --tokens (u16 token ids), a file of ranks x batch x accumulate x context + 1 tokens, each step sees
+the whole file. --weights-out writes the initial parameters as safetensors under Hugging Face's names,
+so that another program can start from them. --curve adds the loss of every step, warm-up included, over all
+ranks.
 """
 import argparse
 import array
@@ -54,6 +57,9 @@ def parse(arguments=None):
     parser.add_argument("--weights-out", default="")
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--curve", action="store_true")
+    parser.add_argument("--parallel", choices=("ddp", "fsdp", "fsdp-kept"), default="ddp")
+    parser.add_argument("--bucket-mb", type=int, default=4, help="of DistributedDataParallel")
+    parser.add_argument("--optimizer", choices=("fused", "foreach"), default="fused")
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name, value in zip(DIMENSIONS, PRESETS[options.preset]):
@@ -160,7 +166,7 @@ def write_weights(model, options):
 
 
 def load_data(options):
-    """Returns tokens [sequences, context + 1]: the file's, or random ones for some steps."""
+    """Returns tokens [sequences, context + 1]: the rank's part of the file, or random ones for some steps."""
     import torch
 
     rows = options.batch * options.accumulate
@@ -170,9 +176,10 @@ def load_data(options):
     with open(options.tokens, "rb") as file:
         ids.frombytes(file.read())
     ids = torch.tensor(ids, dtype=torch.int64)
-    if len(ids) != rows * options.context + 1:
-        raise SystemExit(f"--tokens: {rows * options.context + 1} tokens expected, got {len(ids)}")
-    return ids.unfold(0, options.context + 1, options.context)
+    expected = options.ranks * rows * options.context + 1
+    if len(ids) != expected:
+        raise SystemExit(f"--tokens: {expected} tokens expected, got {len(ids)}")
+    return ids.unfold(0, options.context + 1, options.context)[options.rank::options.ranks]
 
 
 def make_optimizer(model, options):
@@ -181,7 +188,33 @@ def make_optimizer(model, options):
 
     groups = [{"params": [p for p in model.parameters() if (p.dim() == 2) == is_matrix],
                "weight_decay": 0.1 if is_matrix else 0.0} for is_matrix in (True, False)]
-    return torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    return torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.95), eps=1e-8,
+                             **{options.optimizer: True})
+
+
+def distribute(model, options):
+    """Returns the model with its parameters or gradients shared by the ranks."""
+    import torch
+
+    if options.parallel == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(
+            model, bucket_cap_mb=options.bucket_mb, gradient_as_bucket_view=True)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh(options.device, (options.ranks,))
+    is_freed = options.parallel == "fsdp"
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=is_freed)
+    return fully_shard(model, mesh=mesh, reshard_after_forward=is_freed)
+
+
+def mean_over_ranks(losses, options):
+    import torch
+
+    values = torch.tensor(losses, dtype=torch.float64)
+    if options.ranks > 1:
+        torch.distributed.all_reduce(values)
+    return (values / options.ranks).tolist()
 
 
 def flash_only(options):
@@ -206,15 +239,14 @@ class Training:
             write_weights(plain, options)
         self.plain = plain.to(options.device)
         self.model = self.plain
-        if options.ranks > 1:
-            self.model = torch.nn.parallel.DistributedDataParallel(
-                self.plain, bucket_cap_mb=4, gradient_as_bucket_view=True)
-        if options.compile == "full":
-            self.model = torch.compile(self.model)
-        elif options.compile == "layers":
+        if options.compile == "layers":
             for block in self.plain.blocks:
                 block.compile()
             self.plain.loss = torch.compile(self.plain.loss)
+        if options.ranks > 1:
+            self.model = distribute(self.plain, options)
+        if options.compile == "full":
+            self.model = torch.compile(self.model)
         self.optimizer = make_optimizer(self.plain, options)
         self.cast = torch.autocast(options.device, dtype=torch.bfloat16,
                                    enabled=options.precision == "bf16")
@@ -268,7 +300,8 @@ class Training:
             "batch": options.batch, "accumulate": options.accumulate, "context": options.context,
             "stepSeconds": step, "tokensPerSecond": tokens / step,
             "firstStepSeconds": self.first_step_seconds,
-            "parameters": sum(p.numel() for p in self.plain.parameters())}
+            "parameters": sum(p.numel() for p in self.plain.parameters()),
+            "parallel": options.parallel, "optimizer": options.optimizer, "bucketMb": options.bucket_mb}
         if options.device == "cuda":
             values["name"] = torch.cuda.get_device_name()
             values["memoryBytes"] = torch.cuda.max_memory_allocated()
@@ -317,6 +350,7 @@ def take_turns(training):
 def run(rank, options):
     import torch
 
+    options.rank = rank
     torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = False
     if options.ranks > 1:
@@ -327,9 +361,11 @@ def run(rank, options):
         take_turns(training)
         return
     seconds, later = training.run(options.steps)
+    losses = mean_over_ranks(losses + later, options)
     if rank == 0:
-        print(json.dumps(training.report(seconds, losses + later)), flush=True)
+        print(json.dumps(training.report(seconds, losses)), flush=True)
     if options.ranks > 1:
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 
