@@ -38,7 +38,8 @@ TEST_F(ClientTest, TakesAJobFromItsFileToItsEnd) {
 
   const std::string page = tool({"status", "tiny"}).output;
   for (const char* part : {"Name:          tiny\n", "State:         Complete", "5/5 (100 %",
-                           "Conditions:\n", "Pods:\n  NAME", "tiny-worker-1-1", "Events:\n"}) {
+                           "Each rank holds: parameters ", "Conditions:\n", "Pods:\n  NAME",
+                           "tiny-worker-1-1", "Events:\n"}) {
     EXPECT_TRUE(has(page, part)) << part << "\n" << page;
   }
   const Result<Json> object = parse_json(tool({"status", "tiny", "-o", "json"}).output);

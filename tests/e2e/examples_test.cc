@@ -111,6 +111,85 @@ TEST(ExamplesTest, TheMlpReachesTheAccuracyOfPytorch) {
   EXPECT_NE(example.log().find(", accuracy 0.9"), std::string::npos) << example.log();
 }
 
+// A few steps of a job of examples/sharding.
+struct SharedRun {
+  std::string log;             // of all pods
+  std::vector<double> losses;  // by step
+
+  // Returns a number that a rank has logged, as name=number.
+  double logged(const std::string& name) const {
+    return std::stod(between(log, " " + name + "=", " "));
+  }
+};
+
+SharedRun run_shared(const std::string& yaml) {
+  const TemporaryFolder folder;
+  const fs::path data = fs::path(LOCKSTEP_SOURCE_DIR) / "examples/data";
+  fs::create_directories(folder.path() / "sharding");
+  fs::copy(data, folder.path() / "data");
+  std::string text = yaml;
+  replace(text, "steps: 60", "steps: 8");
+  replace(text, "warmupSteps: 10", "warmupSteps: 2");
+  replace(text, "spec:\n", "spec:\n  rendezvous: {port: " + std::to_string(free_port()) + "}\n");
+  const fs::path job = folder.path() / "sharding/job.yaml";
+  write_file(job, text);
+  JobRun run({.job = job, .output = folder.path() / "out", .log = folder.path() / "log"});
+  EXPECT_EQ(run.wait(), 0) << read_file(folder.path() / "log");
+  SharedRun result;
+  for (const auto& log : fs::directory_iterator(folder.path() / "out/logs")) {
+    if (log.path().filename().string().find("-worker-") == std::string::npos) continue;
+    result.log += read_file(log.path());
+  }
+  std::istringstream metrics(read_file(folder.path() / "out/checkpoints/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    const Result<Json> numbers = parse_json(line);
+    if (numbers->contains("loss")) result.losses.push_back(numbers->at("loss"));
+  }
+  return result;
+}
+
+// Parts of rank 0's line about its memory, and the numbers of which it has a share.
+struct SharedCase {
+  const char* name;
+  const char* words;
+  std::vector<const char*> divided = {};
+};
+
+TEST(ExamplesTest, EveryWayToShareStateTrainsLikeOneProcessAndDividesWhatItSays) {
+  const fs::path examples = fs::path(LOCKSTEP_SOURCE_DIR) / "examples/sharding";
+  std::string plain = read_file(examples / "optimizer.yaml");
+  replace(plain, "parallelism: {sharding: optimizer}", "parallelism: {sharding: none}");
+  replace(plain, "processesPerNode: 2", "processesPerNode: 1");
+  replace(plain, "nodes: 2", "nodes: 1");
+  const SharedRun whole = run_shared(plain);
+  ASSERT_EQ(whole.losses.size(), 8u) << whole.log;
+  const SharedCase cases[] = {
+      {"optimizer", "sharding=optimizer shardingRanks=4", {"optimizerBytes"}},
+      {"gradients", "sharding=gradients shardingRanks=4", {"optimizerBytes", "gradientsBytes"}},
+      {"parameters",
+       "sharding=parameters shardingRanks=4",
+       {"optimizerBytes", "gradientsBytes", "parametersBytes"}},
+      {"hybrid",
+       "sharding=parameters shardingRanks=2",
+       {"optimizerBytes", "gradientsBytes", "parametersBytes"}},
+      {"offload-optimizer", "offload=optimizer exchange=allReduce"},
+      {"offload-parameters", "offload=parameters exchange=allReduce"},
+      {"exchange-first-rank", "offload=none exchange=firstRank"},
+      {"exchange-host", "offload=none exchange=host"}};
+  for (const SharedCase& each : cases) {
+    SCOPED_TRACE(each.name);
+    const SharedRun run = run_shared(read_file(examples / (std::string(each.name) + ".yaml")));
+    ASSERT_EQ(run.losses.size(), 8u) << run.log;
+    EXPECT_NE(run.log.find(each.words), std::string::npos) << run.log;
+    for (size_t step = 0; step < 8; ++step) {
+      EXPECT_NEAR(run.losses[step], whole.losses[step], 1e-5 * whole.losses[step]);
+    }
+    for (const char* name : each.divided) {
+      EXPECT_LT(run.logged(name), 0.75 * whole.logged(name)) << name;
+    }
+  }
+}
+
 TEST(ExamplesTest, TheShellScriptDoesItsShareOnEveryRank) {
   ExampleRun example("shell.yaml", {}, [](std::string&) {});
   EXPECT_EQ(example.run().wait(), 0) << example.log();
