@@ -78,6 +78,15 @@ make_next_version() {
 # columns: prints the columns of the CRD on the server.
 columns() { "$kubectl" get crd trainingjobs.lockstep.dev -o 'jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}'; }
 
+# await_no_pods JOB: waits until the pods of a deleted job, which save a checkpoint first, have ended.
+await_no_pods() {
+  for _ in $(seq 300); do
+    [ -n "$(pods_of "$1" '{.metadata.name}')" ] || return 0
+    sleep 0.2
+  done
+  fails "expected the pods of $1 to end, found $(pods_of "$1" '{.metadata.name}')"
+}
+
 case_upgrade() {
   say "an upgrade to the next version and its rollback leave a running job alone"
   local before began images
@@ -96,6 +105,7 @@ case_upgrade() {
   images=$(pods_of stays '{.spec.containers[0].image}' | tr ' ' '\n' | sort -u)
   [ "$(wc -w <<<"$images")" = 1 ] || fails "expected one image in all pods, found $images"
   forget stays
+  await_no_pods stays
   job stays "$endless"
   await_step stays 0
   before=$(pods_of stays '{.metadata.uid}')
