@@ -23,12 +23,8 @@ WAIVERS = {
     "restore": "resets a server for the next input of a fuzz target",
     "stage_gradient": PIPELINE,
     "stage_output": PIPELINE,
-    "start_all_gather": OPERATIONS,
     "start_all_to_all": OPERATIONS,
     "start_broadcast": OPERATIONS,
-    "start_reduce": OPERATIONS,
-    "start_reduce_scatter": OPERATIONS,
-    "traffic": "what a communicator has sent, which tests compare with the cost model",
     "training_job_fields": DEFINITION,
     "with_cel_rules": DEFINITION,
 }
