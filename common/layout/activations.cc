@@ -24,20 +24,28 @@ struct LayerTensor {
   bool is_for_backward = false;  // absent in evaluation
 };
 
+// Returns S of activations.h.
+int64_t kept_rows(const TensorShard& shard, const ActivationShape& shape,
+                  const ActivationOptions& options) {
+  const int64_t shards = row_shard(shard, options).size;
+  CHECK(shape.rows() % shards == 0);
+  return shape.rows() / shards;
+}
+
 // Returns the tensors in arena order.
 std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorShard& shard,
-                                       int64_t rows) {
+                                       int64_t rows, int64_t kept_rows) {
   using At = LayerActivations;
   const BlockDesign& design = config.design();
-  const int64_t stream = rows * config.width;
+  const int64_t stream = kept_rows * config.width;
   const auto split = [&](int64_t width) { return rows * width / shard.size; };
-  const auto statistic = [rows](int64_t At::*place) {
-    return LayerTensor{place, rows, Kept::kUnlessBlocks, true, true};
+  const auto statistic = [kept_rows](int64_t At::*place) {
+    return LayerTensor{place, kept_rows, Kept::kUnlessBlocks, true, true};
   };
   std::vector<LayerTensor> tensors = {
       {&At::input, stream, Kept::kAlways},
       {&At::norm1, stream, Kept::kUnlessOps},
-      {&At::qkv, split(config.qkv_width()), Kept::kUnlessBlocks},
+      {&At::qkv, rows * config.local_qkv_width(shard.size), Kept::kUnlessBlocks},
       {&At::attention, split(config.width), Kept::kUnlessBlocks},
       {&At::post_attention_stream, stream, Kept::kUnlessBlocks},
       {&At::norm2, stream, Kept::kUnlessOps, false, true},
@@ -69,14 +77,15 @@ bool has_own_place(const LayerTensor& tensor, const ActivationShape& shape, Reco
 // Places the stage's layers. Tensors that layers share are allocated with the first layer.
 std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfig& config,
                                            const Stage& stage, const TensorShard& shard,
-                                           const ActivationShape& shape, Recompute recompute) {
+                                           const ActivationShape& shape,
+                                           const ActivationOptions& options) {
   std::vector<LayerActivations> layers;
-  const auto tensors = layer_tensors(config, shard, shape.rows());
+  const auto tensors = layer_tensors(config, shard, shape.rows(), kept_rows(shard, shape, options));
   for (int64_t i = 0; i < layer_count(stage, config); ++i) {
     LayerActivations at;
     for (const LayerTensor& tensor : tensors) {
       if (shape.mode == PassMode::kEvaluate && tensor.is_for_backward) continue;
-      const bool is_new = i == 0 || has_own_place(tensor, shape, recompute);
+      const bool is_new = i == 0 || has_own_place(tensor, shape, options.recompute);
       const int64_t count = tensor.count;
       at.*tensor.place = !is_new           ? layers[0].*tensor.place
                          : tensor.is_float ? bump.floats(count)
@@ -89,12 +98,13 @@ std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfi
 }
 
 void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShard& shard,
-                const ActivationShape& shape, ActivationArena& arena) {
-  const int64_t rows = shape.rows();
+                const ActivationShape& shape, const ActivationOptions& options,
+                ActivationArena& arena) {
+  const int64_t rows = kept_rows(shard, shape, options);
   const int64_t chunk = arena.head_rows;
   arena.norm = bump.values(rows * config.width);
   arena.logits = bump.values(chunk * padded_vocabulary(config, shard.size) / shard.size);
-  arena.losses = bump.floats(rows);
+  arena.losses = bump.floats(shape.rows());
   if (shape.mode == PassMode::kTrain) {
     arena.rstd = bump.floats(rows);
     if (config.design().norm == NormKind::kLayer) arena.mean = bump.floats(rows);
@@ -116,6 +126,10 @@ Result<Recompute> parse_recompute(std::string_view name) {
                  Blame::kConfig);
 }
 
+TensorShard row_shard(const TensorShard& shard, const ActivationOptions& options) {
+  return options.splits_rows ? shard : TensorShard();
+}
+
 int64_t head_rows(const ModelConfig& config, const TensorShard& shard, int64_t rows,
                   const ActivationOptions& options) {
   const int64_t columns = padded_vocabulary(config, shard.size) / shard.size;
@@ -128,12 +142,13 @@ ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
                                  const ActivationOptions& options) {
   BumpAllocator bump(options.value_bytes);
   ActivationArena arena;
-  arena.layers = place_layers(bump, config, stage, shard, shape, options.recompute);
+  arena.layers = place_layers(bump, config, stage, shard, shape, options);
   const bool reuse = shape.mode == PassMode::kEvaluate && !arena.layers.empty();
-  arena.output = reuse ? arena.layers[0].input : bump.values(shape.rows() * config.width);
+  arena.output =
+      reuse ? arena.layers[0].input : bump.values(kept_rows(shard, shape, options) * config.width);
   if (has_head(stage, config)) {
     arena.head_rows = head_rows(config, shard, shape.rows(), options);
-    place_head(bump, config, shard, shape, arena);
+    place_head(bump, config, shard, shape, options, arena);
   }
   arena.bytes = bump.bytes();
   return arena;
@@ -145,12 +160,20 @@ BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& s
   if (shape.mode != PassMode::kTrain) return scratch;
   const int64_t stream = shape.rows() * config.width;
   BumpAllocator bump(options.value_bytes);
-  scratch.residual_gradient = bump.values(stream);
+  scratch.residual_gradient = bump.values(kept_rows(shard, shape, options) * config.width);
   scratch.branch_gradient = bump.values(stream);
-  scratch.wide_gradient =
-      bump.values(shape.rows() * std::max(config.hidden_width(), config.qkv_width()) / shard.size);
+  scratch.wide_gradient = bump.values(shape.rows() * std::max(config.hidden_width() / shard.size,
+                                                              config.local_qkv_width(shard.size)));
   scratch.bytes = bump.bytes();
   return scratch;
+}
+
+int64_t gathered_bytes(const ModelConfig& config, const TensorShard& shard,
+                       const ActivationShape& shape, const ActivationOptions& options) {
+  if (row_shard(shard, options).size == 1) return 0;
+  BumpAllocator bump(options.value_bytes);
+  (void)bump.values(shape.rows() * config.width);
+  return bump.bytes();
 }
 
 }  // namespace lockstep

@@ -46,41 +46,50 @@ struct ActivationOptions {
   int64_t value_bytes = 4;  // bytes per element: 4 in fp32, 2 in bf16
   Recompute recompute = Recompute::kNone;
   int64_t head_logits_max = kHeadLogitsMax;  // tests lower it
+  // Sequence parallelism: between tensor-parallel regions, each shard keeps its part of the rows
+  // (row_shard()). Source: Korthikanti et al., "Reducing Activation Recomputation in Large
+  // Transformer Models", 2022.
+  bool splits_rows = false;
 
   bool operator==(const ActivationOptions&) const = default;
 };
+
+// Returns the part of a micro-batch's R rows that a shard keeps between regions: all of them, or
+// the block [index * S, (index + 1) * S) with S = R / size. R is then a multiple of size.
+TensorShard row_shard(const TensorShard& shard, const ActivationOptions& options);
 
 // Byte offsets of a layer's tensors in the arena of one micro-batch; -1: not kept. Elements have
 // ActivationOptions::value_bytes, except those marked fp32. Layers that need not keep a tensor for
 // backward share one place for it. Dimensions:
 // - R = B*T
+// - S = R, or R / shards with ActivationOptions::splits_rows
 // - C = width
 // - C' = C / shards
-// - D' = width of the keys / shards (C' in a GPT-2)
+// - D' = width of a shard's keys: width of the keys / shards (C' in a GPT-2), at least one head
 // - H' = hidden width / shards
 // - NH' = heads / shards
 // - V' = padded vocabulary / shards
 struct LayerActivations {
-  // [R,C] the layer's input residual stream. The previous layer also leaves its MLP output here;
+  // [S,C] the layer's input residual stream. The previous layer also leaves its MLP output here;
   // the first norm adds it to the stream.
   int64_t input = -1;
-  int64_t norm1 = -1;                  // [R,C]
+  int64_t norm1 = -1;                  // [S,C]
   int64_t qkv = -1;                    // [R,C'+2D'], in a Llama after rotary embedding
   int64_t attention = -1;              // [R,C']
   int64_t lse = -1;                    // [B,NH',T] fp32
-  int64_t post_attention_stream = -1;  // [R,C] the residual stream after attention
-  int64_t norm2 = -1;                  // [R,C]
+  int64_t post_attention_stream = -1;  // [S,C] the residual stream after attention
+  int64_t norm2 = -1;                  // [S,C]
   int64_t hidden_in = -1;              // [R,H'] input of GELU; in a Llama [R,2H'], gate and up
   int64_t hidden = -1;                 // [R,H'] output of GELU or SwiGLU
-  // [R] fp32, statistics of the norms. An RMS norm has no mean; rstd holds its 1 / rms.
+  // [S] fp32, statistics of the norms. An RMS norm has no mean; rstd holds its 1 / rms.
   int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;
 };
 
 struct ActivationArena {
   std::vector<LayerActivations> layers;  // of the stage
-  int64_t output = -1;           // [R,C] the last layer's MLP output, later the residual stream
-  int64_t norm = -1;             // [R,C] final norm; this and below only with the head
-  int64_t mean = -1, rstd = -1;  // [R] fp32, as in LayerActivations
+  int64_t output = -1;           // [S,C] the last layer's MLP output, later the residual stream
+  int64_t norm = -1;             // [S,C] final norm; this and below only with the head
+  int64_t mean = -1, rstd = -1;  // [S] fp32, as in LayerActivations
   int64_t losses = -1;           // [R] fp32
   // The head processes H rows at a time; all chunks reuse the same place.
   int64_t head_rows = 0;                               // H
@@ -102,7 +111,7 @@ ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
 // Does not include the workspaces of the ops, which depend on the device and the threads; the
 // kernels report those.
 struct BackwardScratch {
-  int64_t residual_gradient = -1;  // [R,C] the gradient of the residual stream
+  int64_t residual_gradient = -1;  // [S,C] the gradient of the residual stream
   int64_t branch_gradient =
       -1;  // [R,C] the gradient of a norm's output or of the attention's output
   // Gradient of the MLP's hidden values [R,H'], or of q, k and v [R,C'+2D'].
@@ -113,5 +122,11 @@ struct BackwardScratch {
 BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& shard,
                                  const ActivationShape& shape,
                                  const ActivationOptions& options = {});
+
+// Returns the bytes of the rows [R,C] that all shards' parts are gathered in: the input of a
+// region's first product, the output of its last one, and their gradients, in turn. All
+// micro-batches of a stage share it. 0 if each shard keeps all rows.
+int64_t gathered_bytes(const ModelConfig& config, const TensorShard& shard,
+                       const ActivationShape& shape, const ActivationOptions& options);
 
 }  // namespace lockstep

@@ -19,6 +19,9 @@ struct Mesh {
   int64_t pipeline = 1;
   int64_t data = 1;
   int64_t tensor = 1;
+  // How many parts of the model are on each stage of the pipeline. Several of them make it an
+  // interleaved one.
+  int64_t virtual_stages = 1;
 
   int64_t size() const { return pipeline * data * tensor; }
   bool operator==(const Mesh&) const = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -135,6 +136,14 @@ int64_t ModelConfig::hidden_in_width() const {
   return design().has_swiglu() ? 2 * hidden_width() : hidden_width();
 }
 
+int64_t ModelConfig::local_kv_heads(int64_t tensor) const {
+  return std::max<int64_t>(1, kv_head_count() / tensor);
+}
+
+int64_t ModelConfig::local_qkv_width(int64_t tensor) const {
+  return width / tensor + 2 * local_kv_heads(tensor) * head_dim();
+}
+
 Result<ModelConfig> model_preset(std::string_view name) {
   std::string known;
   for (const Preset& preset : kPresets) {
@@ -153,6 +162,46 @@ std::vector<std::string> model_preset_names() {
   return names;
 }
 
+namespace {
+
+// The cost of a token's forward: multiplications with the elements of matrices, and those of causal
+// attention at the full context. Backward costs twice as much.
+double layer_cost(const ModelConfig& config) {
+  const int64_t products = config.width * (config.qkv_width() + config.width) +
+                           config.width * (config.hidden_in_width() + config.hidden_width());
+  return static_cast<double>(products + config.width * config.context);
+}
+
+double head_cost(const ModelConfig& config) {
+  return static_cast<double>(padded_vocabulary(config, 1) * config.width);
+}
+
+// Returns the layers of the stage that has the head too, so that the slowest stage takes the least
+// time. Among equal ones, the most layers.
+int64_t layers_of_last_stage(const ModelConfig& config, int64_t size) {
+  if (size == 1) return config.layers;
+  const double layer = layer_cost(config);
+  const double head = head_cost(config);
+  int64_t best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t last = 1; last <= config.layers / size; ++last) {
+    const int64_t largest = (config.layers - last + size - 2) / (size - 1);  // of the other stages
+    const double slowest =
+        std::max(layer * static_cast<double>(largest), layer * static_cast<double>(last) + head);
+    if (slowest > least) continue;
+    least = slowest;
+    best = last;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool has_block(const std::vector<Stage>& chunks, int64_t block) {
+  return std::ranges::any_of(
+      chunks, [block](const Stage& chunk) { return block >= chunk.begin && block < chunk.end; });
+}
+
 int64_t layer_count(const Stage& stage, const ModelConfig& config) {
   return std::min(stage.end, config.layers + 1) - std::max<int64_t>(stage.begin, 1);
 }
@@ -163,8 +212,10 @@ Stage whole_model(const ModelConfig& config) {
 
 Stage pipeline_stage(const ModelConfig& config, int64_t size, int64_t index) {
   CHECK(size >= 1 && size <= config.layers && index >= 0 && index < size);
-  const int64_t each = config.layers / size;
-  const int64_t more = config.layers % size;
+  const int64_t last = layers_of_last_stage(config, size);
+  const int64_t others = std::max<int64_t>(size - 1, 1);
+  const int64_t each = (config.layers - last) / others;
+  const int64_t more = (config.layers - last) % others;
   const auto first_layer = [&](int64_t stage) { return stage * each + std::min(stage, more); };
   Stage stage{.begin = 1 + first_layer(index), .end = 1 + first_layer(index + 1)};
   if (index == 0) stage.begin = 0;

@@ -75,6 +75,11 @@ struct ModelConfig {
   int64_t kv_head_count() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t kv_width() const { return kv_head_count() * head_dim(); }  // D
   int64_t qkv_width() const { return width + 2 * kv_width(); }       // C+2D
+  // Heads of keys and values of each of `tensor` shards, and the width of its queries, keys and
+  // values. If there are more shards than heads, neighbouring shards have the same one. Source:
+  // Megatron-LM's grouped-query attention.
+  int64_t local_kv_heads(int64_t tensor) const;
+  int64_t local_qkv_width(int64_t tensor) const;
   // H: `hidden` if set, else 4C. With SwiGLU, 8/3 C rounded up to a multiple of 256, as in LLaMA's
   // code.
   int64_t hidden_width() const;
@@ -96,8 +101,9 @@ std::vector<std::string> model_problems(const ModelConfig& config, int64_t tenso
 // Returns the same problems as one kInvalid, one per line.
 Status validate(const ModelConfig& config, int64_t tensor = 1, std::string_view path = "model");
 
-// The consecutive blocks of one pipeline stage. Blocks are numbered over the whole model: 0 is the
-// embedding, 1..layers are the transformer blocks, layers + 1 is the final norm with head and loss.
+// The consecutive blocks of one pipeline stage, or of a chunk of one. Blocks are numbered over the
+// whole model: 0 is the embedding, 1..layers are the transformer blocks, layers + 1 is the final
+// norm with head and loss.
 struct Stage {
   int64_t begin = 0;  // first block
   int64_t end = 0;    // past the last one
@@ -114,12 +120,15 @@ inline int64_t head_block(const ModelConfig& config) {
 inline bool has_head(const Stage& stage, const ModelConfig& config) {
   return stage.end == block_count(config);
 }
+// Returns whether one of the chunks has the block.
+bool has_block(const std::vector<Stage>& chunks, int64_t block);
 // Returns the number of transformer blocks in the stage.
 int64_t layer_count(const Stage& stage, const ModelConfig& config);
 
 Stage whole_model(const ModelConfig& config);
-// Spreads the layers as evenly as possible over `size` stages; the earlier stages get one more. 0
-// <= index < size <= layers.
+// Cuts the layers into `size` stages whose slowest one takes the least time: each has at least one,
+// the last one has the head too, and the others have as many as each other, or the earlier ones one
+// more. 0 <= index < size <= layers.
 Stage pipeline_stage(const ModelConfig& config, int64_t size, int64_t index);
 
 // One rank's part of the parameters that tensor parallelism splits.

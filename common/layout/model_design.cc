@@ -61,6 +61,11 @@ const ModelConfig* transformer_of(const ModelDesign& design) {
   return std::get_if<ModelConfig>(&design);
 }
 
+bool is_tied(const ModelDesign& design) {
+  const ModelConfig* config = transformer_of(design);
+  return config != nullptr && config->tied;
+}
+
 Status validate(const ModelDesign& design, int64_t tensor, std::string_view path) {
   return by_family(
       design, [&](const ModelConfig& config) { return validate(config, tensor, path); },
@@ -93,18 +98,23 @@ int64_t parameter_count(const ModelDesign& design) {
   return count;
 }
 
-ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
+ParameterArena parameter_arena(const ModelDesign& design, const std::vector<Stage>& chunks,
                                const TensorShard& shard) {
   return by_family(
-      design, [&](const ModelConfig& config) { return parameter_arena(config, stage, shard); },
+      design, [&](const ModelConfig& config) { return parameter_arena(config, chunks, shard); },
       [&](const MlpConfig& config) {
         ParameterArena arena{.entries = {}, .shard = shard};
         for (const Parameter& parameter : parameter_table(config)) {
-          if (parameter.block < stage.begin || parameter.block >= stage.end) continue;
+          if (!has_block(chunks, parameter.block)) continue;
           arena.add({.id = parameter.id, .dims = parameter.dims, .count = parameter.count()});
         }
         return arena;
       });
+}
+
+ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
+                               const TensorShard& shard) {
+  return parameter_arena(design, std::vector<Stage>{stage}, shard);
 }
 
 std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
@@ -139,6 +149,23 @@ Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
         const auto begin = [&](int64_t stage) { return stage * each + std::min(stage, more); };
         return Stage{.begin = begin(index), .end = begin(index + 1)};
       });
+}
+
+std::vector<Stage> stage_chunks(const ModelDesign& design, const Mesh& mesh, int64_t stage) {
+  const int64_t parts = mesh.pipeline * mesh.virtual_stages;
+  std::vector<Stage> chunks;
+  for (int64_t part = stage; part < parts; part += mesh.pipeline) {
+    chunks.push_back(pipeline_stage(design, parts, part));
+  }
+  return chunks;
+}
+
+std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks) {
+  std::vector<int64_t> blocks;
+  for (const Stage& chunk : chunks) {
+    for (int64_t block = chunk.begin; block < chunk.end; ++block) blocks.push_back(block);
+  }
+  return blocks;
 }
 
 int64_t residual_layers(const ModelDesign& design) {

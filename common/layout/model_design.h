@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/layout/cost.h"
+#include "common/layout/mesh.h"
 #include "common/layout/mlp_config.h"
 #include "common/layout/model_config.h"
 #include "common/layout/parameters.h"
@@ -24,6 +25,8 @@ std::string_view family_name(const ModelDesign& design);
 // Returns the dimensions of a transformer, null for any other family: for what only texts have,
 // such as tokenizers, and for file formats of transformers.
 const ModelConfig* transformer_of(const ModelDesign& design);
+// Returns whether the head reads the token embedding, too.
+bool is_tied(const ModelDesign& design);
 
 // Returns every mistake as one kInvalid, one per line (model_problems(), mlp_problems()).
 Status validate(const ModelDesign& design, int64_t tensor = 1, std::string_view path = "model");
@@ -33,6 +36,8 @@ Status validate(const ModelDesign& design, int64_t tensor = 1, std::string_view 
 std::vector<Parameter> parameter_table(const ModelDesign& design);
 std::vector<int64_t> block_parameters(const ModelDesign& design, int64_t block);
 int64_t parameter_count(const ModelDesign& design);
+ParameterArena parameter_arena(const ModelDesign& design, const std::vector<Stage>& chunks,
+                               const TensorShard& shard = {});
 ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
                                const TensorShard& shard = {});
 std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
@@ -43,6 +48,11 @@ int64_t block_count(const ModelDesign& design);
 bool backward_reads(const ModelDesign& design, int64_t block);
 Stage whole_model(const ModelDesign& design);
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
+// Returns the chunks of the model that a stage of the mesh's pipeline has, ascending: one, or
+// mesh.virtual_stages of them. Chunk i is part i * mesh.pipeline + stage of all parts.
+std::vector<Stage> stage_chunks(const ModelDesign& design, const Mesh& mesh, int64_t stage);
+// Returns the chunks' blocks, ascending.
+std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks);
 // Returns the layers whose outputs add to a residual stream; 0 if there is none.
 int64_t residual_layers(const ModelDesign& design);
 

@@ -63,18 +63,18 @@ class Rules {
     }
     check_split("heads", config_.heads);
   }
-  void check_split(const char* field, int64_t value) {
+  void check_split(const char* field, int64_t value, const char* unless = "") {
     if (tensor_ >= 1 && value % tensor_ == 0) return;
     add(field, std::to_string(value) + " is not a multiple of the tensor-parallel size " +
-                   std::to_string(tensor_));
+                   std::to_string(tensor_) + unless);
   }
   void check_kv_heads() {
     const int64_t kv_heads = config_.kv_head_count();
     if (config_.heads % kv_heads != 0) {
       add("kvHeads", std::to_string(kv_heads) + " does not divide " + prefix_ +
                          "heads: " + std::to_string(config_.heads));
-    } else {
-      check_split("kvHeads", kv_heads);
+    } else if (tensor_ % kv_heads != 0) {  // otherwise several shards have the same head
+      check_split("kvHeads", kv_heads, ", nor divides it");
     }
   }
   void check_rotary() {

@@ -37,7 +37,10 @@ class TableBuilder {
   }
   void norm(const std::string& name, const ModelConfig& config) {
     vector(name + ".weight", config.width, -1, Init::kOne);
-    if (config.design().norm == NormKind::kLayer) vector(name + ".bias", config.width);
+    last().works_on_rows = true;
+    if (config.design().norm != NormKind::kLayer) return;
+    vector(name + ".bias", config.width);
+    last().works_on_rows = true;
   }
   // A matrix with one row per token.
   void table(std::string name, const ModelConfig& config) {
@@ -80,8 +83,8 @@ void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std
   builder.norm(prefix + "input_layernorm", config);
   builder.matrix(attention + "qkv_proj.weight", c + 2 * d, c, 0);
   builder.last().parts = {{c, attention + "q_proj.weight"},
-                          {d, attention + "k_proj.weight"},
-                          {d, attention + "v_proj.weight"}};
+                          {d, attention + "k_proj.weight", config.kv_head_count()},
+                          {d, attention + "v_proj.weight", config.kv_head_count()}};
   builder.matrix(attention + "o_proj.weight", c, c, 1, Init::kResidualNormal);
   builder.norm(prefix + "post_attention_layernorm", config);
   builder.matrix(mlp + "gate_up_proj.weight", 2 * hidden, c, 0);
@@ -108,22 +111,37 @@ const FamilyTable& table_of(Family family) {
   return kTables[static_cast<size_t>(family)];
 }
 
-bool stage_reads(const Parameter& parameter, const ModelConfig& config, const Stage& stage) {
-  const bool lives_here = parameter.block >= stage.begin && parameter.block < stage.end;
+bool is_read(const Parameter& parameter, const ModelConfig& config,
+             const std::vector<Stage>& chunks) {
   const bool serves_the_head = config.tied && parameter.id == kTokenEmbedding;
-  return lives_here || (serves_the_head && has_head(stage, config));
+  return has_block(chunks, parameter.block) ||
+         (serves_the_head && has_block(chunks, head_block(config)));
+}
+
+// Returns which piece of a part a shard has, of how many.
+TensorShard piece_of(const ParameterPart& part, const TensorShard& shard) {
+  if (part.pieces_max == 0 || shard.size <= part.pieces_max) return shard;
+  CHECK(shard.size % part.pieces_max == 0);
+  return {.index = shard.index * part.pieces_max / shard.size, .size = part.pieces_max};
+}
+
+int64_t local_rows(const ParameterPart& part, const TensorShard& shard) {
+  const int64_t pieces = piece_of(part, shard).size;
+  CHECK(part.rows % pieces == 0);
+  return part.rows / pieces;
 }
 
 ArenaEntry local_part(const Parameter& parameter, const ModelConfig& config,
                       const TensorShard& shard) {
   ArenaEntry entry{.id = parameter.id, .dims = parameter.dims};
   if (parameter.of_vocabulary) entry.dims[0] = padded_vocabulary(config, shard.size);
-  if (parameter.shard_axis >= 0) {
+  if (parameter.shard_axis >= 0 && parameter.parts.empty()) {
     const auto axis = static_cast<size_t>(parameter.shard_axis);
     CHECK(entry.dims[axis] % shard.size == 0);
-    for (const ParameterPart& part : parameter.parts) CHECK(part.rows % shard.size == 0);
     entry.dims[axis] /= shard.size;
   }
+  if (!parameter.parts.empty()) entry.dims[0] = 0;
+  for (const ParameterPart& part : parameter.parts) entry.dims[0] += local_rows(part, shard);
   entry.count = entry.dims[0] * entry.dims[1];
   return entry;
 }
@@ -145,10 +163,10 @@ std::vector<IndexedBlock> blocks_of(const Parameter& parameter, const ArenaEntry
   std::vector<IndexedBlock> blocks;
   int64_t local = 0, part_begin = 0;
   for (const ParameterPart& part : parameter.parts) {
-    const int64_t part_rows = part.rows / shard.size;
+    const int64_t part_rows = local_rows(part, shard);
     blocks.push_back({.local = local * columns,
                       .count = part_rows * columns,
-                      .first = (part_begin + part_rows * shard.index) * columns});
+                      .first = (part_begin + part_rows * piece_of(part, shard).index) * columns});
     local += part_rows;
     part_begin += part.rows;
   }
@@ -177,7 +195,7 @@ std::vector<Parameter> parameter_table(const ModelConfig& config) {
 std::vector<int64_t> block_parameters(const ModelConfig& config, int64_t block) {
   std::vector<int64_t> ids;
   for (const Parameter& parameter : parameter_table(config)) {
-    if (stage_reads(parameter, config, {.begin = block, .end = block + 1}))
+    if (is_read(parameter, config, {{.begin = block, .end = block + 1}}))
       ids.push_back(parameter.id);
   }
   return ids;
@@ -202,16 +220,21 @@ void ParameterArena::add(ArenaEntry entry) {
   entries.push_back(entry);
 }
 
-ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
+ParameterArena parameter_arena(const ModelConfig& config, const std::vector<Stage>& chunks,
                                const TensorShard& shard) {
   ParameterArena arena{.shard = shard};
   for (const Parameter& parameter : parameter_table(config)) {
-    if (!stage_reads(parameter, config, stage)) continue;
+    if (!is_read(parameter, config, chunks)) continue;
     ArenaEntry entry = local_part(parameter, config, shard);
-    entry.counts_in_norm = parameter.block >= stage.begin && parameter.block < stage.end;
+    entry.counts_in_norm = has_block(chunks, parameter.block);
     arena.add(entry);
   }
   return arena;
+}
+
+ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
+                               const TensorShard& shard) {
+  return parameter_arena(config, std::vector<Stage>{stage}, shard);
 }
 
 std::vector<std::vector<IndexedBlock>> indexed_blocks(const std::vector<Parameter>& table,
@@ -248,6 +271,35 @@ std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& e
     }
   }
   return runs;
+}
+
+std::vector<ShardRun> owned_runs(const Parameter& parameter, const ArenaEntry& entry,
+                                 const TensorShard& shard) {
+  if (parameter.shard_axis < 0 && shard.index > 0) return {};
+  std::vector<ShardRun> runs = shard_runs(parameter, entry, shard);
+  const SharedRun shared = shared_run(parameter, entry, shard);
+  if (shard.index % shared.shards == 0) return runs;
+  std::erase_if(runs, [&](const ShardRun& run) {
+    return run.local >= shared.local && run.local < shared.local + shared.count;
+  });
+  return runs;
+}
+
+SharedRun shared_run(const Parameter& parameter, const ArenaEntry& entry,
+                     const TensorShard& shard) {
+  SharedRun shared;
+  int64_t end = 0;
+  for (const ParameterPart& part : parameter.parts) {
+    const int64_t begin = end;
+    const int64_t count = local_rows(part, shard) * entry.dims[1];
+    const int64_t shards = shard.size / piece_of(part, shard).size;
+    end += count;
+    if (shards == 1) continue;
+    if (shared.count == 0) shared = {.local = begin, .count = 0, .shards = shards};
+    CHECK(shared.local + shared.count == begin && shared.shards == shards);
+    shared.count += count;
+  }
+  return shared;
 }
 
 }  // namespace lockstep

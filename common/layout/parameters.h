@@ -23,6 +23,10 @@ struct ParameterPart {
   // Name of the tensor that Hugging Face stores for just these rows; empty if it stores the
   // parameter packed.
   std::string name = {};
+  // The most pieces into which shards divide it; 0: no limit. If there are more shards (a multiple
+  // of it), neighbouring shards have the same piece: each uses the head's keys and values for its
+  // own heads of queries.
+  int64_t pieces_max = 0;
 };
 
 // A parameter of the whole model. Matrices are [out, in], as in nn.Linear.
@@ -45,8 +49,9 @@ struct Parameter {
   // a packed parameter, each part is split.
   int shard_axis = -1;
   std::vector<ParameterPart> parts = {};  // parts of dims[0]; empty: not packed
-  bool of_vocabulary = false;             // one row per token: ranks hold padded_vocabulary() rows
-  bool weight_decay = false;  // true for matrices and embeddings, false for biases and norms
+  bool works_on_rows = false;  // a norm's: its gradient is a sum over the rows that a shard keeps
+  bool of_vocabulary = false;  // one row per token: ranks hold padded_vocabulary() rows
+  bool weight_decay = false;   // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
   int64_t fan_in = 0;  // only for kUniform: the inputs of its layer
 
@@ -75,8 +80,8 @@ struct ArenaEntry {
   int64_t offset = 0;             // floats; a multiple of 16 (64 bytes)
   std::array<int64_t, 2> dims{};  // of the local part, with padding rows
   int64_t count = 0;              // dims[0] * dims[1]
-  // Whether this rank's stage counts it in the gradient norm. A tied embedding that two stages hold
-  // counts only in the stage of its block.
+  // Whether this rank's stage counts it in the gradient norm, and saves it. A tied embedding that
+  // two stages hold counts only in the stage of its block.
   bool counts_in_norm = true;
 };
 
@@ -92,6 +97,9 @@ struct ParameterArena {
   void add(ArenaEntry entry);
 };
 
+// Returns the arena of a rank that has these chunks of the model, or one stage of it.
+ParameterArena parameter_arena(const ModelConfig& config, const std::vector<Stage>& chunks,
+                               const TensorShard& shard = {});
 ParameterArena parameter_arena(const ModelConfig& config, const Stage& stage,
                                const TensorShard& shard = {});
 
@@ -126,5 +134,20 @@ struct ShardRun {
 // mesh.
 std::vector<ShardRun> shard_runs(const Parameter& parameter, const ArenaEntry& entry,
                                  const TensorShard& shard);
+
+// Returns those of the runs that no shard with a lower index has: each element of the tensor is in
+// those of exactly one shard.
+std::vector<ShardRun> owned_runs(const Parameter& parameter, const ArenaEntry& entry,
+                                 const TensorShard& shard);
+
+// Elements of a rank's part that neighbouring shards also have (ParameterPart::pieces_max). The
+// gradient of each is the sum of the gradients that those shards compute.
+struct SharedRun {
+  int64_t local = 0;  // element within the local part
+  int64_t count = 0;  // 0: there are none
+  // How many shards have them. The index of the first of these is a multiple of it.
+  int64_t shards = 1;
+};
+SharedRun shared_run(const Parameter& parameter, const ArenaEntry& entry, const TensorShard& shard);
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -126,38 +125,12 @@ bool takes_data(const PipelineShape& shape, int64_t stage, const Pass& pass) {
   return pass.is_forward && (part == 0 || is_last);
 }
 
-// A message by its receiving part.
-struct Message {
-  bool is_activation = true;
-  int64_t micro_batch = 0;
-  int64_t part = 0;
-
-  bool operator==(const Message&) const = default;
-};
-
-// The messages of each pair of stages (from, to), in the order in which they are sent.
-using Channels = std::map<std::pair<int64_t, int64_t>, std::vector<Message>>;
-
-Channels channels_of(const PipelineShape& shape, const std::vector<std::vector<Pass>>& passes) {
-  Channels channels;
-  for (int64_t stage = 0; stage < shape.stages; ++stage) {
-    for (const Pass& pass : passes[static_cast<size_t>(stage)]) {
-      const Transport sent = sent_after(shape, stage, pass);
-      if (sent.peer < 0) continue;
-      const int64_t part = shape.part(stage, pass.chunk) + (pass.is_forward ? 1 : -1);
-      channels[{stage, sent.peer}].push_back({pass.is_forward, pass.micro_batch, part});
-    }
-  }
-  return channels;
-}
-
 // Builds the list of one stage.
 class StageList {
  public:
-  StageList(const PipelineShape& shape, int64_t stage, const Channels& channels)
+  StageList(const PipelineShape& shape, int64_t stage)
       : shape_(shape),
         stage_(stage),
-        channels_(channels),
         left_(static_cast<size_t>(shape.chunks), shape.micro_batches) {}
 
   std::vector<Action> build(const std::vector<Pass>& passes) && {
@@ -188,33 +161,24 @@ class StageList {
                         .peer = sent.peer});
   }
 
-  // Receives everything up to the message that the pass needs, in the order in which the peer
-  // sends.
+  // Neighbours run the passes of all parts in the same order, so what a pass needs is the next
+  // message.
   void receive_for(const Pass& pass) {
     const int64_t part = shape_.part(stage_, pass.chunk);
     const int64_t from_part = pass.is_forward ? part - 1 : part + 1;
     if (from_part < 0 || from_part >= shape_.parts()) return;
     const int64_t peer = stage_of(shape_, from_part);
     if (peer == stage_) return;
-    const std::vector<Message>& messages = channels_.at({peer, stage_});
-    const Message needed{pass.is_forward, pass.micro_batch, part};
-    size_t& next = received_[peer];
-    const auto found = std::find(messages.begin(), messages.end(), needed);
-    for (const auto end = static_cast<size_t>(found - messages.begin()) + 1; next < end; ++next) {
-      const Message& message = messages[next];
-      actions_.push_back({.kind = message.is_activation ? ActionKind::kReceiveActivation
-                                                        : ActionKind::kReceiveGradient,
-                          .micro_batch = message.micro_batch,
-                          .chunk = message.part / shape_.stages,
-                          .peer = peer});
-    }
+    actions_.push_back(
+        {.kind = pass.is_forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient,
+         .micro_batch = pass.micro_batch,
+         .chunk = pass.chunk,
+         .peer = peer});
   }
 
   const PipelineShape& shape_;
   int64_t stage_;
-  const Channels& channels_;
-  std::vector<int64_t> left_;           // backwards of each chunk
-  std::map<int64_t, size_t> received_;  // messages of each peer
+  std::vector<int64_t> left_;  // backwards of each chunk
   std::vector<Action> actions_;
 };
 
@@ -223,6 +187,17 @@ class StageList {
 std::string_view pipeline_kind_name(PipelineKind kind) {
   constexpr std::array<std::string_view, 4> kNames{"naive", "gpipe", "1f1b", "interleaved"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+Result<PipelineKind> parse_pipeline_kind(std::string_view name) {
+  for (const PipelineKind kind :
+       {PipelineKind::kNaive, PipelineKind::kGpipe, PipelineKind::kOneForwardOneBackward,
+        PipelineKind::kInterleaved}) {
+    if (name == pipeline_kind_name(kind)) return kind;
+  }
+  return invalid(
+      "[schedule] expected naive, gpipe, 1f1b or interleaved, got \"" + std::string(name) + "\"",
+      Blame::kConfig);
 }
 
 std::string_view action_name(ActionKind kind) {
@@ -234,24 +209,35 @@ std::string_view action_name(ActionKind kind) {
 
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape) {
   TRY(check(shape));
-  std::vector<std::vector<Pass>> passes;
-  for (int64_t stage = 0; stage < shape.stages; ++stage) passes.push_back(passes_of(shape, stage));
-  const Channels channels = channels_of(shape, passes);
   PipelineSchedule schedule;
   for (int64_t stage = 0; stage < shape.stages; ++stage) {
-    schedule.push_back(StageList(shape, stage, channels).build(passes[static_cast<size_t>(stage)]));
+    schedule.push_back(StageList(shape, stage).build(passes_of(shape, stage)));
   }
   return schedule;
 }
 
-int64_t peak_in_flight(const std::vector<Action>& actions) {
+namespace {
+
+template <class Counts>
+int64_t peak_of(const std::vector<Action>& actions, Counts counts) {
   int64_t now = 0;
   int64_t peak = 0;
   for (const Action& action : actions) {
+    if (!counts(action)) continue;
     if (action.kind == ActionKind::kForward) peak = std::max(peak, ++now);
     if (action.kind == ActionKind::kBackward) --now;
   }
   return peak;
+}
+
+}  // namespace
+
+int64_t peak_in_flight(const std::vector<Action>& actions) {
+  return peak_of(actions, [](const Action&) { return true; });
+}
+
+int64_t peak_in_flight(const std::vector<Action>& actions, int64_t chunk) {
+  return peak_of(actions, [chunk](const Action& action) { return action.chunk == chunk; });
 }
 
 }  // namespace lockstep

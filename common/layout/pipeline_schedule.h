@@ -26,6 +26,8 @@ enum class PipelineKind : uint8_t {
 
 // "naive", "gpipe", "1f1b", "interleaved".
 std::string_view pipeline_kind_name(PipelineKind kind);
+// kInvalid for any other name.
+Result<PipelineKind> parse_pipeline_kind(std::string_view name);
 
 // The model is cut into stages * chunks parts. Part chunk * stages + stage is on `stage`.
 struct PipelineShape {
@@ -66,8 +68,8 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-// The actions of each stage, in order. Sends from one stage to another are matched with receives in
-// the order of both lists.
+// The actions of each stage, in order. The activations that one stage sends to another are matched
+// with receives in the order of both lists, and so are the gradients.
 using PipelineSchedule = std::vector<std::vector<Action>>;
 
 // Generates one step. Every stage runs the backwards of a chunk in ascending order of
@@ -79,5 +81,7 @@ Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
 // Returns how many micro-batches (each chunk's count) at most are between forward and backward on a
 // stage: what `actions` need activations for.
 int64_t peak_in_flight(const std::vector<Action>& actions);
+// Returns how many micro-batches of one chunk are.
+int64_t peak_in_flight(const std::vector<Action>& actions, int64_t chunk);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "common/layout/schedule_check.h"
 
 #include <algorithm>
+#include <compare>
 #include <deque>
 #include <map>
 #include <set>
@@ -202,7 +203,17 @@ struct Parcel {
   bool operator==(const Parcel&) const = default;
 };
 
-// Plays all stages: a receive waits until its message was sent, everything else happens at once.
+// From stage to stage.
+struct Channel {
+  int64_t from = 0;
+  int64_t to = 0;
+  bool has_activations = true;  // else gradients
+
+  auto operator<=>(const Channel&) const = default;
+};
+
+// Plays all stages: a receive waits until its message was sent, a send until its channel has room,
+// and everything else happens at once.
 class Play {
  public:
   Play(const PipelineShape& shape, const PipelineSchedule& schedule)
@@ -224,12 +235,17 @@ class Play {
   bool step(size_t stage, std::vector<std::string>& problems) {
     const Action& action = schedule_[stage][next_[stage]];
     const auto own = static_cast<int64_t>(stage);
-    if (is_send(action.kind)) sent_[{own, action.peer}].push_back(parcel_of(own, action));
+    if (is_send(action.kind)) {
+      std::deque<Parcel>& queue =
+          sent_[{own, action.peer, action.kind == ActionKind::kSendActivation}];
+      if (queue.size() == kMessagesUnderWay) return false;
+      queue.push_back(parcel_of(own, action));
+    }
     if (is_receive(action.kind)) {
-      std::deque<Parcel>& queue = sent_[{action.peer, own}];
+      const bool is_activation = action.kind == ActionKind::kReceiveActivation;
+      std::deque<Parcel>& queue = sent_[{action.peer, own, is_activation}];
       if (queue.empty()) return false;
-      const Parcel expected{action.kind == ActionKind::kReceiveActivation, action.micro_batch,
-                            action.chunk};
+      const Parcel expected{is_activation, action.micro_batch, action.chunk};
       if (queue.front() != expected) {
         problems.push_back(at(stage) + describe(action) + ", but the next message is " +
                            std::string(queue.front().is_activation ? "activation " : "gradient ") +
@@ -260,16 +276,16 @@ class Play {
     }
     for (const auto& [channel, queue] : sent_) {
       if (queue.empty() || !problems.empty()) continue;
-      problems.push_back("stage " + std::to_string(channel.second) + " never receives " +
+      problems.push_back("stage " + std::to_string(channel.to) + " never receives " +
                          std::to_string(queue.size()) + " messages of stage " +
-                         std::to_string(channel.first));
+                         std::to_string(channel.from));
     }
   }
 
   const PipelineShape& shape_;
   const PipelineSchedule& schedule_;
   std::vector<size_t> next_;
-  std::map<std::pair<int64_t, int64_t>, std::deque<Parcel>> sent_;
+  std::map<Channel, std::deque<Parcel>> sent_;
 };
 
 }  // namespace

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
+
+// Messages that the buffers of a channel hold: two at each end.
+inline constexpr size_t kMessagesUnderWay = 4;
 
 // Checks a schedule as data, independently of how it was generated. Returns every mistake as a
 // sentence that names the stage and the position in its list; empty if the schedule trains the
@@ -15,11 +19,12 @@ namespace lockstep {
 // - micro-batches are taken in ascending order, only where they are read, and the backwards of a
 //   chunk ascend too, so that gradients are summed in the same order whatever the schedule;
 // - whatever a pass produces for another stage is sent exactly once, after the pass;
-// - the sends of a stage to another one are received in the same order;
+// - activations that a stage sends to another one are received in the same order, and gradients
+// too;
 // - the backward that completes the gradients of a chunk is the last one, and the reductions'
 //   end and the update follow, once;
-// - no stage waits forever, given that sends wait for nobody: an executor starts a send and keeps
-//   its buffer until the send is over (Communicator::start_send());
+// - no stage waits forever, given that activations and gradients have channels of their own, and a
+//   send waits only while kMessagesUnderWay messages of its channel have not been received;
 // - no stage keeps more micro-batches in flight than in_flight_bound() allows.
 std::vector<std::string> schedule_problems(const PipelineShape& shape,
                                            const PipelineSchedule& schedule);

@@ -18,20 +18,14 @@ struct Ids {
   int64_t last = 0;
 };
 
-// Returns whether the head reads the token embedding, too.
-bool is_tied(const ModelDesign& design) {
-  const ModelConfig* config = transformer_of(design);
-  return config != nullptr && config->tied;
-}
-
 // Ascending.
 std::vector<Ids> cut_into_units(const ModelDesign& design, const ParameterArena& arena,
-                                int64_t unit_bytes) {
+                                const ShardLayout::Cut& cut) {
   const std::vector<Parameter> table = parameter_table(design);
   const auto block_of = [&](const ArenaEntry& entry) {
     return table[static_cast<size_t>(entry.id)].block;
   };
-  const bool tied = is_tied(design);
+  const bool tied = is_tied(design) && arena.find(kTokenEmbedding) != nullptr;
   std::vector<Ids> units;
   int64_t end = arena.count;
   int64_t last = -1;
@@ -39,12 +33,16 @@ std::vector<Ids> cut_into_units(const ModelDesign& design, const ParameterArena&
     const ArenaEntry& entry = arena.entries[i];
     if (last < 0) last = entry.id;
     const bool begins_arena = i == 0;
-    const bool begins_block = begins_arena || block_of(arena.entries[i - 1]) != block_of(entry);
-    if (!begins_block) continue;
-    const bool is_full = (end - entry.offset) * static_cast<int64_t>(sizeof(float)) >= unit_bytes;
+    const bool follows_tied = tied && cut.ties_stages && i == 1;
+    const int64_t skipped = begins_arena ? 0 : block_of(entry) - block_of(arena.entries[i - 1]);
+    if (!begins_arena && !follows_tied && skipped == 0) continue;  // within a block
+    const bool begins_chunk = skipped > 1;
+    const bool is_full =
+        (end - entry.offset) * static_cast<int64_t>(sizeof(float)) >= cut.unit_bytes;
     const bool before_tied_block =
         tied && !begins_arena && block_of(arena.entries[i - 1]) == block_of(arena.entries.front());
-    if (!is_full && !begins_arena && !before_tied_block) continue;
+    const bool is_end = begins_arena || begins_chunk || before_tied_block || follows_tied;
+    if (!is_full && !is_end) continue;
     units.push_back({entry.id, last});
     end = entry.offset;
     last = -1;
@@ -74,7 +72,7 @@ std::vector<ShardSlice> cut(const std::vector<ShardSlice>& slices, int64_t Shard
 ShardLayout::ShardLayout(const ModelDesign& design, const ParameterArena& arena, const Cut& cut)
     : arena_{.entries = {}, .count = 0, .shard = arena.shard}, ranks_(cut.ranks) {
   size_t next = 0;
-  for (const Ids& ids : cut_into_units(design, arena, cut.unit_bytes)) {
+  for (const Ids& ids : cut_into_units(design, arena, cut)) {
     const int64_t offset = arena_.count;
     for (; next < arena.entries.size() && arena.entries[next].id <= ids.last; ++next) {
       arena_.add(arena.entries[next]);

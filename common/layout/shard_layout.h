@@ -36,10 +36,14 @@ class ShardLayout {
  public:
   // How to cut: blocks of the model are joined, from the last one on, until a unit has at least
   // unit_bytes. 0: each block is a unit. A tied embedding's block is always one, because its
-  // gradients stay incomplete until the end of backward.
+  // gradients stay incomplete until the end of backward. A unit has blocks of one chunk, because
+  // the backwards of other chunks run at other times.
   struct Cut {
     int64_t ranks = 1;
     int64_t unit_bytes = 0;
+    // A tied embedding is a unit without the rest of its block, so that the stages that hold it
+    // divide it alike.
+    bool ties_stages = false;
 
     bool operator==(const Cut&) const = default;
   };

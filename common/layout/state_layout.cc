@@ -29,7 +29,7 @@ StateLayout::StateLayout(const ModelDesign& design, const Mesh& mesh, const Shar
   for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
     for (int64_t shard = 0; shard < mesh.tensor; ++shard) {
       layouts_.emplace_back(design,
-                            parameter_arena(design, pipeline_stage(design, mesh.pipeline, stage),
+                            parameter_arena(design, stage_chunks(design, mesh, stage),
                                             {.index = shard, .size = mesh.tensor}),
                             cut);
     }
@@ -55,16 +55,6 @@ std::vector<int64_t> StateLayout::holders(const Parameter& parameter) const {
   return ranks;
 }
 
-// The stage of the parameter's block has it first, as blocks and stages ascend.
-std::vector<int64_t> StateLayout::owners(const Parameter& parameter) const {
-  std::vector<int64_t> ranks = holders(parameter);
-  std::erase_if(ranks, [&, first = coordinates(mesh_, ranks.front()).pipeline](int64_t rank) {
-    const MeshCoordinates at = coordinates(mesh_, rank);
-    return at.pipeline != first || (parameter.shard_axis < 0 && at.tensor != 0);
-  });
-  return ranks;
-}
-
 std::vector<ShardRun> StateLayout::pieces(const Parameter& parameter, int64_t rank) const {
   const ShardLayout& shards = this->shards(rank);
   const ArenaEntry* entry = shards.arena().find(parameter.id);
@@ -85,24 +75,18 @@ StateLayout::ShardRange StateLayout::share(int64_t rank, int64_t index) const {
 std::vector<StateLayout::ShardPiece> StateLayout::pieces_within(int64_t rank,
                                                                 const ShardRange& range,
                                                                 bool owned_only) const {
-  const MeshCoordinates at = coordinates(mesh_, rank);
-  const int64_t first_replica =
-      rank_of(mesh_, {.pipeline = at.pipeline, .data = shard_index(rank), .tensor = at.tensor});
   const ShardLayout& shards = this->shards(rank);
+  const TensorShard& shard = shards.arena().shard;
   const std::vector<ShardSlice> slices =
       slices_within(shards.slices(shard_index(rank)), range.begin, range.end);
   std::vector<ShardPiece> all;
   for (const ArenaEntry& entry : shards.arena().entries) {
+    if (owned_only && !entry.counts_in_norm) continue;
     const Parameter& parameter = table_[static_cast<size_t>(entry.id)];
-    ShardPiece piece{
-        .id = entry.id,
-        .runs = runs_in_shard(shard_runs(parameter, entry, shards.arena().shard), entry, slices)};
-    if (piece.runs.empty()) continue;
-    if (owned_only) {
-      const std::vector<int64_t> owning = owners(parameter);
-      if (std::find(owning.begin(), owning.end(), first_replica) == owning.end()) continue;
-    }
-    all.push_back(std::move(piece));
+    const std::vector<ShardRun> runs =
+        owned_only ? owned_runs(parameter, entry, shard) : shard_runs(parameter, entry, shard);
+    ShardPiece piece{.id = entry.id, .runs = runs_in_shard(runs, entry, slices)};
+    if (!piece.runs.empty()) all.push_back(std::move(piece));
   }
   return all;
 }

@@ -45,8 +45,6 @@ class StateLayout {
   // Returns the first replicas that hold the parameter or a part of it, ascending. Every stage that
   // reads a tied embedding holds it, and all tensor peers hold what is not split.
   std::vector<int64_t> holders(const Parameter& parameter) const;
-  // Returns those of the holders whose pieces together are the tensor, each element once.
-  std::vector<int64_t> owners(const Parameter& parameter) const;
   // Returns the pieces of a rank, ascending, without padding; none if it does not hold the
   // parameter. ShardRun::local counts from the beginning of the rank's shard.
   std::vector<ShardRun> pieces(const Parameter& parameter, int64_t rank) const;
@@ -55,7 +53,8 @@ class StateLayout {
   // same size, and together are the shard.
   ShardRange share(int64_t rank, int64_t index) const;
   // Returns the pieces in a range of a rank's shard, ascending by id. With `owned_only`, without
-  // those that owners() leaves to other ranks.
+  // those that other stages or tensor peers own: those of the first replicas together are the
+  // model, each element once.
   std::vector<ShardPiece> pieces_within(int64_t rank, const ShardRange& range,
                                         bool owned_only) const;
 

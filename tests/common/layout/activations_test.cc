@@ -100,6 +100,21 @@ TEST(ActivationArena, OfALlamaHasFewerKeysBothHiddenHalvesAndNoMeans) {
             0);
 }
 
+// Each shard has one head of queries, one of keys and one of values, of 4 values each.
+TEST(ActivationArena, OfAShardHasAtLeastOneHeadOfKeysAndValues) {
+  const ActivationShape shape{.batch = 4, .sequence = 8};
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    ModelConfig config = kTinyLlama;
+    config.kv_heads = kv_heads;
+    const TensorShard shard{.index = 3, .size = 4};
+    const auto layer = activation_arena(config, whole_model(config), shard, shape).layers[0];
+    EXPECT_EQ(layer.attention - layer.qkv, shape.rows() * 3 * 4 * 4);
+    config.hidden = 4;  // narrower than queries, keys and values
+    const BackwardScratch scratch = backward_scratch(config, shard, shape);
+    EXPECT_GE(scratch.bytes - scratch.wide_gradient, shape.rows() * 3 * 4 * 4);
+  }
+}
+
 TEST(ActivationArena, KeepsEveryLayersTensorsApartForTraining) {
   const ActivationShape shape{.batch = 4, .sequence = 9};
   for (const int64_t value_bytes : {4, 2}) {

@@ -82,7 +82,9 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
                          .vocabulary = 256,
                          .family = Family::kLlama,
                          .kv_heads = 2};
-  EXPECT_TRUE(model_problems(good, 2, "m").empty());
+  for (const int64_t tensor : {1, 2, 4, 8}) {
+    EXPECT_TRUE(model_problems(good, tensor, "m").empty());
+  }
   EXPECT_EQ(good.hidden_width(), 512) << "8/3 of 128 is 341, up to a multiple of 256";
   const auto with = [&](auto change) {
     ModelConfig config = good;
@@ -91,7 +93,13 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
   };
   const std::vector<std::tuple<ModelConfig, int64_t, std::string>> cases{
       {with([](ModelConfig& c) { c.kv_heads = 3; }), 1, "m.kvHeads: 3 does not divide m.heads: 8"},
-      {good, 4, "m.kvHeads: 2 is not a multiple of the tensor-parallel size 4"},
+      {with([](ModelConfig& c) {
+         c.width = 144;
+         c.heads = 12;
+         c.hidden = 24;
+         c.kv_heads = 3;
+       }),
+       4, "m.kvHeads: 3 is not a multiple of the tensor-parallel size 4, nor divides it"},
       {with([](ModelConfig& c) { c.kv_heads = -1; }), 1, "m.kvHeads: -1 is not between 0 and 1024"},
       {with([](ModelConfig& c) { c.hidden = 301; }), 2,
        "m.hiddenWidth: 301 is not a multiple of the tensor-parallel size 2"},
@@ -132,6 +140,24 @@ TEST(ModelValidation, ReportsEveryProblemAtOnce) {
   EXPECT_EQ(status.error().code, Code::kInvalid);
   EXPECT_EQ(status.error().message,
             "model.layers: 0 is not between 1 and 1024\nmodel.heads: 0 is not between 1 and 1024");
+}
+
+TEST(PipelineStage, OfTheHeadHasFewerLayersIfTheHeadCostsThem) {
+  const auto cut = [](const ModelConfig& config, int64_t size) {
+    std::vector<int64_t> layers;
+    for (int64_t index = 0; index < size; ++index) {
+      layers.push_back(layer_count(pipeline_stage(config, size, index), config));
+    }
+    return layers;
+  };
+  ModelConfig gpt2 = *model_preset("gpt2-124m");  // its head costs as much as five layers
+  EXPECT_EQ(cut(gpt2, 1), std::vector<int64_t>{12});
+  EXPECT_EQ(cut(gpt2, 2), (std::vector<int64_t>{8, 4}));
+  EXPECT_EQ(cut(gpt2, 4), (std::vector<int64_t>{4, 4, 3, 1}));
+  EXPECT_EQ(cut(gpt2, 12), std::vector<int64_t>(12, 1));
+  gpt2.vocabulary = 256;
+  EXPECT_EQ(cut(gpt2, 2), (std::vector<int64_t>{6, 6}));
+  EXPECT_EQ(cut(gpt2, 5), (std::vector<int64_t>{3, 3, 2, 2, 2}));
 }
 
 TEST(PipelineStage, CoversEveryBlockOnceWithLayersSpreadEvenly) {

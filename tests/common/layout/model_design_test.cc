@@ -18,6 +18,8 @@ TEST(ModelDesign, OfATransformerIsItsConfigs) {
   EXPECT_EQ(block_parameters(kGpt, 3), block_parameters(config, 3));
   EXPECT_EQ(tokens_per_sample(kGpt), 8);
   EXPECT_EQ(residual_layers(kGpt), 2);
+  EXPECT_TRUE(is_tied(kGpt));
+  EXPECT_FALSE(is_tied(ModelConfig{.tied = false}));
   EXPECT_EQ(flops_per_sample(kGpt, 5, FlopsFormula::kPalm),
             5 * flops_per_token(config, 5, FlopsFormula::kPalm));
 }
@@ -26,6 +28,7 @@ TEST(ModelDesign, OfAnMlpHasItsLayersAsBlocks) {
   const ModelDesign design = kMlp;
   EXPECT_EQ(family_name(design), "mlp");
   EXPECT_EQ(transformer_of(design), nullptr);
+  EXPECT_FALSE(is_tied(design));
   EXPECT_EQ(whole_model(design), (Stage{0, 3}));
   EXPECT_EQ(parameter_count(design), 4 * 16 + 16 + 16 * 8 + 8 + 8 * 3 + 3);
   EXPECT_EQ(tokens_per_sample(design), 0);
@@ -43,6 +46,18 @@ TEST(ModelDesign, OfAnMlpHasItsLayersAsBlocks) {
   EXPECT_EQ(arena.find(3)->offset, 128);
   EXPECT_EQ(arena.find(3)->count, 8);
   EXPECT_EQ(arena.count % 16, 0);
+}
+
+TEST(StageChunks, AreThePartsOfAStageInTheirOrder) {
+  ModelConfig config = std::get<ModelConfig>(kGpt);
+  config.layers = 9;
+  const ModelDesign design = config;
+  const Mesh mesh{.pipeline = 2, .virtual_stages = 3};
+  // Six parts, of which the first three have two layers.
+  EXPECT_EQ(stage_chunks(design, mesh, 0), (std::vector<Stage>{{0, 3}, {5, 7}, {8, 9}}));
+  EXPECT_EQ(stage_chunks(design, mesh, 1), (std::vector<Stage>{{3, 5}, {7, 8}, {9, 11}}));
+  EXPECT_EQ(blocks_of(stage_chunks(design, mesh, 1)), (std::vector<int64_t>{3, 4, 7, 9, 10}));
+  EXPECT_EQ(stage_chunks(design, {}, 0), (std::vector<Stage>{whole_model(design)}));
 }
 
 TEST(ModelDesign, NamesTheProblemsOfAnyFamily) {

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
+
+#include "common/layout/model_design.h"
 
 namespace lockstep {
 namespace {
@@ -144,6 +148,26 @@ TEST(ParameterArena, OfTwoStagesCountsEveryParameterOnce) {
   }
 }
 
+TEST(ParameterArena, OfChunksCountsEveryParameterOnce) {
+  ModelConfig config = kTiny;
+  config.layers = 6;
+  const Mesh mesh{.pipeline = 2, .virtual_stages = 3};
+  std::map<int64_t, int> held;
+  std::map<int64_t, int> counted;
+  for (int64_t stage = 0; stage < mesh.pipeline; ++stage) {
+    const ParameterArena arena = parameter_arena(config, stage_chunks(config, mesh, stage));
+    EXPECT_TRUE(std::ranges::is_sorted(arena.entries, {}, &ArenaEntry::id));
+    for (const ArenaEntry& entry : arena.entries) {
+      ++held[entry.id];
+      counted[entry.id] += entry.counts_in_norm ? 1 : 0;
+    }
+  }
+  for (const Parameter& parameter : parameter_table(config)) {
+    EXPECT_EQ(held[parameter.id], users_of(parameter, config)) << parameter.name;
+    EXPECT_EQ(counted[parameter.id], 1) << parameter.name;
+  }
+}
+
 // Returns which ranks hold each element of the logical tensor, according to the runs of all ranks.
 std::vector<std::vector<int64_t>> holders(const ModelConfig& config, const Parameter& parameter,
                                           int64_t size) {
@@ -194,6 +218,104 @@ TEST(ShardRuns, SplitQueriesByTheirHeadsAndTheFewerKeysByTheirs) {
     const int64_t expected = row < 16 ? row / 8 : row % 8 / 4;
     EXPECT_EQ(at[static_cast<size_t>(row * 16)].front(), expected) << "row " << row;
   }
+}
+
+// A Llama that `shards` ranks with `kv_heads` heads of keys and values can split.
+ModelConfig grouped(int64_t kv_heads, int64_t shards) {
+  const int64_t heads = std::lcm(kv_heads, shards);
+  return {.layers = 1,
+          .width = 2 * heads,
+          .heads = heads,
+          .context = 8,
+          .vocabulary = 17,
+          .family = Family::kLlama,
+          .hidden = shards,
+          .kv_heads = kv_heads};
+}
+
+// Calls it with each number of heads and shards up to 8, one of which divides the other.
+void for_each_grouping(const std::function<void(const ModelConfig&, int64_t shards)>& check) {
+  for (int64_t kv_heads = 1; kv_heads <= 8; ++kv_heads) {
+    for (int64_t shards = 1; shards <= 8; ++shards) {
+      if (kv_heads % shards != 0 && shards % kv_heads != 0) continue;
+      SCOPED_TRACE(std::to_string(kv_heads) + " heads, " + std::to_string(shards) + " shards");
+      const ModelConfig config = grouped(kv_heads, shards);
+      ASSERT_TRUE(model_problems(config, shards).empty());
+      check(config, shards);
+    }
+  }
+}
+
+TEST(ShardRuns, GiveEveryShardTheKeysAndValuesOfItsQueries) {
+  for_each_grouping([](const ModelConfig& config, int64_t shards) {
+    const Parameter qkv = find(parameter_table(config), "model.layers.0.self_attn.qkv_proj.weight");
+    const auto at = holders(config, qkv, shards);
+    const auto shards_of = [&](int64_t row) { return at[static_cast<size_t>(row * config.width)]; };
+    for (int64_t key = 0; key < config.kv_head_count(); ++key) {
+      std::vector<int64_t> expected;
+      for (int64_t head = 0; head < config.heads; ++head) {
+        if (head * config.kv_head_count() / config.heads != key) continue;
+        const int64_t shard = shards_of(head * config.head_dim()).at(0);
+        if (expected.empty() || expected.back() != shard) expected.push_back(shard);
+      }
+      const int64_t row = config.width + key * config.head_dim();
+      for (int64_t i = 0; i < config.head_dim(); ++i) {
+        EXPECT_EQ(shards_of(row + i), expected) << "keys of head " << key;
+        EXPECT_EQ(shards_of(row + config.kv_width() + i), expected) << "values of head " << key;
+      }
+    }
+  });
+}
+
+TEST(OwnedRuns, GiveEveryElementToItsFirstHolder) {
+  for_each_grouping([](const ModelConfig& config, int64_t shards) {
+    for (const Parameter& parameter : parameter_table(config)) {
+      std::vector<std::vector<int64_t>> owners(static_cast<size_t>(parameter.count()));
+      for (int64_t index = 0; index < shards; ++index) {
+        const TensorShard shard{index, shards};
+        const ParameterArena arena = parameter_arena(config, whole_model(config), shard);
+        for (const ShardRun& run : owned_runs(parameter, *arena.find(parameter.id), shard)) {
+          for (int64_t i = 0; i < run.count; ++i) {
+            owners[static_cast<size_t>(run.global + i)].push_back(index);
+          }
+        }
+      }
+      const auto all = holders(config, parameter, shards);
+      for (size_t element = 0; element < owners.size(); ++element) {
+        ASSERT_EQ(owners[element], std::vector<int64_t>{all[element].front()}) << parameter.name;
+      }
+    }
+  });
+}
+
+// Only elements that a shard uses in its own way add up: not those of a norm, which all use alike.
+TEST(SharedRun, HasTheSplitElementsThatOtherShardsAlsoHave) {
+  for_each_grouping([](const ModelConfig& config, int64_t shards) {
+    for (const Parameter& parameter : parameter_table(config)) {
+      const auto all = holders(config, parameter, shards);
+      for (int64_t index = 0; index < shards; ++index) {
+        const TensorShard shard{index, shards};
+        const ParameterArena arena = parameter_arena(config, whole_model(config), shard);
+        const ArenaEntry& entry = *arena.find(parameter.id);
+        const SharedRun shared = shared_run(parameter, entry, shard);
+        std::vector<int64_t> group;
+        for (int64_t i = 0; i < shared.shards; ++i) {
+          group.push_back(index / shared.shards * shared.shards + i);
+        }
+        for (const ShardRun& run : shard_runs(parameter, entry, shard)) {
+          const bool is_in = run.local >= shared.local && run.local < shared.local + shared.count;
+          const std::vector<int64_t> expected = is_in ? group : std::vector<int64_t>{index};
+          if (parameter.shard_axis < 0) {
+            EXPECT_FALSE(is_in);
+            continue;
+          }
+          for (int64_t i = 0; i < run.count; ++i) {
+            ASSERT_EQ(all[static_cast<size_t>(run.global + i)], expected) << parameter.name;
+          }
+        }
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -59,6 +59,25 @@ TEST(ShardLayout, JoinsSmallBlocksButNotATiedEmbeddings) {
   EXPECT_EQ(layout_of(kSmallMlp, {.ranks = 2, .unit_bytes = 1 << 20}).units().size(), 1u);
 }
 
+// The backwards of other chunks run at other times.
+TEST(ShardLayout, JoinsBlocksOfAChunkOnly) {
+  ModelConfig config = kTiedGpt;
+  config.layers = 8;
+  const std::vector<Parameter> table = parameter_table(config);
+  for (int64_t stage = 0; stage < 2; ++stage) {
+    const std::vector<Stage> chunks =
+        stage_chunks(config, {.pipeline = 2, .virtual_stages = 2}, stage);
+    const ShardLayout layout(config, parameter_arena(ModelDesign(config), chunks),
+                             {.ranks = 2, .unit_bytes = 1 << 20, .ties_stages = true});
+    EXPECT_EQ(layout.units().size(), stage == 0 ? 4u : 3u) << "the embeddings and two chunks";
+    for (const ShardUnit& unit : layout.units()) {
+      const int64_t first = table[static_cast<size_t>(unit.first_id)].block;
+      const int64_t last = table[static_cast<size_t>(unit.last_id)].block;
+      EXPECT_TRUE(first == last || has_block({chunks[0]}, first) == has_block({chunks[0]}, last));
+    }
+  }
+}
+
 TEST(ShardLayout, CutsSlicesAtTheEndsOfARange) {
   const std::vector<ShardSlice> slices{{.offset = 0, .local = 0, .count = 16},
                                        {.offset = 64, .local = 16, .count = 32}};
