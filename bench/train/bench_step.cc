@@ -1,12 +1,14 @@
 // bench_step [--preset kjv|gpt2-124m|...|tiny] [--precision fp32|bf16] [--device cpu|cuda]
+//            [--layers N] [--width N] [--heads N] [--vocabulary N]
 //            [--attention own|cudnn] [--threads N] [--ranks N] [--batch N] [--accumulate N]
 //            [--context N] [--warmup N] [--steps N] [--tokens FILE] [--weights FILE] [--rate X]
 //            [--curve yes|no] [--peak N] [--algorithms first|measured]
-//            [--exchange allReduce|firstRank|host] [--transport tcp|shared]
+//            [--exchange allReduce|firstRank|host] [--transport tcp|shared] [--timeline FOLDER]
 //
 // Measures tokens/s of whole optimizer steps (data, forward, backward, communication, update) with
 // the worker's own code on random tokens. The model is kjv, or a GPT-2 with a batch of 4 x 64 per
-// rank, unless --batch and --context say otherwise. --ranks starts N processes that communicate
+// rank, unless --batch and --context say otherwise; --layers, --width, --heads and --vocabulary
+// replace the preset's dimensions. --ranks starts N processes that communicate
 // over TCP on loopback, or through shared memory. --exchange host needs shared memory. In addition:
 //   on a GPU in bf16  measures the GPU's peak rate with products of N x N x N (--peak, 8192;
 //                     0: not measured)
@@ -18,7 +20,8 @@
 // the whole file. With --weights (safetensors, Hugging Face's names), another program can start
 // from the same parameters, so that loss curves can be compared. --curve yes adds the loss of every
 // step, warm-up included, and a digest of the final parameters. --algorithms chooses the algorithms
-// of CUDA's products (kernels/ops/blas/blas.h).
+// of CUDA's products (kernels/ops/blas/blas.h). --timeline records all steps, at most 1000, and
+// writes the recording at the end.
 //
 // Prints one line of JSON on stdout: medians, with the middle half as their spread.
 //   partSeconds         the parts of a step. On a GPU they are timed by events of the compute
@@ -26,6 +29,7 @@
 //   firstStepSeconds    since program start, including the start of CUDA and its libraries and the
 //                       creation of the model. It excludes the GPU's peak, which is measured after
 //                       the steps, when the model's memory is free again
+//   timelineSeconds     to compare clocks and write the recording; 0 without --timeline
 //   libraryMemoryBytes  GPU memory that CUDA and cuBLASLt took during training, in addition to
 //                       memoryBytes; compose.cc keeps a reserve for it
 //   bytesPerStep        payload bytes of a counted step: the most that a rank sends and receives,
@@ -45,6 +49,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,6 +61,7 @@
 #include "agent/train/device_choice.h"
 #include "agent/train/forming.h"
 #include "agent/train/matmul_peak.h"
+#include "agent/train/timeline.h"
 #include "agent/train/train_step.h"
 #include "agent/train/weights/import_weights.h"
 #include "bench/kernels/peer.h"
@@ -168,6 +174,7 @@ struct Measured {
   std::vector<double> losses;         // of every step, warm-up included
   std::string parameters;             // digest of the final parameters
   double first_step_seconds = 0;      // since program start
+  double timeline_seconds = 0;        // to write the recording
   double matmul_peak = 0;             // peak FLOP/s of products on the GPU; 0: not measured
   uint64_t memory_bytes = 0;          // the model's and all that its training needs
   Moved moved;                        // in all counted steps
@@ -274,8 +281,16 @@ class Bench {
     }
     measured.gradient_bytes = static_cast<uint64_t>(model.state().arena->count) * sizeof(float);
     RankBytes before = bytes_of(model, world);
-    for (int64_t i = 1; i <= options_.warmup + options_.steps; ++i) {
-      TRY_ASSIGN(const train::TrainStep::Outcome outcome, step.run(i, {}));
+    std::optional<train::Timeline> timeline;
+    const int64_t last = options_.warmup + options_.steps;
+    if (!options_.timeline.empty()) {
+      timeline.emplace(train::Timeline::Options{.spec = {.everySteps = last, .steps = last},
+                                                .folder = options_.timeline},
+                       world, clock_);
+    }
+    for (int64_t i = 1; i <= last; ++i) {
+      TRY_ASSIGN(const train::TrainStep::Outcome outcome,
+                 step.run(i, {}, timeline ? timeline->recorder_of(i) : nullptr));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
       measured.losses.push_back(outcome.numbers.loss.value_or(0));
       const double rate = best_rate(peers, largest, clock_);
@@ -286,6 +301,9 @@ class Bench {
       measured.product_rates.push_back(rate);
     }
     TRY_ASSIGN(measured.moved, moved_since(before, model, world));
+    const TimePoint trained = clock_.now();
+    if (timeline) TRY(timeline->step_done(last));
+    measured.timeline_seconds = to_seconds(clock_.now() - trained);
     if (options_.curve) {
       TRY_ASSIGN(measured.parameters, digest(model));
     }
@@ -406,6 +424,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"stepSecondsMiddleHalf", {seconds.low, seconds.high}},
                {"partSeconds", parts_of(measured.steps)},
                {"firstStepSeconds", measured.first_step_seconds},
+               {"timelineSeconds", measured.timeline_seconds},
                {"memoryBytes", measured.memory_bytes},
                {"tokensPerSecond", tokens / seconds.median},
                {"productFlopsPerToken", flops(FlopsFormula::kProducts)},
@@ -437,7 +456,7 @@ Status check_cudnn(const StepOptions& options, const Workload& work) {
   if (options.device.type == kernels::DeviceType::kCpu)
     return unavailable("[cudnn] a GPU expected");
   TRY(kernels::dnn::prepare_attention(
-      options.device, model::attention_shape(work.config, work.batch, work.context)));
+      options.device, model::attention_shape(work.config, {}, work.batch, work.context)));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string_view>
+#include <utility>
 
 namespace lockstep::bench {
 namespace {
@@ -77,6 +78,10 @@ const std::map<std::string_view, Setter>& setters() {
       {"--device", set_device},
       {"--threads", number(&StepOptions::threads)},
       {"--ranks", number(&StepOptions::ranks)},
+      {"--layers", number(&StepOptions::layers)},
+      {"--width", number(&StepOptions::width)},
+      {"--heads", number(&StepOptions::heads)},
+      {"--vocabulary", number(&StepOptions::vocabulary)},
       {"--batch", number(&StepOptions::batch)},
       {"--accumulate", number(&StepOptions::accumulate)},
       {"--context", number(&StepOptions::context)},
@@ -87,6 +92,7 @@ const std::map<std::string_view, Setter>& setters() {
       {"--rate", number(&StepOptions::rate)},
       {"--peak", number(&StepOptions::peak)},
       {"--curve", set_curve},
+      {"--timeline", text(&StepOptions::timeline)},
       {"--exchange", set_exchange},
       {"--transport", set_transport},
       {"--algorithms", set_algorithms}};
@@ -122,6 +128,16 @@ Result<Workload> workload_of(const StepOptions& options) {
     TRY_ASSIGN(work.config, model_preset(options.preset));
     work.batch = 4;
     work.context = 64;
+  }
+  for (const auto& [value, member] : {std::pair{options.layers, &ModelConfig::layers},
+                                      {options.width, &ModelConfig::width},
+                                      {options.heads, &ModelConfig::heads},
+                                      {options.vocabulary, &ModelConfig::vocabulary}}) {
+    if (value > 0) work.config.*member = value;
+  }
+  if (work.config.width % work.config.heads != 0) {
+    return invalid("--width: a multiple of the " + std::to_string(work.config.heads) +
+                   " heads expected, got " + std::to_string(work.config.width));
   }
   if (options.batch > 0) work.batch = options.batch;
   if (options.context > 0) work.context = options.context;

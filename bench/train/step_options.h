@@ -21,6 +21,10 @@ struct StepOptions {
   kernels::Device device;
   int threads = 1;
   int ranks = 1;
+  int64_t layers = 0;  // of the model; 0: the preset's, like the next three
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t vocabulary = 0;
   int64_t batch = 0;  // sequences per rank and micro-batch; 0: the preset's
   int64_t accumulate = 1;
   int64_t context = 0;  // 0: the preset's
@@ -30,6 +34,7 @@ struct StepOptions {
   std::string weights;  // safetensors file; empty: initialised from a seed
   double rate = 1e-4;
   bool curve = false;
+  std::string timeline;  // folder for a recording of all steps; empty: none
   Exchange exchange = Exchange::kAllReduce;
   bool shares_memory = false;  // the ranks communicate through shared memory, else over TCP
   int64_t peak = 8192;         // edge of the products that measure a GPU's peak; 0: not measured

@@ -24,8 +24,8 @@ struct Gemm {
   bool accumulate = false;
 };
 
-// Uses threads() threads. Two implementations: gemm_dnnl.cc (oneDNN), and gemm_own.cc (own_gemm for
-// this CPU).
+// Uses threads() threads. Two implementations: gemm_dnnl.cc (oneDNN, and with AVX2 own_gemm for all
+// but small products), and gemm_own.cc (own_gemm for this CPU).
 void gemm(const Gemm& args);
 
 // Returns whether this CPU computes products of that precision in bf16.

@@ -57,8 +57,9 @@ void add_column_sums(const float* x, int64_t rows, int64_t columns, float* sums)
 
 // Returns how many rows to take through all passes of an op before the next rows, so that they stay
 // in the cache between passes. Returns all rows if the weights are large, because each product
-// reads them again.
+// reads them again, and with AVX2, where our own product packs them each time (gemm_dnnl.cc).
 int64_t rows_at_once(const MatmulShape& shape) {
+  if (LOCKSTEP_ISA_LEVEL == CpuLevel::kAvx2) return shape.m;
   constexpr int64_t kSmallWeight = 1 << 18;
   constexpr int64_t kRowsInCache = 1 << 17;  // floats of x and y, per thread
   if (shape.n * shape.k > kSmallWeight) return shape.m;

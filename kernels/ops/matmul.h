@@ -68,7 +68,7 @@ size_t matmul_forward_workspace(const MatmulShape& shape, Precision precision, D
 size_t matmul_backward_workspace(const MatmulShape& shape, Precision precision, DeviceType type);
 
 struct MatmulSupport {
-  std::string library;       // "oneDNN 2.6.3", "own"
+  std::string library;       // "oneDNN 2.6.3", "own, oneDNN 2.6.3", "own"
   std::string isa;           // "avx512_core_amx", "x86-64-v3", ...
   bool native_bf16 = false;  // false: Precision::kBf16 computes as kF32
   CpuLevel level = CpuLevel::kBaseline;

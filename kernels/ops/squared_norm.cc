@@ -59,6 +59,7 @@ void add_block(const float* x, int64_t count, SquareSum& sum) {
   const double second_shift = grid.shift * kSecondUnit;
   Digits even, odd;
   for_vectors(count, [&](int64_t i, int64_t n) {
+    __builtin_prefetch(x + i + kBlock);  // the next block, whose first pass waits for memory
     const Vec values = load_n(x + i, n);
     FloatHalf halves[2];
     __builtin_memcpy(halves, &values, sizeof halves);

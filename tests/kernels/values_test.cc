@@ -367,35 +367,6 @@ TEST(RotaryTable, IsStretchedWhereFrequenciesAreLow) {
   EXPECT_NEAR(frequency(after, 3), frequency(before, 3) / 4.0f, 1e-8f);
 }
 
-TEST(OwnGemm, AgreesWithTheLibraryInEveryForm) {
-  const int64_t m = 37, n = 53, k = 300;
-  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
-  for (size_t i = 0; i < a.size(); ++i) a[i] = std::sin(static_cast<float>(i));
-  for (size_t i = 0; i < b.size(); ++i) b[i] = std::cos(static_cast<float>(i));
-  const std::vector<float> bias(static_cast<size_t>(n), 0.5f);
-  for (const IsaTable* isa : supported_isas()) {
-    for (int form = 0; form < 16; ++form) {
-      std::vector<float> ours(static_cast<size_t>(m * n), 1.0f), theirs = ours;
-      Gemm args{.a = a.data(),
-                .b = b.data(),
-                .m = m,
-                .n = n,
-                .k = k,
-                .transpose_a = (form & 1) != 0,
-                .transpose_b = (form & 2) != 0,
-                .accumulate = (form & 4) != 0};
-      if ((form & 8) != 0 && !args.accumulate) args.bias = bias.data();
-      args.c = ours.data();
-      isa->own_gemm(args);
-      args.c = theirs.data();
-      gemm(args);
-      for (size_t i = 0; i < ours.size(); ++i) {
-        ASSERT_NEAR(ours[i], theirs[i], 1e-3f) << isa->name << " form " << form;
-      }
-    }
-  }
-}
-
 TEST(MatmulSupport, SaysWhatWasChosenAndGivesWorkspaceForBf16Alone) {
   const MatmulSupport support = cpu_matmul_support();
   EXPECT_FALSE(support.library.empty());
