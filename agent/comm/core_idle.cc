@@ -69,10 +69,13 @@ void Core::summarize_wait(Operation& operation, WaitSummary& summary) const {
     summary.next_check_in = std::min(summary.next_check_in, kBlockedPollInterval);
     return;
   }
+  // An operation may be started long before its program has nothing else to do.
+  if (operation.blocked_since < operation.waiting_since) operation.blocked_since = summary.at;
+  const Duration blocked = summary.at - operation.blocked_since;
   const bool is_longest = summary.longest_blocked == nullptr ||
-                          operation.waiting_since < summary.longest_blocked->waiting_since;
-  if (silent < kReportWaitAfter) {
-    summary.next_check_in = std::min(summary.next_check_in, kReportWaitAfter - silent);
+                          operation.blocked_since < summary.longest_blocked->blocked_since;
+  if (blocked < kReportWaitAfter) {
+    summary.next_check_in = std::min(summary.next_check_in, kReportWaitAfter - blocked);
   } else if (is_longest) {
     summary.longest_blocked = &operation;
   }
@@ -106,7 +109,7 @@ void Core::report_wait(const Operation* blocked) {
        .size = static_cast<int64_t>(group.ranks.size()),
        .ranks = rank_list(group.ranks),
        .waits_for = waits_for,
-       .since_nanoseconds = blocked->waiting_since.time_since_epoch().count()});
+       .since_nanoseconds = blocked->blocked_since.time_since_epoch().count()});
 }
 
 bool Core::waits_for_departed_rank(int* rank) const {

@@ -98,6 +98,7 @@ class Operation {
   // For the driver.
   bool waiting = false;  // nothing has moved since waiting_since
   TimePoint waiting_since{};
+  TimePoint blocked_since{};  // if after waiting_since: when a program was found blocked in it
   AwaitedRanks waits_for;
   int current_peer = -1;  // the world rank whose frame is being moved
 

@@ -1,7 +1,6 @@
 #include "agent/comm/gpu/staging.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "agent/comm/collectives.h"
@@ -12,8 +11,6 @@ namespace {
 // Interval between looks at what is under way, while nothing moves.
 constexpr Duration kPollIntervalMin = std::chrono::microseconds(10);
 constexpr Duration kPollIntervalMax = std::chrono::milliseconds(1);
-
-constexpr size_t kMemoryMin = 64;
 
 std::byte* bytes_of(const std::shared_ptr<void>& memory) {
   return static_cast<std::byte*>(memory.get());
@@ -277,10 +274,9 @@ void StagingBackend::finish(Job& job, const Status& status) {
   job.call.operation->finish(status);
 }
 
-// Takes at least one byte, so that there is an address. Uses the smallest free block that is large
-// enough. Sizes are powers of two, so operations of any size share a few blocks.
+// Uses the smallest free block that is large enough.
 Result<StagingBackend::Memory> StagingBackend::take_memory(size_t bytes) {
-  const size_t wanted = std::bit_ceil(std::max(bytes, kMemoryMin));
+  const size_t wanted = staging_block_bytes(bytes);
   const auto found = memory_.lower_bound(wanted);
   if (found != memory_.end()) {
     Memory memory{.data = std::move(found->second), .bytes = found->first};

@@ -72,7 +72,7 @@ class StagingBackend final : public DeviceBackend {
     size_t begun = 0;             // chunks
     size_t issued = 0;
     size_t done = 0;
-    Slot slots[2];
+    Slot slots[kStagingSlots];
   };
   // Chunks of one lane go to the host in order; lanes are independent.
   using Lane = std::pair<Collective, int>;

@@ -1,9 +1,12 @@
 #include "agent/comm/gpu/staging_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace lockstep::comm {
 namespace {
+
+constexpr size_t kBlockMin = 64;
 
 // Returns the most blocks that any rank takes or gives.
 int64_t blocks_max(Collective kind, int size) {
@@ -43,6 +46,10 @@ std::vector<StagingCopy> copies(size_t all_bytes, const Part& part) {
 }
 
 }  // namespace
+
+size_t staging_block_bytes(size_t bytes) {
+  return std::bit_ceil(std::max(bytes, kBlockMin));
+}
 
 std::vector<StagingChunk> plan_staging(const DeviceCall& call, int size, size_t chunk_bytes) {
   const int64_t count = call.call.buffer.count;

@@ -29,6 +29,11 @@ struct StagingChunk {
 // Host memory for the larger side of one chunk; more only if a single element of every block needs
 // more.
 constexpr size_t kStagingBytes = size_t{4} << 20;
+// Parts of an operation that are under way at a time.
+constexpr size_t kStagingSlots = 2;
+// Returns the size of the block of host memory that serves a part's input or output: a power of
+// two, so that operations of any size share a few blocks. Not 0, so that there is an address.
+size_t staging_block_bytes(size_t bytes);
 
 // Splits a call into chunks, at least one. Their number and counts are the same on every rank.
 // all_to_all by counts is one chunk, whatever its size. Pure.

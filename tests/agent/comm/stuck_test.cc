@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
 
 #include "common/api/collective_board.h"
@@ -77,6 +78,32 @@ TEST(Boards, HaveTheLastCollectiveEnteredAndCompletedOfEveryGroup) {
                                    .entered = 3,
                                    .completed = 3}));
   EXPECT_EQ(boards.board(3).groups().size(), 1u) << "a closed group keeps its place";
+}
+
+TEST(Boards, CountAWaitFromWhenTheProgramHadNothingElseToDo) {
+  Boards boards(2, seconds(60));
+  std::atomic<bool> is_seen = false;
+  on_ranks(2, [&](int rank) {
+    Communicator& comm = *boards.world()[static_cast<size_t>(rank)];
+    float value = 1;
+    if (rank == 1) {
+      eventually([&] { return is_seen.load(); });
+      ASSERT_TRUE(comm.send({.data = &value, .count = 1}, 0).ok());
+      return;
+    }
+    Work receive = comm.start_receive({.data = &value, .count = 1}, 1);
+    std::this_thread::sleep_for(milliseconds(300));  // computes
+    const auto blocked_at = std::chrono::steady_clock::now().time_since_epoch();
+    std::optional<RankWait> wait;
+    std::jthread agent([&] {
+      eventually([&] { return (wait = boards.board(0).wait()).has_value(); });
+      is_seen = true;
+    });
+    ASSERT_TRUE(receive.wait().ok());
+    agent.join();
+    ASSERT_TRUE(wait);
+    EXPECT_GE(wait->since_nanoseconds, std::chrono::nanoseconds(blocked_at).count());
+  });
 }
 
 TEST(Boards, TellWhatARankStandsInAndForWhom) {
