@@ -19,14 +19,14 @@ class GradSink {
   virtual float* buffer(int64_t id) = 0;
 
   // Reports that all of this stage's contributions to the gradient of `id` in this micro-batch have
-  // been issued to the stream. Called exactly once per parameter of the stage and micro-batch, in
-  // descending order of id. A tied embedding, to which both the head and the embedding contribute,
-  // is last. On a stage with the head but without the embedding, it is reported when the stage's
-  // backward is over.
+  // been issued to the stream. Called exactly once per parameter of the stage and micro-batch, by
+  // each backward in descending order of id. A tied embedding, to which both the head and the
+  // embedding contribute, is last. A chunk with the head but without the embedding reports it when
+  // its backward is over.
   virtual Status ready(int64_t id) = 0;
 
-  // Reports that backward of the micro-batch is over on this stage. Does not wait. The sink's owner
-  // tells it in which micro-batches of a step to send.
+  // Reports that backward of the micro-batch is over on this stage, or on one of its chunks. Does
+  // not wait. The sink's owner tells it in which backwards of a step to send.
   virtual Status end_micro_batch() = 0;
 };
 

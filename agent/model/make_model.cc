@@ -14,6 +14,7 @@ GptOptions gpt_options(const ModelOptions& options, const ModelConfig& config) {
           .stage = options.stage,
           .precision = options.precision,
           .recompute = options.recompute,
+          .sequence_parallel = options.sequence_parallel,
           .attention = options.attention};
 }
 
@@ -65,17 +66,19 @@ ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
   return std::visit(Measurer{options, shard, shape, device}, options.design);
 }
 
-GenerateMemory generate_memory(const ModelOptions& options, kernels::DeviceType device) {
+GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& shard,
+                               kernels::DeviceType device) {
   const ModelConfig* config = transformer_of(options.design);
   return config == nullptr ? GenerateMemory()
-                           : generate_memory(gpt_options(options, *config), device);
+                           : generate_memory(gpt_options(options, *config), shard, device);
 }
 
 std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,
+                                                    const TensorShard& shard,
                                                     const ActivationShape& shape) {
   const ModelConfig* config = transformer_of(design);
   if (config == nullptr) return std::nullopt;
-  return attention_shape(*config, shape.batch, shape.sequence);
+  return attention_shape(*config, shard, shape.batch, shape.sequence);
 }
 
 }  // namespace lockstep::model

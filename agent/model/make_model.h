@@ -18,6 +18,7 @@ struct ModelOptions {
   Stage stage;  // whole_model(design), or a pipeline stage
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  bool sequence_parallel = false;  // of a transformer: ActivationOptions::splits_rows
   AttentionChoice attention = {};
 };
 
@@ -32,10 +33,12 @@ Result<std::unique_ptr<Model>> make_model(const ModelOptions& options, const ker
 ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
                          const ActivationShape& shape, kernels::DeviceType device);
 // Returns what Model::generate() needs; nothing for families without texts.
-GenerateMemory generate_memory(const ModelOptions& options, kernels::DeviceType device);
+GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& shard,
+                               kernels::DeviceType device);
 
-// Returns the shape of attention in passes of an unsharded model; nothing without attention.
+// Returns the shape of attention in passes of a shard; nothing without attention.
 std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,
+                                                    const TensorShard& shard,
                                                     const ActivationShape& shape);
 
 }  // namespace lockstep::model

@@ -46,13 +46,21 @@ class MicroBatch {
   // reports when each is complete.
   virtual Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) = 0;
 
+  // The values that pass from stage to stage: edge_count() of them, in activation_dtype(). Null for
+  // families that are not cut into stages. On stages after the first one: filled before forward.
+  virtual kernels::View stage_input() const { return {}; }
+  // On stages before the last one: valid after forward.
+  virtual kernels::View stage_output() const { return {}; }
+  virtual int64_t edge_count() const { return 0; }
+
   // Returns the version of the parameters of this pass.
   virtual int64_t version() const = 0;
   // Whether its passes have a backward (PassMode::kTrain).
   virtual bool trains() const = 0;
 
   // The terms of the loss in fp32, in device memory: their sum is the loss's. Valid after forward
-  // when evaluating, and after the last block's backward when training.
+  // when evaluating, and after the last block's backward when training. None on other stages than
+  // the last one.
   struct Terms {
     const float* values = nullptr;  // null: none
     int64_t count = 0;
@@ -66,6 +74,7 @@ class MicroBatch {
 // Caller-owned memory that all micro-batches of a model share (ModelMemory's parts).
 struct SharedMemory {
   kernels::Workspace scratch;
+  kernels::Workspace gathered;
   kernels::Workspace workspace;
   kernels::Workspace tables;
 };
@@ -75,6 +84,7 @@ struct SharedMemory {
 struct ModelMemory {
   size_t activations = 0;  // per micro-batch
   size_t scratch = 0;      // once, like those below: gradients of activations
+  size_t gathered = 0;     // rows of all shards, if each keeps a part of them
   size_t workspace = 0;    // of the operations, for this device and the current set_threads()
   size_t tables = 0;       // constants: a Llama's rotary embedding (kernels/ops/rotary.h)
   // Part of the activations: the logits that a transformer computes at a time.
@@ -106,6 +116,12 @@ class Model {
   // do not overlap. The model outlives them, and its address stays the same.
   virtual Result<std::unique_ptr<MicroBatch>> new_micro_batch(const ActivationShape& shape,
                                                               kernels::Workspace memory) = 0;
+
+  // The edge's gradients, which all micro-batches share. On stages before the last one: that of the
+  // output, filled before backward. On stages after the first one: that of the input, valid after
+  // backward. Null for families that are not cut into stages. Valid until a micro-batch is made or
+  // begins with a new shape.
+  virtual kernels::View stage_gradient() { return {}; }
 
   // Continues a text (agent/model/transformer/generate.h). kInvalid for families without texts.
   virtual Result<std::vector<int32_t>> generate(ParamStore& store,

@@ -6,10 +6,10 @@ GradientNorm GradientNorm::create(const ModelDesign& design, const ParameterAren
                                   const OptimizerArenas& arrays, const kernels::OpTable& ops) {
   GradientNorm norm;
   norm.ops_ = &ops;
-  const std::vector<ShardSlice> whole{{.count = arena.count}};
-  const std::vector<ShardSlice>& slices = arrays.slices.empty() ? whole : arrays.slices;
+  const std::vector<ShardSlice> slices = updated_slices(arrays, arena);
   const bool in_arena = arrays.gradients_layout == ArrayLayout::kArena;
   const auto add = [&](int64_t begin, int64_t count) {
+    if (count == 0) return;
     for (const ShardSlice& slice : offsets_within(slices, begin, begin + count)) {
       const float* values = arrays.gradients + (in_arena ? slice.offset : slice.local);
       norm.counted_.push_back({values, slice.count});
@@ -17,16 +17,17 @@ GradientNorm GradientNorm::create(const ModelDesign& design, const ParameterAren
   };
   const std::vector<Parameter> table = parameter_table(design);
   for (const ArenaEntry& entry : arena.entries) {
+    if (!entry.counts_in_norm) continue;
     const Parameter& parameter = table[static_cast<size_t>(entry.id)];
-    const bool is_repeated = parameter.shard_axis < 0 && arena.shard.index > 0;
-    if (!entry.counts_in_norm || is_repeated) continue;
-    if (!parameter.of_vocabulary) {
-      add(entry.offset, entry.count);
-      continue;
+    int64_t begin = 0, end = 0;  // of runs that are adjacent here
+    for (const ShardRun& run : owned_runs(parameter, entry, arena.shard)) {
+      if (run.local != end) {
+        add(entry.offset + begin, end - begin);
+        begin = run.local;
+      }
+      end = run.local + run.count;
     }
-    for (const ShardRun& run : shard_runs(parameter, entry, arena.shard)) {
-      add(entry.offset + run.local, run.count);
-    }
+    add(entry.offset + begin, end - begin);
   }
   return norm;
 }

@@ -13,7 +13,7 @@ namespace lockstep::optim {
 // Sums the squares of the gradients that one rank counts. Over all ranks with the same place on the
 // data axis, each element of the model counts once:
 // - a tied embedding on the stage that counts it (ArenaEntry::counts_in_norm)
-// - a parameter that all ranks along the tensor axis hold, on the first of them
+// - what several ranks along the tensor axis hold, on the first of them (owned_runs())
 // - padding rows and the arena's gaps never
 // The sum over those ranks (parallel::add_up_squares) is the square of the norm. It has the same
 // bits however the model is split. ClipScale (kernels/ops/clip_scale.h) continues from there.

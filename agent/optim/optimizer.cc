@@ -53,6 +53,11 @@ std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
   return {};
 }
 
+std::vector<ShardSlice> updated_slices(const OptimizerArenas& arrays, const ParameterArena& arena) {
+  if (arrays.slices.empty()) return {{.count = arena.count}};
+  return arrays.slices;
+}
+
 Status Optimizer::take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device) {
   for (const StateKind& kind : state_kinds(options_)) {
     const size_t i = states_.size();
@@ -72,8 +77,7 @@ Result<Optimizer> Optimizer::create(const ModelDesign& design, const ParameterAr
   Optimizer optimizer;
   optimizer.ops_ = &ops;
   optimizer.options_ = options;
-  const std::vector<ShardSlice> whole{{.count = arena.count}};
-  const std::vector<ShardSlice>& slices = arenas.slices.empty() ? whole : arenas.slices;
+  const std::vector<ShardSlice> slices = updated_slices(arenas, arena);
   const int64_t states_count = arenas.states_layout == ArrayLayout::kArena
                                    ? arena.count
                                    : slices.back().local + slices.back().count;

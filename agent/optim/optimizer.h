@@ -70,6 +70,9 @@ struct OptimizerArenas {
   ArrayLayout states_layout = ArrayLayout::kArena;
 };
 
+// Returns the arrays' slices; all of the arena where they have none.
+std::vector<ShardSlice> updated_slices(const OptimizerArenas& arrays, const ParameterArena& arena);
+
 struct OptimizerStep {
   double learning_rate = 0;
   float gradient_scale = 1.0f;

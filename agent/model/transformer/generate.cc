@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/model/passes.h"
+#include "agent/model/stage_relay.h"
 #include "common/base/random.h"
 #include "kernels/device/arena.h"
 
@@ -15,8 +16,8 @@ namespace {
 constexpr int64_t kShortestWindow = 16;
 
 Status check_arguments(const Gpt& model, const GenerateOptions& options) {
-  if (model.stage() != whole_model(model.config()) || model.shard().size != 1) {
-    return invalid("[generate] expected a whole model, got a pipeline stage or tensor shard");
+  if (model.stage() != whole_model(model.config()) && options.relay == nullptr) {
+    return invalid("[generate] expected all blocks, got a pipeline stage without the others");
   }
   if (options.prompt.empty()) return invalid("[generate] expected a prompt, got none");
   for (const int32_t token : options.prompt) {
@@ -30,12 +31,14 @@ Status check_arguments(const Gpt& model, const GenerateOptions& options) {
 }
 
 // Returns the sequence length of the pass for `tokens` tokens. Lengths double, so that there are
-// only a few: each new shape costs kernel preparation. Padding after the last token does not affect
-// it (causal attention).
-int64_t window_of(int64_t tokens, int64_t context) {
+// only a few: each new shape costs kernel preparation. They are multiples of the parts that shards
+// keep of the rows, as the context is. Padding after the last token does not affect it (causal
+// attention).
+int64_t window_of(int64_t tokens, const GptOptions& options, const TensorShard& shard) {
   int64_t window = kShortestWindow;
   while (window < tokens) window *= 2;
-  return std::min(window, context);
+  const int64_t parts = options.sequence_parallel ? shard.size : 1;
+  return std::min((window + parts - 1) / parts * parts, options.config.context);
 }
 
 struct Draw {
@@ -43,18 +46,24 @@ struct Draw {
   int32_t token = 0;
 };
 
-// Device memory for a text of up to `capacity` tokens.
-enum Part : size_t { kActivations, kWindow, kDraw, kWorkspace };
-kernels::ArenaPlan plan_of(const GptOptions& options, int64_t capacity,
+// Device memory for a text of up to `capacity` tokens. The chunks of a stage, whose passes take
+// turns, share all of it: what differs between them comes last.
+enum Part : size_t { kWindow, kDraw, kWorkspace, kLogits, kActivations };
+kernels::ArenaPlan plan_of(const GptOptions& options, const TensorShard& shard, int64_t capacity,
                            kernels::DeviceType device) {
   const ActivationShape shape{1, capacity, PassMode::kEvaluate};
+  const bool gathers = shard.size > 1 && has_head(options.stage, options.config);
+  const int64_t gathered = gathers ? padded_vocabulary(options.config, shard.size) : 0;
+  const int64_t value_bytes = activation_options(options, device).value_bytes;
   const Result<kernels::ArenaPlan> plan = kernels::plan_arena(
-      {{kernels::ArenaUse::kActivations, "of a text",
-        gpt_memory(options, {}, shape, device).activations},
-       {kernels::ArenaUse::kWorkspace, "tokens", static_cast<size_t>(capacity) * sizeof(int32_t)},
+      {{kernels::ArenaUse::kWorkspace, "tokens", static_cast<size_t>(capacity) * sizeof(int32_t)},
        {kernels::ArenaUse::kWorkspace, "a draw", sizeof(Draw)},
        {kernels::ArenaUse::kWorkspace, "logits",
-        kernels::sample_workspace(options.config.vocabulary)}});
+        kernels::sample_workspace(options.config.vocabulary)},
+       {kernels::ArenaUse::kWorkspace, "logits of all shards",
+        static_cast<size_t>(gathered * value_bytes)},
+       {kernels::ArenaUse::kActivations, "of a text",
+        gpt_memory(options, shard, shape, device).activations}});
   CHECK(plan.ok());
   return *plan;
 }
@@ -68,54 +77,91 @@ size_t pinned_bytes(int64_t capacity) {
 class Generator {
  public:
   static Result<Generator> create(Gpt& model, const GenerateOptions& options, int64_t capacity) {
-    const kernels::Device device = model.stream().device();
-    const kernels::ArenaPlan plan = plan_of(model.options(), capacity, device.type);
-    GenerateOptions::Memory given = options.memory;
-    kernels::Buffer owned;
-    if (given.device.bytes < plan.bytes) {
-      TRY_ASSIGN(owned, kernels::Buffer::allocate(device, plan.bytes, "a text"));
-      given.device = owned.workspace();
+    std::vector<Gpt*> chunks{&model};
+    for (Model* later : options.later_chunks) chunks.push_back(static_cast<Gpt*>(later));
+    Generator generator(model, options);
+    TRY(generator.provide_memory(chunks, capacity));
+    for (Gpt* chunk : chunks) {
+      const kernels::Workspace memory = generator.part(kActivations, *chunk, capacity);
+      TRY_ASSIGN(GptBatch batch,
+                 chunk->make_micro_batch({1, capacity, PassMode::kEvaluate}, memory));
+      generator.chunks_.push_back({chunk, std::move(batch)});
     }
-    kernels::PinnedBuffer owned_pinned;
-    if (given.pinned.bytes < pinned_bytes(capacity)) {
-      TRY_ASSIGN(owned_pinned,
-                 kernels::PinnedBuffer::allocate(device, pinned_bytes(capacity), "a draw"));
-      given.pinned = {owned_pinned.data(), owned_pinned.bytes()};
-    }
-    auto* memory = static_cast<std::byte*>(given.device.data);
-    const auto part = [&](Part index) {
-      return kernels::Workspace{memory + plan.parts[index].offset, plan.parts[index].bytes};
-    };
-    TRY_ASSIGN(GptBatch batch,
-               model.make_micro_batch({1, capacity, PassMode::kEvaluate}, part(kActivations)));
-    Generator generator(model, options, std::move(batch));
+    const auto part = [&](Part index) { return generator.part(index, *chunks.back(), capacity); };
     generator.window_ = static_cast<int32_t*>(part(kWindow).data);
     generator.draw_ = static_cast<Draw*>(part(kDraw).data);
     generator.workspace_ = part(kWorkspace);
-    generator.host_ = static_cast<Draw*>(given.pinned.data);
-    generator.owned_ = std::move(owned);
-    generator.owned_pinned_ = std::move(owned_pinned);
+    generator.gathered_ = {part(kLogits).data, generator.chunks_.back().batch.logits().dtype};
     return generator;
   }
 
   Result<int32_t> next(ParamStore& store, const std::vector<int32_t>& text) {
-    kernels::Stream& stream = model_->stream();
     const ModelConfig& config = model_->config();
     const int64_t seen = std::min(static_cast<int64_t>(text.size()), config.context);
-    const int64_t window = window_of(seen, config.context);
+    const int64_t window = window_of(seen, model_->options(), model_->shard());
     TRY(put_text({text.end() - seen, text.end()}, window));
-    TRY(batch_.begin(GptInput{.tokens = window_,
-                              .batch = 1,
-                              .sequence = window,
-                              .logits_begin = seen - 1,
-                              .logits_rows = 1}));
-    TRY(forward_pass(*model_, store, batch_));
-    return draw(stream, config);
+    for (Chunk& chunk : chunks_) TRY(pass(chunk, store, {.seen = seen, .window = window}));
+    if (options_.relay == nullptr) return draw();
+    int32_t token = 0;
+    if (has_head(chunks_.back().model->stage(), config)) {
+      TRY_ASSIGN(token, draw());
+    }
+    return options_.relay->share(token);
   }
 
  private:
-  Generator(Gpt& model, const GenerateOptions& options, GptBatch batch)
-      : model_(&model), options_(options), random_(options.seed), batch_(std::move(batch)) {}
+  // The text on its way through a chunk of the model.
+  struct Chunk {
+    Gpt* model;
+    GptBatch batch;
+  };
+  struct Lengths {
+    int64_t seen = 0;    // tokens of the text
+    int64_t window = 0;  // with padding
+  };
+  Generator(Gpt& model, const GenerateOptions& options)
+      : model_(&model), options_(options), random_(options.seed) {}
+
+  // Allocates what is not caller-owned.
+  Status provide_memory(const std::vector<Gpt*>& chunks, int64_t capacity) {
+    const kernels::Device device = model_->stream().device();
+    size_t bytes = 0;
+    for (const Gpt* chunk : chunks) {
+      bytes =
+          std::max(bytes, plan_of(chunk->options(), chunk->shard(), capacity, device.type).bytes);
+    }
+    memory_ = options_.memory.device.data;
+    if (options_.memory.device.bytes < bytes) {
+      TRY_ASSIGN(owned_, kernels::Buffer::allocate(device, bytes, "a text"));
+      memory_ = owned_.workspace().data;
+    }
+    host_ = static_cast<Draw*>(options_.memory.pinned.data);
+    if (options_.memory.pinned.bytes < pinned_bytes(capacity)) {
+      TRY_ASSIGN(owned_pinned_,
+                 kernels::PinnedBuffer::allocate(device, pinned_bytes(capacity), "a draw"));
+      host_ = static_cast<Draw*>(owned_pinned_.data());
+    }
+    return {};
+  }
+
+  kernels::Workspace part(Part index, const Gpt& chunk, int64_t capacity) const {
+    const kernels::ArenaPlan plan =
+        plan_of(chunk.options(), chunk.shard(), capacity, chunk.stream().device().type);
+    return {static_cast<std::byte*>(memory_) + plan.parts[index].offset, plan.parts[index].bytes};
+  }
+
+  Status pass(Chunk& chunk, ParamStore& store, const Lengths& lengths) {
+    const Stage& stage = chunk.model->stage();
+    const bool is_last = has_head(stage, model_->config());
+    TRY(chunk.batch.begin(GptInput{.tokens = window_,
+                                   .batch = 1,
+                                   .sequence = lengths.window,
+                                   .logits_begin = lengths.seen - 1,
+                                   .logits_rows = is_last ? 1 : 0}));
+    if (stage.begin > 0) TRY(options_.relay->receive(chunk.batch));
+    TRY(forward_pass(*chunk.model, store, chunk.batch));
+    return is_last ? Status() : options_.relay->send(chunk.batch);
+  }
 
   // Padding after the text does not affect its last token.
   Status put_text(std::span<const int32_t> text, int64_t window) {
@@ -127,15 +173,27 @@ class Generator {
         {.to = window_, .from = tokens, .bytes = static_cast<size_t>(window) * sizeof(int32_t)});
   }
 
-  Result<int32_t> draw(kernels::Stream& stream, const ModelConfig& config) {
+  Result<kernels::ConstView> gather_logits() {
+    const kernels::ConstView mine = chunks_.back().batch.logits();
+    const int64_t shards = model_->shard().size;
+    if (shards == 1) return mine;
+    TRY(model_->region().gather(mine, gathered_,
+                                padded_vocabulary(model_->config(), shards) / shards));
+    return kernels::ConstView(gathered_);
+  }
+
+  Result<int32_t> draw() {
+    kernels::Stream& stream = model_->stream();
+    const ModelConfig& config = model_->config();
     *host_ = {.uniform = random_.uniform()};
     TRY(kernels::copy_bytes(stream, {.to = draw_, .from = host_, .bytes = sizeof(Draw)}));
-    model_->ops().sample(stream, {.logits = batch_.logits(),
+    TRY_ASSIGN(const kernels::ConstView logits, gather_logits());
+    model_->ops().sample(stream, {.logits = logits,
                                   .uniforms = &draw_->uniform,
                                   .tokens = &draw_->token,
                                   .rows = 1,
                                   .vocabulary = config.vocabulary,
-                                  .stride = padded_vocabulary(config, 1),
+                                  .stride = padded_vocabulary(config, model_->shard().size),
                                   .temperature = options_.temperature,
                                   .top_k = options_.top_k,
                                   .workspace = workspace_});
@@ -147,20 +205,24 @@ class Generator {
   Gpt* model_;
   GenerateOptions options_;
   Random random_;
-  GptBatch batch_;
-  int32_t* window_ = nullptr;  // from here on: on the device
+  std::vector<Chunk> chunks_;
+  void* memory_ = nullptr;  // from here on: on the device
+  int32_t* window_ = nullptr;
   Draw* draw_ = nullptr;
   kernels::Workspace workspace_;
-  Draw* host_ = nullptr;   // page-locked: a Draw, followed by the tokens
-  kernels::Buffer owned_;  // if the memory is not caller-owned
+  kernels::View gathered_;  // logits of all shards
+  Draw* host_ = nullptr;    // page-locked: a Draw, followed by the tokens
+  kernels::Buffer owned_;   // if the memory is not caller-owned
   kernels::PinnedBuffer owned_pinned_;
 };
 
 }  // namespace
 
-GenerateMemory generate_memory(const GptOptions& options, kernels::DeviceType device) {
+GenerateMemory generate_memory(const GptOptions& options, const TensorShard& shard,
+                               kernels::DeviceType device) {
   const int64_t context = options.config.context;
-  return {.device = plan_of(options, context, device).bytes, .pinned = pinned_bytes(context)};
+  return {.device = plan_of(options, shard, context, device).bytes,
+          .pinned = pinned_bytes(context)};
 }
 
 Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
@@ -168,8 +230,8 @@ Result<std::vector<int32_t>> generate(Gpt& model, ParamStore& store,
   TRY(check_arguments(model, options));
   const int64_t context = model.config().context;
   const int64_t longest = static_cast<int64_t>(options.prompt.size()) + options.tokens;
-  TRY_ASSIGN(Generator generator,
-             Generator::create(model, options, window_of(std::min(longest, context), context)));
+  const int64_t capacity = window_of(std::min(longest, context), model.options(), model.shard());
+  TRY_ASSIGN(Generator generator, Generator::create(model, options, capacity));
   std::vector<int32_t> text = options.prompt;
   for (int64_t drawn = 0; drawn < options.tokens; ++drawn) {
     TRY_ASSIGN(const int32_t token, generator.next(store, text));

@@ -18,7 +18,8 @@ ActivationOptions activation_options(const GptOptions& options, kernels::DeviceT
   const kernels::DType dtype = activation_dtype(device, options.precision);
   return {.value_bytes = static_cast<int64_t>(kernels::dtype_bytes(dtype)),
           .recompute = options.recompute,
-          .head_logits_max = options.head_logits_max};
+          .head_logits_max = options.head_logits_max,
+          .splits_rows = options.sequence_parallel};
 }
 
 GptImpl::GptImpl(const GptOptions& model_options, const kernels::OpTable& op_table,
@@ -30,11 +31,16 @@ GptImpl::GptImpl(const GptOptions& model_options, const kernels::OpTable& op_tab
       shard(tp_region.shard()),
       dtype(activation_dtype(op_stream.device().type, model_options.precision)),
       activations(activation_options(model_options, op_stream.device().type)),
+      rows_kept(row_shard(shard, activations)),
       parameters(parameter_arena(model_options.config, model_options.stage, shard)) {}
 
 Result<Gpt> Gpt::create(const GptOptions& options, const kernels::OpTable& ops,
                         kernels::Stream& stream, TpRegion& region) {
   TRY(validate(options.config, region.shard().size));
+  if (options.sequence_parallel && options.config.context % region.shard().size != 0) {
+    return invalid("[model] expected a context that " + std::to_string(region.shard().size) +
+                   " shards divide, got " + std::to_string(options.config.context));
+  }
   const Stage& stage = options.stage;
   if (stage.begin < 0 || stage.end > block_count(options.config) ||
       layer_count(stage, options.config) < 1) {
@@ -67,6 +73,9 @@ const ParameterArena& Gpt::parameters() const {
 kernels::Stream& Gpt::stream() const {
   return impl_->stream;
 }
+TpRegion& Gpt::region() const {
+  return impl_->region;
+}
 const kernels::OpTable& Gpt::ops() const {
   return impl_->ops;
 }
@@ -77,6 +86,7 @@ ModelMemory Gpt::memory_for(const ActivationShape& shape) const {
 
 void Gpt::use_memory(const SharedMemory& memory) {
   impl_->scratch = memory.scratch;
+  impl_->gathered = memory.gathered;
   impl_->workspace = memory.workspace;
   impl_->angles = memory.tables;
 }
@@ -130,9 +140,18 @@ Status GptBatch::begin(const PassInput& input) {
 Status GptBatch::begin(const GptInput& input) {
   CHECK(input.batch > 0 && input.sequence > 0 && input.sequence <= model_->options.config.context);
   CHECK(input.batch * input.sequence <= capacity_.rows());
+  CHECK(input.batch * input.sequence % model_->rows_kept.size == 0);
   CHECK(input.logits_rows <= arena_.head_rows);
   input_ = input;
   return model_->reserve({input.batch, input.sequence, capacity_.mode});
+}
+
+int64_t GptBatch::edge_count() const {
+  return kept_rows() * model_->options.config.width;
+}
+
+int64_t GptBatch::kept_rows() const {
+  return rows() / model_->rows_kept.size;
 }
 
 Status GptBatch::forward(int64_t block, std::span<const ParamView> parameters) {
@@ -175,6 +194,7 @@ Status GptImpl::reserve(const ActivationShape& shape) {
     scratch_layout = wanted;
   }
   const ModelMemory memory = gpt_memory(options, shard, shape, stream.device().type);
+  TRY(grow({gathered, owned_gathered_, "rows of all shards"}, memory.gathered));
   TRY(grow({workspace, owned_workspace_, "workspace of operations"}, memory.workspace));
   reserved_.push_back(shape);
   return {};

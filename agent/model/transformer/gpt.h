@@ -18,8 +18,8 @@
 
 namespace lockstep::model {
 
-// The input of one micro-batch. Legend: B sequences, T tokens each, R = B*T, C width, V the shard's
-// part of the padded vocabulary.
+// The input of one micro-batch. Legend: B sequences, T tokens each, R = B*T, S the rows that the
+// shard keeps between regions, C width, V the shard's part of the padded vocabulary.
 struct GptInput {
   const int32_t* tokens = nullptr;  // [B,T], read by the embedding in forward and backward
   // [B,T], read by the head; negative targets are not counted. Null: no losses; an evaluating pass
@@ -51,19 +51,22 @@ class GptBatch final : public MicroBatch {
   Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) override;
   int64_t version() const override { return input_.version; }
   // Each token's loss in nats.
-  Terms losses() const override { return {token_losses(), rows()}; }
+  Terms losses() const override {
+    return token_losses() == nullptr ? Terms() : Terms{token_losses(), rows()};
+  }
   Terms hits() const override { return {}; }
 
   const GptInput& input() const { return input_; }
   const ActivationShape& capacity() const { return capacity_; }
   const ActivationArena& arena() const { return arena_; }
-  int64_t rows() const { return input_.batch * input_.sequence; }
+  int64_t rows() const { return input_.batch * input_.sequence; }  // R
+  int64_t kept_rows() const;                                       // S
   bool trains() const override { return capacity_.mode == PassMode::kTrain; }
 
-  // On stages without the embedding: [R,C]; fill it before forward.
-  kernels::View stage_input() const { return at(arena_.layers.front().input); }
-  // On stages without the head: [R,C]; valid after forward.
-  kernels::View stage_output() const { return at(arena_.output); }
+  // Edges are [S,C].
+  kernels::View stage_input() const override { return at(arena_.layers.front().input); }
+  kernels::View stage_output() const override { return at(arena_.output); }
+  int64_t edge_count() const override;
   // On stages with the head: [R].
   float* token_losses() const { return f32(arena_.losses); }
   // [logits_rows,V]; valid after an evaluating forward without targets.
@@ -93,11 +96,13 @@ struct GptOptions {
   Stage stage;  // whole_model(config), or a pipeline stage
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  bool sequence_parallel = false;  // ActivationOptions::splits_rows
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
 };
-// Returns the shape of passes of a model that is not sharded.
-kernels::AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t sequence);
+// Returns the shape of attention in the passes of a shard.
+kernels::AttentionShape attention_shape(const ModelConfig& config, const TensorShard& shard,
+                                        int64_t batch, int64_t sequence);
 
 // Returns how a model on that device stores activations.
 ActivationOptions activation_options(const GptOptions& options, kernels::DeviceType device);
@@ -111,7 +116,8 @@ ModelMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
 class Gpt final : public Model {
  public:
   // Call after set_threads(), which workspaces depend on. The stream, the ops and the region must
-  // outlive the model. kInvalid for a config that validate() refuses, or a stage without a layer.
+  // outlive the model. kInvalid for a config that validate() refuses, a stage without a layer, or
+  // a context that the shards cannot divide with sequence_parallel.
   static Result<Gpt> create(const GptOptions& options, const kernels::OpTable& ops,
                             kernels::Stream& stream, TpRegion& region);
   Gpt(Gpt&&) noexcept;
@@ -123,12 +129,14 @@ class Gpt final : public Model {
   void use_memory(const SharedMemory& memory) override;
   Result<std::unique_ptr<MicroBatch>> new_micro_batch(const ActivationShape& shape,
                                                       kernels::Workspace memory) override;
+  kernels::View stage_gradient() override;
   Result<std::vector<int32_t>> generate(ParamStore& store, const GenerateOptions& options) override;
 
   const GptOptions& options() const;
   const ModelConfig& config() const;
   const TensorShard& shard() const;
   kernels::Stream& stream() const;
+  TpRegion& region() const;
   const kernels::OpTable& ops() const;
 
   ModelMemory memory_for(const ActivationShape& shape) const;
@@ -136,12 +144,6 @@ class Gpt final : public Model {
   Result<GptBatch> make_micro_batch(const ActivationShape& shape);
   // As new_micro_batch().
   Result<GptBatch> make_micro_batch(const ActivationShape& shape, kernels::Workspace memory);
-
-  // [R,C]. On stages without the head: the gradient of stage_output(); fill it before backward. On
-  // stages without the embedding: the gradient of stage_input(), valid after backward. All
-  // micro-batches share it. The pointer is valid until make_micro_batch() or begin() with a new
-  // shape.
-  kernels::View stage_gradient();
 
  private:
   explicit Gpt(std::unique_ptr<GptImpl> impl);

@@ -8,39 +8,35 @@ namespace {
 // Indices in block_parameters() of the embedding and the head.
 enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // the second if learned
 
-// Returns rows [begin, ...) of a [rows, columns] matrix.
-kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns) {
-  const auto offset = static_cast<size_t>(begin * columns) * kernels::dtype_bytes(view.dtype);
-  return {static_cast<std::byte*>(view.data) + offset, view.dtype};
-}
-
 }  // namespace
 
 Status GptImpl::embedding_forward(std::span<const ParamView> p, GptBatch& batch) {
   CHECK(p.size() == (design().has_rotary() ? 1 : 2));
   const GptInput& input = batch.input();
-  const kernels::View out = batch.stage_input();
+  const RegionRows output = rows_of(batch.stage_input(), batch);
   const bool adds_positions = !design().has_rotary() && shard.index == 0;
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
                .position_table =
                    adds_positions ? kernels::ConstView(p[kPositions].value) : kernels::ConstView(),
-               .out = out,
+               .out = output.whole,
                .batch = input.batch,
                .sequence = input.sequence,
                .width = options.config.width,
                .vocabulary = local_vocabulary(),
                .vocabulary_begin = local_vocabulary() * shard.index});
-  return region.leave(out, batch.rows() * options.config.width);
+  return region.sum_rows(output, Pass::kForward);
 }
 
 Status GptImpl::embedding_backward(GptBatch& batch, GradSink& sink) {
   const GptInput& input = batch.input();
+  TRY_ASSIGN(const kernels::View dout,
+             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
   ops.embedding_backward(
       stream,
       {.tokens = input.tokens,
-       .dout = scratch_tensor(scratch_layout.residual_gradient),
+       .dout = dout,
        .dtoken_table = sink.buffer(kTokenEmbedding),
        .dposition_table =
            design().has_rotary() ? kernels::View() : kernels::View(sink.buffer(kPositionEmbedding)),
@@ -79,13 +75,17 @@ GptImpl::Norm GptImpl::head_norm(std::span<const ParamView> p, const GptBatch& b
       .rstd = batch.f32(arena.rstd)};
 }
 
+Status GptImpl::gather_norm(const GptBatch& batch) {
+  return region.gather_rows(rows_of(batch.at(batch.arena().norm), batch), Pass::kForward);
+}
+
 GptImpl::Product GptImpl::head_product(std::span<const ParamView> p, const Chunk& chunk,
                                        const GptBatch& batch) const {
   const int64_t width = options.config.width;
   return {.m = chunk.rows,
           .n = local_vocabulary(),
           .k = width,
-          .x = from_row(batch.at(batch.arena().norm), chunk.begin, width),
+          .x = from_row(rows_of(batch.at(batch.arena().norm), batch).whole, chunk.begin, width),
           .weights = head_weights(p)};
 }
 
@@ -95,6 +95,7 @@ Status GptImpl::head_forward(std::span<const ParamView> p, GptBatch& batch) {
   forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
                batch.at(arena.norm), batch);
   if (batch.trains()) return {};  // head_backward() does the rest
+  TRY(gather_norm(batch));
   const GptInput& input = batch.input();
   if (input.targets == nullptr) {
     forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),
@@ -165,6 +166,7 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
   const int64_t width = options.config.width;
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
   PassObserver* observer = batch.input().observer;
+  TRY(gather_norm(batch));
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
     chunk = head_chunk(row, batch);
@@ -175,7 +177,7 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
     if (observer != nullptr) observer->head_backward_issued();
   }
   if (!options.config.tied) TRY(ready(head_weights(p), sink));
-  TRY(region.enter(dnorm, batch.rows() * width));
+  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(head_norm(p, batch), false, batch, sink);
 }
 

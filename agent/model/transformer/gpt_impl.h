@@ -11,11 +11,11 @@
 
 namespace lockstep::model {
 
-// Returns the shape of attention over one shard's heads.
-kernels::AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard,
-                                        int64_t batch, int64_t sequence);
 // Bytes of a Llama's table of angles; 0 for a GPT-2.
 size_t angle_bytes(const ModelConfig& config, int64_t positions);
+
+// Returns rows [begin, ...) of a [rows, columns] matrix.
+kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns);
 
 // The implementation of Gpt and GptBatch: gpt.cc (construction, shapes), gpt_memory.cc,
 // gpt_parts.cc (products, norms, rotary embedding), gpt_layer.cc, gpt_embedding_head.cc (embedding
@@ -44,9 +44,11 @@ class GptImpl {
   TensorShard shard;
   kernels::DType dtype;  // of activations
   ActivationOptions activations;
+  TensorShard rows_kept;  // the part of the rows that this shard keeps between regions
   ParameterArena parameters;
   BackwardScratch scratch_layout;  // for the largest shape reserved
   kernels::Workspace scratch;
+  kernels::Workspace gathered;  // [R,C] if shards keep parts of the rows
   kernels::Workspace workspace;
   kernels::Workspace angles;  // the table for apply_rotary(): the model's only constants
 
@@ -107,6 +109,14 @@ class GptImpl {
     float* mean = nullptr;  // null: not kept; an RMS norm has none
     float* rstd = nullptr;
   };
+  // Returns the rows whose kept part is at `part`. All of them, in a place that every call of it
+  // shares, are valid until the next one.
+  RegionRows rows_of(kernels::View part, const GptBatch& batch) const;
+  // Returns the rows that are all at `whole`.
+  RegionRows rows_within(kernels::View whole, const GptBatch& batch) const;
+  // Brings the rows whose kept part is at `part` to all shards; returns them.
+  Result<kernels::View> gather_rows(kernels::View part, Pass pass, const GptBatch& batch);
+
   // h += residual (null: nothing); y = norm(h).
   void forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
                     const GptBatch& batch);
@@ -127,7 +137,7 @@ class GptImpl {
   Status attention_forward(int64_t block, std::span<const ParamView> views,
                            kernels::ConstView residual, GptBatch& batch);
   // The MLP in two halves: up to the hidden values, and from them to the next layer's input.
-  void hidden_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
+  Status hidden_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
   void swiglu_forward(int64_t block, GptBatch& batch);
   Status mlp_output_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
@@ -135,8 +145,8 @@ class GptImpl {
   // Recomputes what backward reads and forward has not kept.
   Status recompute(int64_t block, std::span<const ParamView> views, GptBatch& batch);
   void recompute_ops(int64_t block, std::span<const ParamView> views, GptBatch& batch);
-  kernels::View hidden_backward(int64_t block, const Weights& weights, GptBatch& batch,
-                                GradSink& sink);
+  Result<kernels::View> hidden_backward(int64_t block, const Weights& weights, GptBatch& batch,
+                                        GradSink& sink);
   Status mlp_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
                       GradSink& sink);
   Status attention_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
@@ -147,6 +157,8 @@ class GptImpl {
     int64_t begin = 0;
     int64_t rows = 0;
   };
+  // Brings the final norm's rows to all shards, for the head's products.
+  Status gather_norm(const GptBatch& batch);
   Chunk head_chunk(int64_t begin, const GptBatch& batch) const;
   Norm head_norm(std::span<const ParamView> views, const GptBatch& batch) const;
   Weights head_weights(std::span<const ParamView> views) const;
@@ -168,7 +180,8 @@ class GptImpl {
   // block.
   kernels::ConstView layer_residual(int64_t block, const GptBatch& batch) const;
   kernels::AttentionShape attention_shape(const GptBatch& batch) const {
-    return shard_attention(options.config, shard, batch.input().batch, batch.input().sequence);
+    return model::attention_shape(options.config, shard, batch.input().batch,
+                                  batch.input().sequence);
   }
   kernels::ClassifierShape classifier_shape(const Chunk& chunk) const;
   Status reserve_angles(int64_t positions);
@@ -181,7 +194,7 @@ class GptImpl {
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
   int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
   int64_t local_width() const { return options.config.width / shard.size; }
-  int64_t local_qkv() const { return options.config.qkv_width() / shard.size; }
+  int64_t local_qkv() const { return options.config.local_qkv_width(shard.size); }
   int64_t local_hidden() const { return options.config.hidden_width() / shard.size; }
   int64_t local_hidden_in() const { return options.config.hidden_in_width() / shard.size; }
   int64_t local_vocabulary() const {
@@ -203,6 +216,7 @@ class GptImpl {
   Status grow(const Growth& growth, size_t bytes);
 
   kernels::Buffer owned_scratch_;
+  kernels::Buffer owned_gathered_;
   kernels::Buffer owned_workspace_;
   kernels::Buffer owned_angles_;
   int64_t angle_positions_ = 0;  // positions in the table

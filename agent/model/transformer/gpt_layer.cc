@@ -39,7 +39,7 @@ GptImpl::Norm GptImpl::second_norm(int64_t block, std::span<const ParamView> p,
 // norm adds to h2.
 Status GptImpl::layer_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   TRY(attention_forward(block, p, layer_residual(block, batch), batch));
-  hidden_forward(block, p, batch);
+  TRY(hidden_forward(block, p, batch));
   return mlp_output_forward(block, p, batch);
 }
 
@@ -50,10 +50,11 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
   const int64_t width = options.config.width;
   const int64_t split = local_width();
   forward_norm(first_norm(block, p, batch), residual, batch.at(at.norm1), batch);
+  TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm1), Pass::kForward, batch));
   forward_product({.m = batch.rows(),
                    .n = local_qkv(),
                    .k = width,
-                   .x = batch.at(at.norm1),
+                   .x = x,
                    .weights = layer_weights(block, kQkv, p)},
                   {.y = batch.at(at.qkv)});
   if (design().has_rotary()) apply_rotary(batch.at(at.qkv), false, batch);
@@ -63,32 +64,35 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
                                  .shape = attention_shape(batch),
                                  .workspace = workspace,
                                  .by = attention_by(batch)});
+  const RegionRows output = rows_of(batch.at(at.post_attention_stream), batch);
   forward_product({.m = batch.rows(),
                    .n = width,
                    .k = split,
                    .x = batch.at(at.attention),
                    .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
-                  {.y = batch.at(at.post_attention_stream)});
-  return region.leave(batch.at(at.post_attention_stream), batch.rows() * width);
+                  {.y = output.whole});
+  return region.sum_rows(output, Pass::kForward);
 }
 
 // First adds the residual stream to `post_attention_stream`.
-void GptImpl::hidden_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
+Status GptImpl::hidden_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
+  TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm2), Pass::kForward, batch));
   const Product product{.m = batch.rows(),
                         .n = local_hidden_in(),
                         .k = options.config.width,
-                        .x = batch.at(at.norm2),
+                        .x = x,
                         .weights = layer_weights(block, kHidden, p)};
   if (design().has_swiglu()) {
     forward_product(product, {.y = batch.at(at.hidden_in)});
     swiglu_forward(block, batch);
-    return;
+    return {};
   }
   forward_product(product, {.y = batch.at(at.hidden),
                             .pre_activation = batch.at(at.hidden_in),
                             .activation = kernels::Activation::kGelu});
+  return {};
 }
 
 void GptImpl::swiglu_forward(int64_t block, GptBatch& batch) {
@@ -101,20 +105,19 @@ void GptImpl::swiglu_forward(int64_t block, GptBatch& batch) {
 
 Status GptImpl::mlp_output_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
-  const int64_t stream_count = batch.rows() * options.config.width;
-  const kernels::View output = layer_output(block, batch);
+  const RegionRows output = rows_of(layer_output(block, batch), batch);
   forward_product({.m = batch.rows(),
                    .n = options.config.width,
                    .k = local_hidden(),
                    .x = batch.at(at.hidden),
                    .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
-                  {.y = output});
-  TRY(region.leave(output, stream_count));
+                  {.y = output.whole});
+  TRY(region.sum_rows(output, Pass::kForward));
   if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
-    ops.add(stream, {.a = output,
+    ops.add(stream, {.a = output.part,
                      .b = batch.at(at.post_attention_stream),
-                     .out = output,
-                     .count = stream_count});
+                     .out = output.part,
+                     .count = batch.kept_rows() * options.config.width});
   }
   return {};
 }
@@ -130,8 +133,7 @@ Status GptImpl::recompute(int64_t block, std::span<const ParamView> p, GptBatch&
   if (options.recompute == Recompute::kOps) recompute_ops(block, p, batch);
   if (options.recompute != Recompute::kBlocks) return {};
   TRY(attention_forward(block, p, {}, batch));  // forward has already added the stream to the input
-  hidden_forward(block, p, batch);
-  return {};
+  return hidden_forward(block, p, batch);
 }
 
 void GptImpl::recompute_ops(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
@@ -149,17 +151,19 @@ void GptImpl::recompute_ops(int64_t block, std::span<const ParamView> p, GptBatc
 
 // Returns the gradient of the first MLP product's output. GELU's is computed in the
 // scratch, together with the second product's backward; SwiGLU's overwrites the values in place.
-kernels::View GptImpl::hidden_backward(int64_t block, const Weights& weights, GptBatch& batch,
-                                       GradSink& sink) {
+Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& weights,
+                                               GptBatch& batch, GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
   const kernels::View hidden_in = batch.at(at.hidden_in);
   const kernels::View dhidden = scratch_tensor(scratch_layout.wide_gradient);
+  TRY_ASSIGN(const kernels::View dy,
+             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
   backward_product({.m = batch.rows(),
                     .n = options.config.width,
                     .k = local_hidden(),
                     .x = batch.at(at.hidden),
                     .weights = weights},
-                   {.dy = scratch_tensor(scratch_layout.residual_gradient),
+                   {.dy = dy,
                     .x_pre_activation = design().has_swiglu() ? kernels::View() : hidden_in,
                     .dx = dhidden},
                    sink);
@@ -179,16 +183,15 @@ Status GptImpl::mlp_backward(int64_t block, std::span<const ParamView> p, GptBat
   const Weights output = layer_weights(block, kMlpOut, p);
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
-  const kernels::View dhidden_in = hidden_backward(block, output, batch, sink);
+  TRY_ASSIGN(const kernels::View dhidden_in, hidden_backward(block, output, batch, sink));
   TRY(ready(output, sink));
-  backward_product({.m = batch.rows(),
-                    .n = local_hidden_in(),
-                    .k = width,
-                    .x = batch.at(layer_at(block, batch).norm2),
-                    .weights = hidden},
-                   {.dy = dhidden_in, .dx = dnorm}, sink);
+  TRY_ASSIGN(const kernels::View x,
+             gather_rows(batch.at(layer_at(block, batch).norm2), Pass::kBackward, batch));
+  backward_product(
+      {.m = batch.rows(), .n = local_hidden_in(), .k = width, .x = x, .weights = hidden},
+      {.dy = dhidden_in, .dx = dnorm}, sink);
   TRY(ready(hidden, sink));
-  TRY(region.enter(dnorm, batch.rows() * width));
+  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(second_norm(block, p, batch), true, batch, sink);
 }
 
@@ -204,9 +207,11 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
   const kernels::View dqkv = scratch_tensor(scratch_layout.wide_gradient);
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
+  TRY_ASSIGN(const kernels::View dy,
+             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
   backward_product(
       {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
-      {.dy = scratch_tensor(scratch_layout.residual_gradient), .dx = dattention}, sink);
+      {.dy = dy, .dx = dattention}, sink);
   TRY(ready(output, sink));
   ops.attention_backward(stream, {.dout = dattention,
                                   .qkv = batch.at(at.qkv),
@@ -217,9 +222,9 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
                                   .workspace = workspace,
                                   .by = attention_by(batch)});
   if (design().has_rotary()) apply_rotary(dqkv, true, batch);
-  backward_product(
-      {.m = batch.rows(), .n = local_qkv(), .k = width, .x = batch.at(at.norm1), .weights = qkv},
-      {.dy = dqkv, .dx = dnorm}, sink);
+  TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm1), Pass::kBackward, batch));
+  backward_product({.m = batch.rows(), .n = local_qkv(), .k = width, .x = x, .weights = qkv},
+                   {.dy = dqkv, .dx = dnorm}, sink);
   if (qkv.bias != nullptr) {
     // A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
     // gradient is zero. The kernel leaves rounding errors there, which AdamW would amplify to full
@@ -228,7 +233,7 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
     ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
   }
   TRY(ready(qkv, sink));
-  TRY(region.enter(dnorm, batch.rows() * width));
+  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(first_norm(block, p, batch), true, batch, sink);
 }
 

@@ -19,7 +19,7 @@ struct Operations {
     const ModelConfig& config = options.config;
     const int64_t rows = shape.rows();
     const int64_t width = config.width;
-    std::vector<kernels::MatmulShape> shapes{{rows, config.qkv_width() / shard.size, width},
+    std::vector<kernels::MatmulShape> shapes{{rows, config.local_qkv_width(shard.size), width},
                                              {rows, width, width / shard.size},
                                              {rows, config.hidden_in_width() / shard.size, width},
                                              {rows, width, config.hidden_width() / shard.size}};
@@ -34,7 +34,7 @@ struct Operations {
     const bool train = shape.mode == PassMode::kTrain;
     const int64_t width = options.config.width;
     const kernels::AttentionShape heads =
-        shard_attention(options.config, shard, shape.batch, shape.sequence);
+        attention_shape(options.config, shard, shape.batch, shape.sequence);
     size_t bytes = kernels::attention_workspace(heads, device);
     if (heads == options.attention.shape) {
       bytes = std::max(bytes, options.attention.workspace_bytes);
@@ -57,18 +57,13 @@ struct Operations {
 
 }  // namespace
 
-kernels::AttentionShape shard_attention(const ModelConfig& config, const TensorShard& shard,
+kernels::AttentionShape attention_shape(const ModelConfig& config, const TensorShard& shard,
                                         int64_t batch, int64_t sequence) {
   return {.batch = batch,
           .sequence = sequence,
           .heads = config.heads / shard.size,
           .head_dim = config.head_dim(),
-          .kv_heads = config.kv_head_count() / shard.size};
-}
-
-kernels::AttentionShape attention_shape(const ModelConfig& config, int64_t batch,
-                                        int64_t sequence) {
-  return shard_attention(config, {}, batch, sequence);
+          .kv_heads = config.local_kv_heads(shard.size)};
 }
 
 size_t angle_bytes(const ModelConfig& config, int64_t positions) {
@@ -84,6 +79,7 @@ ModelMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
   const int64_t scratch = backward_scratch(config, shard, shape, how).bytes;
   ModelMemory memory{.activations = static_cast<size_t>(activations),
                      .scratch = static_cast<size_t>(scratch),
+                     .gathered = static_cast<size_t>(gathered_bytes(config, shard, shape, how)),
                      .workspace = Operations{options, shard, shape, device}.workspace(),
                      .tables = angle_bytes(config, shape.sequence)};
   if (!has_head(options.stage, config)) return memory;

@@ -2,6 +2,31 @@
 
 namespace lockstep::model {
 
+kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns) {
+  const auto offset = static_cast<size_t>(begin * columns) * kernels::dtype_bytes(view.dtype);
+  return {static_cast<std::byte*>(view.data) + offset, view.dtype};
+}
+
+RegionRows GptImpl::rows_of(kernels::View part, const GptBatch& batch) const {
+  return {.whole = rows_kept.size == 1 ? part : kernels::View{gathered.data, dtype},
+          .part = part,
+          .count = batch.rows() * options.config.width,
+          .parts = rows_kept.size};
+}
+
+RegionRows GptImpl::rows_within(kernels::View whole, const GptBatch& batch) const {
+  RegionRows rows = rows_of(whole, batch);
+  rows.whole = whole;
+  rows.part = from_row(whole, rows_kept.index * batch.kept_rows(), options.config.width);
+  return rows;
+}
+
+Result<kernels::View> GptImpl::gather_rows(kernels::View part, Pass pass, const GptBatch& batch) {
+  const RegionRows rows = rows_of(part, batch);
+  TRY(region.gather_rows(rows, pass));
+  return rows.whole;
+}
+
 GptImpl::Weights GptImpl::weights_at(const Address& address, std::span<const ParamView> views) {
   const ParamView* weight = &views[static_cast<size_t>(address.place)];
   return {.weight = weight, .bias = address.has_bias ? weight + 1 : nullptr, .id = address.id};
@@ -73,7 +98,7 @@ void GptImpl::forward_norm(const Norm& norm, kernels::ConstView residual, kernel
                                  .weight = norm.weights.weight->value,
                                  .y = y,
                                  .rrms = norm.rstd,
-                                 .rows = batch.rows(),
+                                 .rows = batch.kept_rows(),
                                  .width = options.config.width,
                                  .epsilon = static_cast<float>(options.config.norm_epsilon)});
     return;
@@ -86,7 +111,7 @@ void GptImpl::forward_norm(const Norm& norm, kernels::ConstView residual, kernel
                                  .y = y,
                                  .mean = norm.mean,
                                  .rstd = norm.rstd,
-                                 .rows = batch.rows(),
+                                 .rows = batch.kept_rows(),
                                  .width = options.config.width});
 }
 
@@ -94,21 +119,22 @@ Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& 
                               GradSink& sink) {
   const Weights& weights = norm.weights;
   const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  const kernels::View dy = rows_within(scratch_tensor(scratch_layout.branch_gradient), batch).part;
   const kernels::View dresidual = continues ? gradient : kernels::View();
   if (design().norm == NormKind::kRms) {
-    ops.rmsnorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
+    ops.rmsnorm_backward(stream, {.dy = dy,
                                   .h = norm.h,
                                   .weight = weights.weight->value,
                                   .rrms = norm.rstd,
                                   .dresidual = dresidual,
                                   .dx = gradient,
                                   .dweight = sink.buffer(weights.id),
-                                  .rows = batch.rows(),
+                                  .rows = batch.kept_rows(),
                                   .width = options.config.width,
                                   .workspace = workspace});
     return ready(weights, sink);
   }
-  ops.layernorm_backward(stream, {.dy = scratch_tensor(scratch_layout.branch_gradient),
+  ops.layernorm_backward(stream, {.dy = dy,
                                   .h = norm.h,
                                   .weight = weights.weight->value,
                                   .mean = norm.mean,
@@ -117,7 +143,7 @@ Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& 
                                   .dx = gradient,
                                   .dweight = sink.buffer(weights.id),
                                   .dbias = sink.buffer(weights.id + 1),
-                                  .rows = batch.rows(),
+                                  .rows = batch.kept_rows(),
                                   .width = options.config.width,
                                   .workspace = workspace});
   return ready(weights, sink);

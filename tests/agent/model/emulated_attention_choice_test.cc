@@ -60,7 +60,7 @@ class OneStep {
   }
 
   static AttentionChoice choice(const ModelConfig& config, kernels::AttentionBy by) {
-    AttentionChoice choice{.by = by, .shape = attention_shape(config, kBatch, kSequence)};
+    AttentionChoice choice{.by = by, .shape = attention_shape(config, {}, kBatch, kSequence)};
     if (by == kernels::AttentionBy::kCudnn) {
       choice.workspace_bytes = kernels::dnn::prepare_attention(kCuda, choice.shape).value();
     }

@@ -156,15 +156,32 @@ class ThreadRegion final : public TpRegion {
   ThreadRegion(Shared& shared, int64_t index) : shared_(shared), index_(index) {}
 
   TensorShard shard() const override { return {index_, 2}; }
-  Status enter(kernels::View gradient, int64_t count) override {
-    return sum(gradient.f32(), count);
+  Status gather_rows(const RegionRows& rows, Pass) override {
+    if (rows.parts == 1) return {};
+    const int64_t count = rows.count / rows.parts;
+    shared_.data[static_cast<size_t>(index_)] = rows.part.f32();
+    shared_.barrier.arrive_and_wait();
+    for (size_t i = 0; i < 2; ++i) {
+      std::copy_n(shared_.data[i], count, rows.whole.f32() + static_cast<int64_t>(i) * count);
+    }
+    shared_.barrier.arrive_and_wait();
+    return {};
   }
-  Status leave(kernels::View output, int64_t count) override { return sum(output.f32(), count); }
+  Status sum_rows(const RegionRows& rows, Pass) override {
+    TRY(sum(rows.whole.f32(), rows.count));
+    const int64_t count = rows.count / rows.parts;
+    const float* mine = rows.whole.f32() + (rows.parts == 1 ? 0 : index_ * count);
+    if (rows.part.f32() != mine) std::copy_n(mine, count, rows.part.f32());
+    return {};
+  }
   Status sum(float* values, int64_t count) override {
     return reduce(values, count, [](float a, float b) { return a + b; });
   }
   Status max(float* values, int64_t count) override {
     return reduce(values, count, [](float a, float b) { return std::max(a, b); });
+  }
+  Status gather(kernels::ConstView, kernels::View, int64_t) override {
+    return invalid("[test] nothing is sampled");
   }
 
  private:
@@ -210,6 +227,19 @@ ShardOutcome run_shard(ThreadRegion::Shared& shared, int64_t index, const GptOpt
   return {sum_of_losses(batch), store.arena(), sink.gradients()};
 }
 
+// Adds up the gradients that each shard has of its rows only.
+void add_up_rows(const ModelConfig& config, std::array<ShardOutcome, 2>& shards) {
+  for (const Parameter& parameter : parameter_table(config)) {
+    if (!parameter.works_on_rows) continue;
+    const ArenaEntry& entry = *shards[0].arena.find(parameter.id);
+    for (int64_t i = entry.offset; i < entry.offset + entry.count; ++i) {
+      float& first = shards[0].gradients[static_cast<size_t>(i)];
+      float& second = shards[1].gradients[static_cast<size_t>(i)];
+      first = second = first + second;
+    }
+  }
+}
+
 void expect_shards_are_the_whole(const GptOptions& options) {
   const Text text(options.config, 4, 8, 5);
   TinyGpt whole(options.config, {4, 8});
@@ -222,6 +252,7 @@ void expect_shards_are_the_whole(const GptOptions& options) {
     std::jthread peer([&] { shards[1] = run_shard(shared, 1, options, text); });
     shards[0] = run_shard(shared, 0, options, text);
   }
+  if (options.sequence_parallel) add_up_rows(options.config, shards);
   for (int64_t index = 0; index < 2; ++index) {
     const ShardOutcome& shard = shards[static_cast<size_t>(index)];
     EXPECT_NEAR(shard.loss, loss, 1e-6 * loss);
@@ -249,6 +280,28 @@ TEST_P(EachSplitModel, IsItsShardsTogetherWithAHeadInChunksAndBlocksComputedAgai
                                .stage = whole_model(config_),
                                .recompute = Recompute::kBlocks,
                                .head_logits_max = kFourRows});
+}
+
+TEST_P(EachSplitModel, IsItsShardsTogetherWithPartsOfTheRows) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kOps, Recompute::kBlocks}) {
+    expect_shards_are_the_whole({.config = config_,
+                                 .stage = whole_model(config_),
+                                 .recompute = recompute,
+                                 .sequence_parallel = true});
+  }
+}
+
+TEST(SplitModel, IsRefusedIfTheShardsCannotDivideTheContext) {
+  ModelConfig config = kTiny;
+  config.context = 7;
+  kernels::Stream stream;
+  ThreadRegion::Shared shared;
+  ThreadRegion region(shared, 0);
+  const auto model =
+      Gpt::create({.config = config, .stage = whole_model(config), .sequence_parallel = true},
+                  kernels::cpu_ops(), stream, region);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().message, "[model] expected a context that 2 shards divide, got 7");
 }
 
 }  // namespace

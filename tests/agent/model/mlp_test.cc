@@ -100,8 +100,8 @@ TEST(Mlp, RefusesPartsOfAModelAndTexts) {
   const Result<std::vector<int32_t>> text = mlp.model->generate(mlp.store, {.prompt = {1}});
   EXPECT_EQ(text.error().message,
             "[generate] expected a transformer, got an MLP: it has no text to continue");
-  EXPECT_EQ(generate_memory(mlp.options, kernels::DeviceType::kCpu).device, 0u);
-  EXPECT_FALSE(attention_of(kClassifier, {4, 1}).has_value());
+  EXPECT_EQ(generate_memory(mlp.options, {}, kernels::DeviceType::kCpu).device, 0u);
+  EXPECT_FALSE(attention_of(kClassifier, {}, {4, 1}).has_value());
 }
 
 // All places of an arena, one after the other without overlap.

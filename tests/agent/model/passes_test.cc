@@ -232,10 +232,13 @@ class BrokenRegion final : public TpRegion {
  public:
   explicit BrokenRegion(int limit) : limit_(limit) {}
   TensorShard shard() const override { return {0, 2}; }
-  Status enter(kernels::View, int64_t) override { return call(); }
-  Status leave(kernels::View, int64_t) override { return call(); }
+  Status gather_rows(const RegionRows& rows, Pass) override {
+    return rows.parts == 1 ? Status() : call();
+  }
+  Status sum_rows(const RegionRows&, Pass) override { return call(); }
   Status max(float*, int64_t) override { return call(); }
   Status sum(float*, int64_t) override { return call(); }
+  Status gather(kernels::ConstView, kernels::View, int64_t) override { return call(); }
 
  private:
   Status call() {
@@ -247,9 +250,11 @@ class BrokenRegion final : public TpRegion {
   int calls_ = 0;
 };
 
-Status run_with(BrokenRegion& region) {
+Status run_with(BrokenRegion& region, bool sequence_parallel) {
   kernels::Stream stream;
-  Gpt model = Gpt::create({kTiny, whole_model(kTiny)}, kernels::cpu_ops(), stream, region).value();
+  const GptOptions options{
+      .config = kTiny, .stage = whole_model(kTiny), .sequence_parallel = sequence_parallel};
+  Gpt model = Gpt::create(options, kernels::cpu_ops(), stream, region).value();
   ArenaStore store(kTiny, whole_model(kTiny), region.shard());
   store.initialise(region.shard(), 1);
   ArenaSink sink(store.arena());
@@ -260,17 +265,26 @@ Status run_with(BrokenRegion& region) {
   return backward_pass(model, store, batch, sink);
 }
 
-TEST(Passes, StopAtARegionsFirstFailure) {
-  // Forward: the embedding, two per layer. Backward: three in the loss, the head, two per layer.
-  const int calls = 1 + 2 * 2 + 3 + 1 + 2 * 2;
+void expect_each_failure(int calls, bool sequence_parallel) {
   for (int limit = 0; limit < calls; ++limit) {
     BrokenRegion region(limit);
-    const Status status = run_with(region);
+    const Status status = run_with(region, sequence_parallel);
     ASSERT_FALSE(status.ok()) << limit;
     EXPECT_EQ(status.error().code, Code::kUnavailable);
   }
   BrokenRegion patient(calls);
-  EXPECT_TRUE(run_with(patient).ok());
+  EXPECT_TRUE(run_with(patient, sequence_parallel).ok());
+}
+
+TEST(Passes, StopAtARegionsFirstFailure) {
+  // Forward: the embedding, two per layer. Backward: three in the loss, the head, two per layer.
+  expect_each_failure(1 + 2 * 2 + 3 + 1 + 2 * 2, false);
+}
+
+TEST(Passes, StopAtTheFirstFailureOfARegionThatSplitsRows) {
+  // Forward: the embedding, four per layer. Backward: three in the loss, two in the head, six per
+  // layer, the embedding.
+  expect_each_failure(1 + 4 * 2 + 3 + 2 + 6 * 2 + 1, true);
 }
 
 }  // namespace
