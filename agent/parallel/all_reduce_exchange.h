@@ -26,7 +26,7 @@ class AllReduceExchange final : public GradientExchange {
   Status end_micro_batch() override { return sink_.end_micro_batch(); }
   Status finish() override { return sink_.finish(); }
   Status update(const UpdateRequest& request) override;
-  Status wait() override { return sink_.wait(); }
+  Status wait() override;
 
   std::span<const optim::OptimizerState> states() const override { return update_.states(); }
   OffloadCounts offload_counts() const override { return update_.offload_counts(); }
@@ -39,6 +39,7 @@ class AllReduceExchange final : public GradientExchange {
   ExchangeParts parts_;
   BucketedSink sink_;
   ShardUpdate update_;
+  std::vector<comm::Work> pending_;  // of the squares
 };
 
 }  // namespace lockstep::parallel

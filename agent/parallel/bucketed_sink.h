@@ -1,46 +1,39 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "agent/comm/communicator.h"
-#include "agent/parallel/buckets.h"
+#include "agent/parallel/gradient_buckets.h"
 #include "agent/parallel/step_sink.h"
 #include "common/base/result.h"
-#include "common/layout/parameters.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
 namespace lockstep::parallel {
 
-// Gradients of data parallelism: a flat fp32 arena in the layout of the parameters, summed over the
-// ranks of a group in buckets. A bucket's all-reduce starts as soon as backward has completed the
-// bucket, and overlaps with the rest of backward. On a GPU the reductions run on their own stream.
-// Events order them after the computation of their bucket, and order later computation after all of
-// them. One thread.
+// Gradients of data parallelism, summed over the ranks of a group in buckets. A bucket's all-reduce
+// starts as soon as backward has completed the bucket, and overlaps with the rest of backward. On a
+// GPU the reductions run on their own stream. Events order them after the computation of their
+// bucket, and order later computation after all of them. One thread.
 // After the step (step_sink.h) the arena holds the sums over micro-batches and ranks, the same bits
 // on every rank.
 class BucketedSink final : public StepSink {
  public:
   struct Options {
-    ParameterArena arena;
-    int64_t bucket_bytes = 0;
-    float* gradients = nullptr;  // arena.count floats of the streams' device
-    // As many bf16 values: gradients travel, and are added, as bf16. Null: as fp32.
+    GradientBuckets::Options buckets;
+    // As many bf16 values as gradients: they travel, and are added, as bf16. Null: as fp32.
     kernels::Bf16* travelling = nullptr;
   };
-  // Both on one device. On the CPU, where work is complete when a call returns, they order nothing.
-  struct Streams {
-    kernels::Stream* compute = nullptr;        // gradients are made and read on it
-    kernels::Stream* communication = nullptr;  // nobody else's
-  };
-  // Gradients, group and streams outlive the sink. The group serves memory of the streams' device.
+  // Memory, group and streams outlive the sink. The group serves memory of the streams' device.
   // kUnavailable where the device is not.
   static Result<BucketedSink> create(const Options& options, comm::Communicator& group,
-                                     const kernels::OpTable& ops, const Streams& streams);
+                                     const kernels::OpTable& ops,
+                                     const GradientBuckets::Streams& streams);
 
   void begin_step(const kernels::OpTable& ops) override;
-  void enable_reduction() override;
+  void enable_reduction() override { buckets_.enable_reduction(); }
   // If the group's operations are stream-ordered (DeviceTraits), returns immediately; otherwise
   // waits for them and returns the first error.
   Status finish() override;
@@ -48,30 +41,29 @@ class BucketedSink final : public StepSink {
   // for.
   Status wait() override;
 
-  float* buffer(int64_t id) override;
+  float* buffer(int64_t id) override { return buckets_.buffer(id); }
   Status ready(int64_t id) override;
   Status end_micro_batch() override;
 
-  float* gradients() { return gradients_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Bucket>& buckets() const { return buckets_.all(); }
 
  private:
-  BucketedSink(const Options& options, comm::Communicator& group, const kernels::OpTable& ops,
-               const Streams& streams);
+  BucketedSink(GradientBuckets buckets, kernels::Bf16* travelling, comm::Communicator& group,
+               const kernels::OpTable& ops, kernels::Stream& communication)
+      : buckets_(std::move(buckets)),
+        travelling_(travelling),
+        group_(&group),
+        ops_(&ops),
+        communication_(&communication) {}
+  void start(const Bucket& bucket);
   // Takes over the sums that travelled as bf16.
   void land();
 
-  comm::Communicator* group_;
-  Streams streams_;
-  kernels::Event complete_;  // the bucket, on the computing stream
-  kernels::Event reduced_;   // all buckets, on the other
-  ParameterArena arena_;
-  std::vector<Bucket> buckets_;
-  float* gradients_;
+  GradientBuckets buckets_;
   kernels::Bf16* travelling_;
+  comm::Communicator* group_;
   const kernels::OpTable* ops_;
-  bool sending_ = false;
-  size_t next_bucket_ = 0;  // that waits for its gradients
+  kernels::Stream* communication_;
   std::vector<comm::Work> works_;
 };
 

@@ -9,7 +9,7 @@ namespace lockstep::parallel {
 
 // A run of neighbouring parameters whose gradients are reduced together.
 struct Bucket {
-  int64_t first_id = 0;  // the lowest: the last to be complete
+  int64_t first_id = 0;
   int64_t last_id = 0;
   int64_t offset = 0;  // floats in the arena
   int64_t count = 0;   // floats, gaps included

@@ -17,14 +17,18 @@
 #include "agent/parallel/host_transfer.h"
 #include "agent/parallel/memory_plan.h"
 #include "agent/parallel/offload/far_memory.h"
-#include "agent/parallel/parameter_copies.h"
+#include "agent/parallel/parameter_casts.h"
+#include "agent/parallel/pipeline_relay.h"
 #include "agent/parallel/rank_groups.h"
 #include "agent/parallel/rank_store.h"
+#include "agent/parallel/replicated_store.h"
 #include "agent/parallel/schedule_executor.h"
 #include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_timer.h"
+#include "agent/parallel/tensor_region.h"
+#include "agent/parallel/timeline_recorder.h"
 #include "common/api/step_numbers.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -46,9 +50,10 @@ struct DeviceState {
 struct StepRequest {
   int64_t step = 1;  // counted from 1
   double learning_rate = 0;
-  double clip_norm = 0;  // of the gradients; 0: no limit
-  bool stop = false;     // this rank was asked to stop
-  bool busy = false;     // this rank is still writing its part of a checkpoint
+  double clip_norm = 0;                  // of the gradients; 0: no limit
+  bool stop = false;                     // this rank was asked to stop
+  bool busy = false;                     // this rank is still writing its part of a checkpoint
+  TimelineRecorder* timeline = nullptr;  // gets what this rank does, and when; null: nothing does
 };
 
 struct StepReport {
@@ -90,7 +95,9 @@ class Composition {
                                              const std::function<bool()>& stop_requested);
   // Whether this rank needs others wherever it computes, because they have the rest of the
   // parameters.
-  bool computes_together() const { return !has_all_parameters() && shards().ranks() > 1; }
+  bool computes_together() const {
+    return gathers_parameters() || options_.mesh.tensor * options_.mesh.pipeline > 1;
+  }
 
   // Continues a text (Model::generate()), in memory of the arenas. All ranks call it. Those with
   // data coordinate 0 get the text. The others take part if they compute together; otherwise they
@@ -98,7 +105,7 @@ class Composition {
   Result<std::optional<std::vector<int32_t>>> generate(model::GenerateOptions options);
 
   kernels::Stream& stream() { return stream_; }
-  const MeshCoordinates& place() const { return place_; }
+  const MeshCoordinates& place() const { return options_.place; }
   // Returns what this rank has allocated, and what it leaves to CUDA, cuBLASLt and NCCL.
   const MemoryPlan& memory() const { return memory_; }
   size_t buckets() const { return exchange_->buckets().size(); }
@@ -161,21 +168,36 @@ class Composition {
         batch_design_(lockstep::parallel::batch_design(options)) {}
   Status build(const Clock& clock);
   Result<model::AttentionChoice> prepare_attention() const;
-  Status build_model();
+  Status build_region();
+  Status build_models();
   Status allocate();
   Status build_groups();
   Status build_far_memory();
-  Status build_parts(const Clock& clock);
-  Status build_store(kernels::Bf16* copies);
+  Status build_store();
+  Status build_gathered_store();
+  ReplicatedStoreOptions replica() const;
   // Counts the host's waits within a pass as communication; empty on a GPU.
   std::function<void(model::Pass pass, bool begins)> waits_lapped();
-  Status build_exchange(kernels::Bf16* copies, const Clock& clock);
+  std::function<void(bool begins)> backward_waits_lapped();
+  struct StateArrays {
+    std::array<float*, optim::kStatesMax> states{};
+    FarArrays far;
+    PieceMemory pieces;
+  };
+  StateArrays state_arrays() const;
+  Status build_exchange(const Clock& clock);
+  Status build_sharded_exchange(const ExchangeParts& parts, const Clock& clock);
+  Status build_tensor_sums();
   Status build_executor();
   // Returns how many terms of the loss this rank has in a step.
   int64_t counted_per_step() const {
     return options_.micro_batch * options_.micro_batches * batch_design_.counted;
   }
-  Result<std::unique_ptr<model::MicroBatch>> make_micro_batch(PassMode mode);
+  Status build_links();
+  Result<StageChannel*> make_channel(int64_t stage, size_t index, bool sends);
+  // Adds up the gradients of a tied embedding that another stage has, too.
+  Status tie_stages();
+  Result<std::vector<ScheduleExecutor::Chunk>> make_chunks();
   Status add_results_of(const DeviceBatch& batch);
   StateStream state_stream();
   const ShardLayout& shards() const { return state_layout_->shards(world_.rank()); }
@@ -187,25 +209,45 @@ class Composition {
   Status replicate(size_t kind, const StateLayout::ShardRange& range, int root);
   // Makes what depends on parameters that were loaded or received.
   Status parameters_written(int64_t step);
+  // Returns whether a chunk has the first or the last block of the model.
+  bool is_first(const Stage& chunk) const { return chunk.begin == 0; }
+  bool is_last(const Stage& chunk) const { return chunk.end == block_count(options_.design); }
   // Runs one batch of an evaluation; nothing if this rank has none, while others do.
   Status evaluate_one(const std::optional<DeviceBatch>& batch);
   float* parameters() const;
+  model::TpRegion& region() {
+    return shared_tensors_ ? static_cast<model::TpRegion&>(*shared_tensors_) : whole_tensors_;
+  }
+  bool gathers_parameters() const { return !has_all_parameters() && shards().ranks() > 1; }
+  // Waits for everything that was issued to streams behind collectives.
+  Status wait_for_streams();
+  kernels::Workspace memory_of(DevicePart part) const {
+    return arena_->workspace(static_cast<size_t>(part));
+  }
+  kernels::Workspace memory_of(PinnedPart part) const {
+    return pinned_->workspace(static_cast<size_t>(part));
+  }
+  float* floats_of(DevicePart part) const { return static_cast<float*>(memory_of(part).data); }
+  kernels::Bf16* bf16_of(DevicePart part) const {
+    return static_cast<kernels::Bf16*>(memory_of(part).data);
+  }
 
   comm::Communicator& world_;
   ComposeOptions options_;
   const BatchDesign batch_design_;
   model::AttentionChoice attention_;
-  MeshCoordinates place_;
   const kernels::OpTable* ops_ = nullptr;
   kernels::Stream stream_;
   kernels::Stream reductions_;  // for reductions of gradients, concurrent with stream_
-  model::WholeTensor region_;
+  // Communicates with the ranks that share the tensors with this one; null: there are none.
+  std::unique_ptr<TensorRegion> shared_tensors_;
+  model::WholeTensor whole_tensors_;
   std::optional<RankGroups> groups_;
   comm::Communicator* data_group_ = nullptr;  // of groups_
   MemoryPlan memory_;
   std::optional<kernels::Arena> arena_;
   std::optional<kernels::Arena> pinned_;
-  std::unique_ptr<model::Model> model_;
+  std::vector<std::unique_ptr<model::Model>> models_;  // by chunk of this rank
   // The ranks of data_group_ with the other shards, twice: gradients and parameters travel
   // concurrently. Null without sharding.
   std::unique_ptr<comm::Communicator> reducing_;
@@ -215,7 +257,7 @@ class Composition {
   kernels::Stream gathers_;                             // for parameters, like reductions_
   std::array<FarMemory, optim::kStatesMax> far_states_;
   FarMemory far_parameters_;
-  std::optional<ParameterCopies> copies_;
+  std::optional<ParameterCasts> casts_;  // if products read bf16 copies
   std::unique_ptr<RankStore> store_;
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<StepScalars> scalars_;
@@ -223,8 +265,10 @@ class Composition {
   std::optional<HostTransfer> transfer_;
   std::optional<Snapshot> snapshot_;
   std::unique_ptr<StepTimer> timer_;
+  StageLinks links_;                    // with the neighbours of a pipeline
+  std::optional<PipelineRelay> relay_;  // of evaluations, in a pipeline
   std::optional<ScheduleExecutor> executor_;
-  std::unique_ptr<model::MicroBatch> evaluated_;  // the micro-batch that evaluates
+  ScheduleExecutor::MicroBatches evaluated_;  // the one that evaluates, by chunk
 };
 
 }  // namespace lockstep::parallel

@@ -1,18 +1,159 @@
 #include "agent/parallel/compose_options.h"
 
-namespace lockstep::parallel {
+#include <string>
 
-model::ModelOptions model_options(const ComposeOptions& options,
+#include "common/layout/schedule_check.h"
+
+namespace lockstep::parallel {
+namespace {
+
+Status check_sharing(const ComposeOptions& options) {
+  const ShardingOptions& sharding = options.sharding;
+  const bool is_sharded = sharding.sharding != Sharding::kNone;
+  if (sharding.ranks < 1 || options.mesh.data % sharding.ranks != 0 ||
+      (!is_sharded && sharding.ranks != 1)) {
+    return invalid("[compose] the " + std::to_string(options.mesh.data) +
+                   " data-parallel ranks cannot be divided into groups of " +
+                   std::to_string(sharding.ranks));
+  }
+  if (sharding.gathers_bf16 && sharding.sharding != Sharding::kParameters) {
+    return invalid("[compose] parameters travel as bf16 only if they are sharded");
+  }
+  const bool is_other = options.exchange != Exchange::kAllReduce;
+  if (is_other &&
+      (is_sharded || sharding.reduces_bf16 || options.offload.offload != Offload::kNone)) {
+    return invalid("[compose] the exchange " + std::string(exchange_name(options.exchange)) +
+                   " works only without sharding, offload and bf16 gradients");
+  }
+  if (options.offload.offload == Offload::kParameters &&
+      sharding.sharding != Sharding::kParameters) {
+    return invalid("[compose] parameters are offloaded only if they are sharded");
+  }
+  if (options.offload.offload == Offload::kParameters && offloads_to_file(options) &&
+      options.device.type == kernels::DeviceType::kCuda) {
+    return invalid(
+        "[compose] this version offloads a GPU's parameters only to page-locked memory, "
+        "not to \"" +
+        options.offload.path + "\": omit offloadPath");
+  }
+  return {};
+}
+
+Status check_stages(const ComposeOptions& options) {
+  const Mesh& mesh = options.mesh;
+  if (mesh.pipeline == 1 && mesh.virtual_stages == 1) return {};
+  const ModelConfig* const config = transformer_of(options.design);
+  if (config == nullptr) {
+    return invalid("[compose] only transformers are cut into stages in this version");
+  }
+  if (mesh.pipeline == 1) {
+    return invalid("[compose] expected a pipeline for " + std::to_string(mesh.virtual_stages) +
+                   " virtual stages, got one stage");
+  }
+  if (mesh.pipeline * mesh.virtual_stages > config->layers) {
+    return invalid("[compose] expected at most as many stages as layers, " +
+                   std::to_string(config->layers) + ", got " +
+                   std::to_string(mesh.pipeline * mesh.virtual_stages));
+  }
+  TRY(pipeline_schedule(pipeline_shape(options)));
+  return {};
+}
+
+}  // namespace
+
+Status check(const ComposeOptions& options) {
+  const Mesh& mesh = options.mesh;
+  TRY(check_stages(options));
+  if (mesh.pipeline * mesh.tensor != 1 && options.exchange == Exchange::kHost) {
+    return invalid(
+        "[compose] the exchange host works only without tensor and pipeline parallelism");
+  }
+  if (options.sequence_parallel &&
+      (options.mesh.tensor == 1 || options.sequence % options.mesh.tensor != 0)) {
+    return invalid("[compose] " + std::to_string(options.mesh.tensor) +
+                   " tensor-parallel ranks cannot divide sequences of " +
+                   std::to_string(options.sequence));
+  }
+  return check_sharing(options);
+}
+
+bool offloads_to_file(const ComposeOptions& options) {
+  return options.device.type == kernels::DeviceType::kCpu || !options.offload.path.empty();
+}
+
+PipelineShape pipeline_shape(const ComposeOptions& options) {
+  const int64_t stages = options.mesh.pipeline;
+  return {.kind = stages == 1 ? PipelineKind::kNaive : options.pipeline,
+          .stages = stages,
+          .micro_batches = options.micro_batches,
+          .chunks = options.mesh.virtual_stages};
+}
+
+std::vector<int64_t> micro_batches_in_flight(const ComposeOptions& options) {
+  const PipelineShape shape = pipeline_shape(options);
+  if (shape.chunks == 1) return {in_flight_bound(shape, options.place.pipeline)};
+  const Result<PipelineSchedule> schedule = pipeline_schedule(shape);
+  CHECK(schedule.ok());
+  std::vector<int64_t> in_flight;
+  for (int64_t chunk = 0; chunk < shape.chunks; ++chunk) {
+    in_flight.push_back(
+        peak_in_flight((*schedule)[static_cast<size_t>(options.place.pipeline)], chunk));
+  }
+  return in_flight;
+}
+
+bool has_stage_before(const ComposeOptions& options) {
+  return options.mesh.virtual_stages > 1 || options.place.pipeline > 0;
+}
+
+bool has_stage_after(const ComposeOptions& options) {
+  return options.mesh.virtual_stages > 1 || options.place.pipeline + 1 < options.mesh.pipeline;
+}
+
+uint64_t channel_count(const ComposeOptions& options) {
+  return (has_stage_before(options) ? 2u : 0u) + (has_stage_after(options) ? 2u : 0u);
+}
+
+kernels::DType transfer_dtype(const ComposeOptions& options) {
+  return options.transfer.value_or(model::activation_dtype(options.device.type, options.precision));
+}
+
+int64_t edge_count(const ComposeOptions& options) {
+  const ModelConfig* config = transformer_of(options.design);
+  if (options.mesh.pipeline == 1 || config == nullptr) return 0;
+  const int64_t parts = options.sequence_parallel ? options.mesh.tensor : 1;
+  return options.micro_batch * options.sequence / parts * config->width;
+}
+
+std::vector<Stage> chunks_of(const ComposeOptions& options) {
+  return stage_chunks(options.design, options.mesh, options.place.pipeline);
+}
+
+TensorShard shard_of(const ComposeOptions& options) {
+  return {options.place.tensor, options.mesh.tensor};
+}
+
+ParameterArena arena_of(const ComposeOptions& options) {
+  return parameter_arena(options.design, chunks_of(options), shard_of(options));
+}
+
+model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
                                   const model::AttentionChoice& attention) {
   return {.design = options.design,
-          .stage = whole_model(options.design),
+          .stage = chunk,
           .precision = options.precision,
           .recompute = options.recompute,
+          .sequence_parallel = options.sequence_parallel,
           .attention = attention};
 }
 
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode) {
   return {options.micro_batch, options.sequence, mode};
+}
+
+std::optional<kernels::AttentionShape> attention_of(const ComposeOptions& options) {
+  return model::attention_of(options.design, shard_of(options),
+                             micro_batch_shape(options, PassMode::kTrain));
 }
 
 BatchDesign batch_design(const ComposeOptions& options) {

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "agent/model/make_model.h"
 #include "agent/optim/optimizer.h"
 #include "agent/parallel/shared_segment.h"
 #include "common/api/world_assignment.h"
+#include "common/base/result.h"
 #include "common/layout/activations.h"
 #include "common/layout/mesh.h"
 #include "common/layout/model_design.h"
+#include "common/layout/pipeline_schedule.h"
 #include "common/layout/sharding.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
@@ -22,6 +26,8 @@ namespace lockstep::parallel {
 struct ComposeOptions {
   ModelDesign design;
   Mesh mesh;
+  MeshCoordinates place = {};                                    // of the rank
+  PipelineKind pipeline = PipelineKind::kOneForwardOneBackward;  // with several stages
   // The groups of the WorldAssignment; empty: those of the mesh's axes.
   std::vector<WorldGroup> groups = {};
   int64_t micro_batches = 1;  // of a step, on each rank: gradients accumulate over them
@@ -32,6 +38,9 @@ struct ComposeOptions {
   optim::OptimizerOptions optimizer;
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
+  bool sequence_parallel = false;  // ActivationOptions::splits_rows
+  // The type of messages between stages; none: that of activations.
+  std::optional<kernels::DType> transfer = {};
   ShardingOptions sharding = {};
   OffloadOptions offload = {};
   Exchange exchange = Exchange::kAllReduce;
@@ -40,13 +49,41 @@ struct ComposeOptions {
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device;
   SharedSegment::Place shared = {};  // with Exchange::kHost
+  // Called with each micro-batch of a step whose forward or backward begins, and with -1 once there
+  // is none left. Must be quick.
+  std::function<void(int64_t micro_batch)> observe_micro_batch = {};
 };
 
-// Returns the rank's model, which is the whole model, with the attention that its device has.
-model::ModelOptions model_options(const ComposeOptions& options,
+// Refuses what this version does not carry out. Jobs are checked before (common/api/rules.h).
+Status check(const ComposeOptions& options);
+// Whether offloaded values are in a scratch file, not in page-locked memory.
+bool offloads_to_file(const ComposeOptions& options);
+// Returns how the micro-batches of a step pass through the stages.
+PipelineShape pipeline_shape(const ComposeOptions& options);
+// Returns how many micro-batches the rank keeps between forward and backward, by chunk.
+std::vector<int64_t> micro_batches_in_flight(const ComposeOptions& options);
+// Returns whether the rank's stage has channels with the stage before it and with the one after it.
+// An interleaved pipeline is a ring.
+bool has_stage_before(const ComposeOptions& options);
+bool has_stage_after(const ComposeOptions& options);
+// Returns the channels of the rank's stage: two for each neighbour.
+uint64_t channel_count(const ComposeOptions& options);
+// Returns the type of messages between stages.
+kernels::DType transfer_dtype(const ComposeOptions& options);
+// Returns the values of a message between stages; 0 without a pipeline.
+int64_t edge_count(const ComposeOptions& options);
+// Returns the rank's chunks of the model, its part of their tensors, and the arena of its
+// parameters.
+std::vector<Stage> chunks_of(const ComposeOptions& options);
+TensorShard shard_of(const ComposeOptions& options);
+ParameterArena arena_of(const ComposeOptions& options);
+// Returns the model of one of the rank's chunks, with the attention that its device has.
+model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
                                   const model::AttentionChoice& attention);
 // Returns the shape of its micro-batches.
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode);
+// Returns the shape of attention in training; nothing without attention.
+std::optional<kernels::AttentionShape> attention_of(const ComposeOptions& options);
 // Returns what their batches consist of.
 BatchDesign batch_design(const ComposeOptions& options);
 

@@ -25,7 +25,7 @@ HeldState Composition::held_state() {
 }
 
 const kernels::Bf16* Composition::copies() const {
-  return static_cast<const kernels::Bf16*>(arena_->at(static_cast<size_t>(DevicePart::kCopies)));
+  return bf16_of(DevicePart::kCopies);
 }
 
 std::vector<std::string> Composition::optimizer_states() const {
@@ -64,7 +64,9 @@ Status Composition::replicate(size_t kind, const StateLayout::ShardRange& range,
 }
 
 Status Composition::parameters_written(int64_t step) {
-  if (copies_) copies_->refresh(stream_, step);
+  if (casts_ && has_all_parameters()) {
+    casts_->make_all(stream_, parameters(), bf16_of(DevicePart::kCopies), step);
+  }
   TRY(exchange_->parameters_written(step));
   held_state().give_back(0);
   TRY(store_->updated(step));
@@ -179,7 +181,7 @@ Status Composition::initialise(uint64_t seed) {
     const ArenaEntry& entry = entries[begins[run].first];
     lockstep::model::initialise({.parameter = table[static_cast<size_t>(entry.id)],
                                  .entry = entry,
-                                 .shard = region_.shard(),
+                                 .shard = region().shard(),
                                  .layers = residual_layers(options_.design),
                                  .seed = seed},
                                 begins[run].second + first, to);

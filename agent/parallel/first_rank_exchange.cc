@@ -18,13 +18,15 @@ comm::CommBuffer buffer_on(const kernels::Stream& stream, void* data, int64_t co
 
 }  // namespace
 
-FirstRankExchange::FirstRankExchange(const ExchangeOptions& options, const ExchangeParts& parts)
-    : BucketExchange(options, parts), staging_(options.staging) {}
+FirstRankExchange::FirstRankExchange(const ExchangeOptions& options, const ExchangeParts& parts,
+                                     GradientBuckets buckets)
+    : BucketExchange(options, parts, std::move(buckets)), staging_(options.staging) {}
 
 Result<std::unique_ptr<GradientExchange>> FirstRankExchange::create(const ExchangeOptions& options,
                                                                     const ExchangeParts& parts) {
-  std::unique_ptr<FirstRankExchange> exchange(new FirstRankExchange(options, parts));
-  TRY(exchange->make_events());
+  TRY_ASSIGN(GradientBuckets buckets, make_buckets(options, parts));
+  std::unique_ptr<FirstRankExchange> exchange(
+      new FirstRankExchange(options, parts, std::move(buckets)));
   if (exchange->is_first()) {
     TRY_ASSIGN(exchange->update_, ShardUpdate::create({.design = options.design,
                                                        .arena = options.arena,
@@ -76,8 +78,8 @@ Status FirstRankExchange::update(const UpdateRequest& request) {
   kernels::SquareSum* squares = &request.values->squares;
   if (is_first()) {
     update_->add_squares(squares);
-    TRY(add_up_squares(parts().groups, parts().mesh,
-                       {.sum = squares, .device = stream.device(), .stream = stream}));
+    TRY(add_up_squares(parts().norm_groups,
+                       {.sum = squares, .device = stream.device(), .stream = stream}, pending_));
     TRY(update_->apply(request, request.values));
   }
   TRY(distribute(buffer_on(stream, parameters(), arena().count, comm::DataType::kF32)));
@@ -107,6 +109,7 @@ Status FirstRankExchange::distribute(const comm::CommBuffer& values) {
 
 // The communication stream ends with additions, whose errors it reports.
 Status FirstRankExchange::wait() {
+  TRY(wait_for(pending_));
   TRY(wait_for_works());
   return parts().communication.synchronize();
 }

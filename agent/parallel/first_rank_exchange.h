@@ -29,7 +29,8 @@ class FirstRankExchange final : public BucketExchange {
   std::span<const optim::OptimizerState> states() const override;
 
  private:
-  FirstRankExchange(const ExchangeOptions& options, const ExchangeParts& parts);
+  FirstRankExchange(const ExchangeOptions& options, const ExchangeParts& parts,
+                    GradientBuckets buckets);
   bool is_stream_ordered() const { return parts().group.device_traits().is_stream_ordered; }
   Status start(const Bucket& bucket) override;
   void add_in_turn(const comm::CommBuffer& own);
@@ -38,6 +39,7 @@ class FirstRankExchange final : public BucketExchange {
 
   float* staging_;
   std::optional<ShardUpdate> update_;  // on rank 0
+  std::vector<comm::Work> pending_;    // of the squares
 };
 
 }  // namespace lockstep::parallel

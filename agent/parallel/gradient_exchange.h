@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -10,12 +9,11 @@
 #include "agent/comm/communicator.h"
 #include "agent/optim/optimizer.h"
 #include "agent/parallel/buckets.h"
-#include "agent/parallel/rank_groups.h"
+#include "agent/parallel/parameter_casts.h"
 #include "agent/parallel/shard_update.h"
 #include "agent/parallel/shared_segment.h"
 #include "agent/parallel/step_sink.h"
 #include "common/base/result.h"
-#include "common/layout/mesh.h"
 #include "common/layout/sharding.h"
 #include "common/layout/state_layout.h"
 #include "kernels/device/device.h"
@@ -56,8 +54,9 @@ class GradientExchange : public StepSink {
 // Everything an exchange works with. It outlives the exchange.
 struct ExchangeParts {
   comm::Communicator& group;  // the data axis; serves memory of the streams' device
-  const RankGroups& groups;   // for the squares of ranks that hold other parts of the model
-  const Mesh& mesh;
+  // The groups over which the squares of this rank's gradients add up, once they are reduced
+  // (add_up_squares()).
+  std::vector<comm::Communicator*> norm_groups;
   const kernels::OpTable& ops;     // of the streams' device
   kernels::Stream& compute;        // gradients are made, and parameters read, on it
   kernels::Stream& communication;  // nobody else's
@@ -77,9 +76,7 @@ struct ExchangeOptions {
   kernels::Bf16* travelling = nullptr;  // for gradients that travel as bf16; null: as fp32
   // The bf16 copies of the parameters for products; null: there are none.
   kernels::Bf16* copies = nullptr;
-  // Makes them from parameters that this rank has not updated itself: issues work on the computing
-  // stream, with the bits of that step (ParameterCopies).
-  std::function<void(int64_t step)> refresh_copies = {};
+  const ParameterCasts* casts = nullptr;  // make them; with copies
   // With kHost: the range that this rank updates; those of all ranks of the group are the arena.
   // They begin at multiples of 16 floats.
   StateLayout::ShardRange range = {};

@@ -9,8 +9,8 @@
 namespace lockstep::parallel {
 
 HostExchange::HostExchange(const ExchangeOptions& options, const ExchangeParts& parts,
-                           SharedSegment segment)
-    : BucketExchange(options, parts),
+                           GradientBuckets buckets, SharedSegment segment)
+    : BucketExchange(options, parts, std::move(buckets)),
       range_(options.range),
       first_gradients_(1 + optim::state_kinds(options.optimizer).size()),
       segment_(std::move(segment)) {}
@@ -21,8 +21,9 @@ Result<std::unique_ptr<GradientExchange>> HostExchange::create(const ExchangeOpt
       SharedSegment segment,
       SharedSegment::map(parts.group, options.shared,
                          host_segment_bytes(options.arena, options.optimizer, parts.group.size())));
-  std::unique_ptr<HostExchange> exchange(new HostExchange(options, parts, std::move(segment)));
-  TRY(exchange->make_events());
+  TRY_ASSIGN(GradientBuckets buckets, make_buckets(options, parts));
+  std::unique_ptr<HostExchange> exchange(
+      new HostExchange(options, parts, std::move(buckets), std::move(segment)));
   TRY_ASSIGN(exchange->pin_,
              kernels::HostPin::lock(parts.compute.device(), exchange->segment_.memory(),
                                     "memory that the ranks share"));
@@ -113,8 +114,10 @@ Status HostExchange::add_squares() {
   TRY(parts().group.all_reduce(
       {.data = &values_.squares, .count = kernels::kSquareWords, .type = comm::DataType::kI64},
       comm::ReduceOp::kSum));
-  return add_up_squares(parts().groups, parts().mesh,
-                        {.sum = &values_.squares, .device = host_.device(), .stream = host_});
+  std::vector<comm::Work> pending;  // nothing: a host has no streams
+  return add_up_squares(parts().norm_groups,
+                        {.sum = &values_.squares, .device = host_.device(), .stream = host_},
+                        pending);
 }
 
 }  // namespace lockstep::parallel

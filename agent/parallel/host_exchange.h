@@ -35,7 +35,8 @@ class HostExchange final : public BucketExchange {
   SharedTraffic shared_traffic() const override { return traffic_; }
 
  private:
-  HostExchange(const ExchangeOptions& options, const ExchangeParts& parts, SharedSegment segment);
+  HostExchange(const ExchangeOptions& options, const ExchangeParts& parts, GradientBuckets buckets,
+               SharedSegment segment);
   Status make_update(const ExchangeOptions& options);
   Status start(const Bucket& bucket) override;
   // Returns the n-th block of the segment: parameters, states, gradients of each rank.

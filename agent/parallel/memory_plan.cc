@@ -1,17 +1,15 @@
 #include "agent/parallel/memory_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 
 #include "agent/comm/gpu/nccl_backend.h"
-#include "agent/comm/gpu/staging_plan.h"
 #include "agent/comm/make_communicator.h"
-#include "agent/parallel/buckets.h"
 #include "agent/parallel/exchange_memory.h"
 #include "agent/parallel/host_transfer.h"
 #include "agent/parallel/offload/piece_stream.h"
 #include "agent/parallel/shard/shard_memory.h"
+#include "agent/parallel/staging_memory.h"
 #include "agent/parallel/step_scalars.h"
 #include "common/layout/state_layout.h"
 
@@ -24,23 +22,63 @@ namespace {
 // H200. An estimate, not measured.
 constexpr uint64_t kCudaReserveBytes = uint64_t{512} << 20;
 
+size_t aligned(size_t bytes) {
+  constexpr size_t kAlign = 256;
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
 bool is_cpu(const ComposeOptions& options) {
   return options.device.type == kernels::DeviceType::kCpu;
 }
 
-// A micro-batch that trains, one that evaluates and a text that is sampled take turns in the same
-// memory.
+// The activations of a micro-batch that trains on a chunk.
+size_t exact_bytes(const ComposeOptions& options, const Stage& chunk,
+                   const model::AttentionChoice& attention) {
+  return model::model_memory(model_options(options, chunk, attention), shard_of(options),
+                             micro_batch_shape(options, PassMode::kTrain), options.device.type)
+      .activations;
+}
+
+// Whether one micro-batch has been through backward before the next one begins.
+bool keeps_one(const ComposeOptions& options) {
+  return options.mesh.virtual_stages == 1 && data_places(options) == 1;
+}
+
+// The activations of the micro-batches in flight.
+size_t trained_bytes(const ComposeOptions& options, const model::AttentionChoice& attention) {
+  const std::vector<Stage> chunks = chunks_of(options);
+  const std::vector<int64_t> in_flight = micro_batches_in_flight(options);
+  if (keeps_one(options)) return exact_bytes(options, chunks[0], attention);
+  size_t bytes = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    bytes += activation_bytes(options, chunks[i], attention) * static_cast<size_t>(in_flight[i]);
+  }
+  return bytes;
+}
+
+// A micro-batch that trains on each chunk, one that evaluates and a text that is sampled take turns
+// in the same memory.
 model::ModelMemory model_memory(const ComposeOptions& options,
                                 const model::AttentionChoice& attention) {
-  const model::ModelOptions model = model_options(options, attention);
   const kernels::DeviceType device = options.device.type;
-  model::ModelMemory memory =
-      model::model_memory(model, {}, micro_batch_shape(options, PassMode::kTrain), device);
-  const model::ModelMemory evaluating =
-      model::model_memory(model, {}, micro_batch_shape(options, PassMode::kEvaluate), device);
-  memory.activations = std::max(
-      {memory.activations, evaluating.activations, model::generate_memory(model, device).device});
-  memory.workspace = std::max(memory.workspace, evaluating.workspace);
+  const TensorShard shard = shard_of(options);
+  const auto raise = [](size_t& most, size_t bytes) { most = std::max(most, bytes); };
+  model::ModelMemory memory{.activations = trained_bytes(options, attention)};
+  for (const Stage& chunk : chunks_of(options)) {
+    const model::ModelOptions model = model_options(options, chunk, attention);
+    const model::ModelMemory training =
+        model::model_memory(model, shard, micro_batch_shape(options, PassMode::kTrain), device);
+    const model::ModelMemory evaluating =
+        model::model_memory(model, shard, micro_batch_shape(options, PassMode::kEvaluate), device);
+    raise(memory.activations, evaluating.activations);
+    raise(memory.activations, model::generate_memory(model, shard, device).device);
+    raise(memory.workspace, std::max(training.workspace, evaluating.workspace));
+    raise(memory.scratch, training.scratch);
+    raise(memory.gathered, training.gathered);
+    raise(memory.tables, training.tables);
+    raise(memory.logits_bytes, training.logits_bytes);
+    memory.logits_rows = std::max(memory.logits_rows, training.logits_rows);
+  }
   return memory;
 }
 
@@ -81,6 +119,16 @@ uint64_t offload_buffer_bytes(const ComposeOptions& options, const ShardMemory& 
   return piece_buffer_bytes(arrays, std::max(memory.far_states, memory.far_parameters));
 }
 
+std::string gathered_blocks(const ComposeOptions& options) {
+  return options.sharding.reshard_after_forward ? "parameters of two blocks"
+                                                : "parameters of all blocks";
+}
+
+std::string gathered_units(const ComposeOptions& options) {
+  return is_tied(options.design) ? "gradients of two units and the embedding"
+                                 : "gradients of two units";
+}
+
 // In the order of DevicePart.
 Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
                                        const DeviceFindings& findings) {
@@ -88,7 +136,7 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
   const model::ModelMemory model = model_memory(options, findings.attention);
   const ExchangeMemory exchange =
       exchange_memory({.exchange = options.exchange,
-                       .arena = parameter_arena(options.design, whole_model(options.design)),
+                       .arena = arena_of(options),
                        .bucket_bytes = options.bucket_bytes,
                        .optimizer = options.optimizer,
                        .ranks = static_cast<int>(options.mesh.data),
@@ -103,22 +151,28 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
   add_states(options, exchange.state_bytes > 0 ? float_bytes(memory.state) : 0, requests);
   requests.insert(
       requests.end(),
-      {{ArenaUse::kGathered, "parameters of two blocks", float_bytes(memory.gathered)},
+      {{ArenaUse::kGathered, gathered_blocks(options), float_bytes(memory.gathered)},
        {ArenaUse::kGathered, "bf16 of them", bf16_bytes(memory.gathered_copies)},
-       {ArenaUse::kGathered, "gradients of two blocks", float_bytes(memory.unit_gradients)},
+       {ArenaUse::kGathered, gathered_units(options), float_bytes(memory.unit_gradients)},
        {ArenaUse::kGathered, "gradients that travel", bf16_bytes(memory.travelling)},
        {ArenaUse::kWorkspace, "gradients that arrive", exchange.staging_bytes},
        {ArenaUse::kWorkspace, "offloaded values", buffer},
        {ArenaUse::kWorkspace, "offloaded values", buffer},
-       {ArenaUse::kActivations, "of a micro-batch", model.activations},
+       {ArenaUse::kActivations,
+        keeps_one(options) ? "of a micro-batch" : "of micro-batches in flight", model.activations},
        {ArenaUse::kActivations, "their gradients", model.scratch},
+       {ArenaUse::kActivations, "rows of all tensor-parallel ranks", model.gathered},
        {ArenaUse::kWorkspace, "operations", model.workspace},
        {ArenaUse::kWorkspace, "rotary embedding's angles", model.tables},
-       {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes}});
+       {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
+       {ArenaUse::kActivations, "between stages",
+        message_bytes(options) * channel_count(options) * 2},
+       {ArenaUse::kWorkspace, "data of micro-batches in flight",
+        data_bytes(options) * static_cast<uint64_t>(data_places(options))}});
   add_batches(options, requests);
   TRY_ASSIGN(kernels::ArenaPlan plan, kernels::plan_arena(requests));
   if (is_cpu(options)) return plan;
-  const uint64_t nccl = options.mesh.data > 1 ? comm::kNcclMemoryBytes : 0;
+  const uint64_t nccl = device_groups(options) * comm::kNcclMemoryBytes;
   plan.reserve = kCudaReserveBytes + findings.collectives_bytes.value_or(nccl);
   return plan;
 }
@@ -127,7 +181,9 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
 Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
   const uint64_t piece = is_cpu(options) ? 0 : kTransferPieceBytes;
   const size_t sample =
-      model::generate_memory(model_options(options, {}), options.device.type).pinned;
+      model::generate_memory(model_options(options, chunks_of(options).front(), {}),
+                             shard_of(options), options.device.type)
+          .pinned;
   std::vector<kernels::ArenaRequest> requests{
       {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
       {kernels::ArenaUse::kWorkspace, "state of the model", piece},
@@ -147,35 +203,51 @@ Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
   return kernels::plan_arena(requests);
 }
 
-// Two parts of an operation are under way at a time, each with an input and an output, in blocks
-// whose sizes are powers of two (StagingBackend).
-uint64_t staging_bytes(int64_t floats) {
-  const auto bytes = static_cast<uint64_t>(floats) * sizeof(float);
-  return 4 * std::bit_ceil(std::min<uint64_t>(bytes, comm::kStagingBytes));
-}
-
-// Every bucket may be under way, after the parameters were broadcast, and blocks are kept.
-uint64_t staging_bytes_max(const ComposeOptions& options) {
-  const ParameterArena arena = parameter_arena(options.design, whole_model(options.design));
-  uint64_t bytes = staging_bytes(arena.count);
-  for (const Bucket& bucket : make_buckets(arena, options.bucket_bytes)) {
-    bytes += staging_bytes(bucket.count);
-  }
-  return bytes;
+// Whether neighbours along the tensor axis have the same heads of keys and values.
+bool shares_heads(const ComposeOptions& options) {
+  const ModelConfig* config = transformer_of(options.design);
+  return config != nullptr && config->kv_head_count() < options.mesh.tensor;
 }
 
 }  // namespace
+
+size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
+                        const model::AttentionChoice& attention) {
+  return aligned(exact_bytes(options, chunk, attention));
+}
+
+size_t message_bytes(const ComposeOptions& options) {
+  return aligned(static_cast<size_t>(edge_count(options)) *
+                 kernels::dtype_bytes(transfer_dtype(options)));
+}
+
+int64_t data_places(const ComposeOptions& options) {
+  return std::ranges::max(micro_batches_in_flight(options));
+}
+
+size_t data_bytes(const ComposeOptions& options) {
+  if (data_places(options) == 1) return 0;
+  return aligned(static_cast<size_t>(batch_design(options).bytes(options.micro_batch)));
+}
 
 const char* name_of(MemoryPlace place) {
   static constexpr const char* kNames[] = {"page-locked", "host", "shared by the ranks of a node"};
   return kNames[static_cast<size_t>(place)];
 }
 
-bool offloads_to_file(const ComposeOptions& options) {
-  return is_cpu(options) || !options.offload.path.empty();
+// With sharding, one for gradients, one for parameters and one of the replicas. A rank that is
+// alone in a group exchanges nothing there. Along the tensor axis, one of all ranks and one of
+// those with the same heads of keys and values. With stages, one for each channel, one of all
+// stages and one of those that hold a tied embedding.
+uint64_t device_groups(const ComposeOptions& options) {
+  const int64_t shards = options.sharding.ranks;
+  const Mesh& mesh = options.mesh;
+  return (shards > 1 ? 2 : 0) + (mesh.data > shards ? 1 : 0) + (mesh.tensor > 1 ? 1 : 0) +
+         (shares_heads(options) ? 1 : 0) + (mesh.pipeline > 1 ? channel_count(options) + 2 : 0);
 }
 
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings) {
+  TRY(check(options));
   MemoryPlan plan;
   TRY_ASSIGN(plan.device, plan_device(options, findings));
   TRY_ASSIGN(plan.pinned, plan_pinned(options));
@@ -192,10 +264,11 @@ Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindin
 // The last share is the largest, or the first one, where only the first rank has the states.
 MemoryPart snapshot_memory(const ComposeOptions& options) {
   const StateLayout layout(options.design, options.mesh, shard_cut(options));
+  const int64_t rank = rank_of(options.mesh, options.place);
   const bool first_saves = state_holders(options.exchange) == StateHolders::kFirstRank;
   const auto values =
-      static_cast<uint64_t>(first_saves ? layout.shards(0).shard_count()
-                                        : layout.share(0, layout.replicas() - 1).count());
+      static_cast<uint64_t>(first_saves ? layout.shards(rank).shard_count()
+                                        : layout.share(rank, layout.replicas() - 1).count());
   const size_t kinds = 1 + optim::state_kinds(options.optimizer).size();
   return {MemoryPlace::kHost, MemoryBasis::kExact,
           "copy of the state, to save it in the background", values * kinds * sizeof(float)};
@@ -203,19 +276,18 @@ MemoryPart snapshot_memory(const ComposeOptions& options) {
 
 std::vector<MemoryPart> collectives_memory(const ComposeOptions& options, int64_t ranks_per_node) {
   const auto peers = static_cast<uint64_t>(options.mesh.size() - 1);
-  const bool sums_on_gpus = !is_cpu(options) && options.mesh.data > 1;
-  const uint64_t shared =
-      options.exchange == Exchange::kHost
-          ? host_segment_bytes(parameter_arena(options.design, whole_model(options.design)),
-                               options.optimizer, static_cast<int>(options.mesh.data))
-          : 0;
+  const bool sums_on_gpus = !is_cpu(options) && options.mesh.size() > 1;
+  const uint64_t shared = options.exchange == Exchange::kHost
+                              ? host_segment_bytes(arena_of(options), options.optimizer,
+                                                   static_cast<int>(options.mesh.data))
+                              : 0;
   std::vector<MemoryPart> parts{
       {MemoryPlace::kShared, MemoryBasis::kExact, "parameters, states and gradients", shared},
       {MemoryPlace::kHost, MemoryBasis::kAtMost, "messages that arrive early",
        peers * comm::buffered_bytes_max({})},
       {MemoryPlace::kShared, MemoryBasis::kAtMost, "rings between ranks",
        comm::shm_bytes(static_cast<int>(ranks_per_node))},
-      {MemoryPlace::kPinned, MemoryBasis::kAtMost, "gradients through host memory, without NCCL",
+      {MemoryPlace::kPinned, MemoryBasis::kAtMost, "collectives through host memory, without NCCL",
        sums_on_gpus ? staging_bytes_max(options) : 0}};
   std::erase_if(parts, [](const MemoryPart& part) { return part.bytes == 0; });
   return parts;

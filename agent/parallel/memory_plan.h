@@ -39,10 +39,13 @@ enum class DevicePart : size_t {
   kSecondBuffer,
   kActivations,
   kScratch,
+  kGatheredRows,
   kOperations,
   kTables,
   kScalars,
-  kBatches,  // the first of the slots
+  kMessages,  // between stages
+  kData,      // of the micro-batches in flight
+  kBatches,   // the first of the slots
 };
 enum class PinnedPart : size_t {
   kScalars,
@@ -97,19 +100,31 @@ struct MemoryPlan {
 // Facts that only a machine with the device knows.
 struct DeviceFindings {
   model::AttentionChoice attention = {};  // as prepared there; by default, our own kernels
-  // The group's DeviceTraits::memory_bytes; none: as much as NCCL takes, if there are other ranks.
+  // The sum over device_groups(); none: as much as NCCL takes, if there are other ranks.
   std::optional<uint64_t> collectives_bytes = {};
   int64_t data_rank = 0;           // the rank's place on the data axis
   bool is_stream_ordered = false;  // the group's DeviceTraits
 };
 
-// Whether offloaded values are in a scratch file, not in page-locked memory.
-bool offloads_to_file(const ComposeOptions& options);
+// Returns how many groups of ranks exchange memory of the device. Each takes
+// DeviceTraits::memory_bytes.
+uint64_t device_groups(const ComposeOptions& options);
 
 // Plans the memory of a rank, even without such a device. Pure, except that the CPU's plan depends
 // on set_threads() and the CPU's instructions. The options' model must pass validate(). Returns
 // plan_arena()'s errors.
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
+
+// Returns the size of a buffer for messages between stages; 0 without a pipeline.
+size_t message_bytes(const ComposeOptions& options);
+// Returns how many micro-batches' data a rank keeps while they are in flight, and the size of each
+// one's place; 0 if there is only one, which is read where the feed has it.
+int64_t data_places(const ComposeOptions& options);
+size_t data_bytes(const ComposeOptions& options);
+// Returns the activations of a micro-batch that trains on one of the rank's chunks, rounded up to
+// what the next one's memory can follow.
+size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
+                        const model::AttentionChoice& attention);
 
 // Returns the copy of a rank's share of the state that is saved in the background (Snapshot).
 MemoryPart snapshot_memory(const ComposeOptions& options);

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
-#include "agent/comm/communicator.h"
 #include "agent/model/param_store.h"
 #include "common/base/result.h"
 
@@ -23,16 +20,5 @@ class RankStore : public model::ParamStore {
   // hold. Returns the first error.
   virtual Status settle() = 0;
 };
-
-// Waits for all of them, and forgets them. Returns the first error.
-inline Status wait_for(std::vector<comm::Work>& works) {
-  Status first;
-  for (comm::Work& work : works) {
-    Status status = work.wait();
-    if (first.ok() && !status.ok()) first = std::move(status);
-  }
-  works.clear();
-  return first;
-}
 
 }  // namespace lockstep::parallel

@@ -3,12 +3,12 @@
 namespace lockstep::parallel {
 
 ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
-    : stage_(options.stage),
-      arena_(options.arena),
+    : arena_(options.arena),
       parameters_(options.parameters),
-      copies_(options.copies) {
-  for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
-    std::vector<model::ParamView>& views = views_.emplace_back();
+      copies_(options.copies),
+      views_(static_cast<size_t>(block_count(options.design))) {
+  for (const int64_t block : options.blocks) {
+    std::vector<model::ParamView>& views = views_[static_cast<size_t>(block)];
     for (const int64_t id : block_parameters(options.design, block)) {
       const ArenaEntry* entry = arena_.find(id);
       CHECK(entry != nullptr);
@@ -20,9 +20,9 @@ ReplicatedStore::ReplicatedStore(const ReplicatedStoreOptions& options)
 }
 
 Result<std::span<const model::ParamView>> ReplicatedStore::get(const model::BlockUse& use) {
-  CHECK(use.version == model::kLatestVersion && use.block >= stage_.begin &&
-        use.block < stage_.end);
-  return std::span<const model::ParamView>(views_[static_cast<size_t>(use.block - stage_.begin)]);
+  const std::vector<model::ParamView>& views = views_[static_cast<size_t>(use.block)];
+  CHECK(use.version == model::kLatestVersion && !views.empty());
+  return std::span<const model::ParamView>(views);
 }
 
 }  // namespace lockstep::parallel

@@ -13,7 +13,7 @@ namespace lockstep::parallel {
 
 struct ReplicatedStoreOptions {
   ModelDesign design;
-  Stage stage;
+  std::vector<int64_t> blocks;  // that the rank has
   ParameterArena arena;
   // Memory of the device, of arena.count elements each, zeroed; it outlives the store.
   float* parameters = nullptr;
@@ -38,11 +38,11 @@ class ReplicatedStore final : public RankStore {
   kernels::Bf16* copies() { return copies_; }
 
  private:
-  Stage stage_;
   ParameterArena arena_;
   float* parameters_;
   kernels::Bf16* copies_;
-  std::vector<std::vector<model::ParamView>> views_;  // by block of the stage
+  std::vector<std::vector<model::ParamView>>
+      views_;  // by block of the model; empty if the rank lacks it
 };
 
 }  // namespace lockstep::parallel

@@ -9,6 +9,7 @@
 #include "agent/model/param_store.h"
 #include "agent/model/pass_observer.h"
 #include "agent/parallel/batch_feed.h"
+#include "agent/parallel/stage_channel.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_sink.h"
 #include "agent/parallel/step_timer.h"
@@ -25,22 +26,33 @@ class ScheduleExecutor {
  public:
   // All outlive it.
   struct Parts {
-    const model::Model& model;
     model::ParamStore& store;
     StepSink& sink;
     StepScalars& scalars;
     const kernels::OpTable& ops;
     kernels::Stream& stream;  // the model's
     StepTimer& timer;
+    const StageLinks& links;
   };
   struct Options {
-    std::vector<Action> actions;  // with one micro-batch in flight and no transport
-    int64_t counted = 0;          // terms of the loss per sample (BatchDesign)
-    float gradient_scale = 1;     // 1 / terms of the loss in the global batch
+    std::vector<Action> actions;
+    BatchDesign batch;
+    int64_t samples = 1;       // of a micro-batch
+    int64_t edge_count = 0;    // values of a message between stages
+    float gradient_scale = 1;  // 1 / terms of the loss in the global batch
+    // Memory of the device for the data of as many micro-batches as a chunk has in flight; empty if
+    // that is one, which is read where the feed has it.
+    std::vector<kernels::Workspace> data = {};
+    std::function<void(int64_t micro_batch)> observe = {};  // ComposeOptions::observe_micro_batch
   };
-  // `micro_batch` trains, and is nobody else's during a step.
-  ScheduleExecutor(Options options, std::unique_ptr<model::MicroBatch> micro_batch,
-                   const Parts& parts);
+  using MicroBatches = std::vector<std::unique_ptr<model::MicroBatch>>;
+  // A chunk of the model on this rank.
+  struct Chunk {
+    model::Model& model;  // outlives the executor
+    // As many as are in flight (peak_in_flight()). They train, and are nobody else's during a step.
+    MicroBatches micro_batches;
+  };
+  ScheduleExecutor(Options options, std::vector<Chunk> chunks, const Parts& parts);
   ScheduleExecutor(const ScheduleExecutor&) = delete;
   ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
 
@@ -67,16 +79,34 @@ class ScheduleExecutor {
   };
 
   Status run(const Action& action, BatchFeed& feed, const std::function<Status()>& update);
+  // Tells the observer which micro-batch the action is about.
+  void tell(const Action& action) const;
+  // Announces the messages of a step.
+  Status announce();
   Status take(const Action& action, BatchFeed& feed);
-  Status forward();
+  Status keep(const DeviceBatch& batch, size_t place);
+  Status receive_activation(const Action& action);
+  Status forward(const Action& action);
   Status backward(const Action& action);
+  // Begins the pass of a micro-batch.
+  Status begin(const Action& action);
+  Chunk& chunk_of(const Action& action) { return chunks_[static_cast<size_t>(action.chunk)]; }
+  // Micro-batches go forward and backward through a chunk in the same order, so they take turns in
+  // the places. So does their data, which one of the chunks reads.
+  model::MicroBatch& micro_batch(const Action& action) {
+    const MicroBatches& places = chunk_of(action).micro_batches;
+    return *places[static_cast<size_t>(action.micro_batch) % places.size()];
+  }
+  size_t place_of_data(const Action& action) const {
+    return static_cast<size_t>(action.micro_batch) % batches_.size();
+  }
 
   Options options_;
-  std::unique_ptr<model::MicroBatch> micro_batch_;
+  std::vector<Chunk> chunks_;
   Parts parts_;
   HeadLaps laps_;
-  DeviceBatch batch_;
-  int64_t taken_ = 0;  // micro-batches of this step
+  std::vector<DeviceBatch> batches_;  // by place of the data
+  int64_t taken_ = 0;                 // micro-batches of this step
 };
 
 }  // namespace lockstep::parallel

@@ -11,6 +11,7 @@ void StepScalars::clear(const kernels::OpTable& ops, kernels::Stream& stream) {
 void StepScalars::add_results(const kernels::OpTable& ops, kernels::Stream& stream,
                               const model::MicroBatch& batch) {
   const model::MicroBatch::Terms losses = batch.losses();
+  if (losses.count == 0) return;
   ops.loss_sum(stream, {.losses = losses.values, .count = losses.count, .sum = &values_->loss_sum});
   const model::MicroBatch::Terms hits = batch.hits();
   if (hits.count == 0) return;

@@ -38,7 +38,7 @@ class StepScalars {
   // These issue.
   void clear(const kernels::OpTable& ops, kernels::Stream& stream);
   // Adds the losses and right answers of a micro-batch whose backward (or evaluating forward) was
-  // issued.
+  // issued; nothing on a stage without them.
   void add_results(const kernels::OpTable& ops, kernels::Stream& stream,
                    const model::MicroBatch& batch);
   StepValues* on_device() { return values_; }

@@ -8,7 +8,7 @@ namespace lockstep::parallel {
 
 // A sink whose gradients are reduced over ranks within a step. The calls of a step:
 // - begin_step()
-// - the micro-batches; enable_reduction() before the last one
+// - the micro-batches; enable_reduction() before the last one, or the last one of each chunk
 // - finish()
 // - issue work that reads the gradients
 // - wait()
@@ -16,7 +16,7 @@ class StepSink : public model::GradSink {
  public:
   // Zeroes all gradients.
   virtual void begin_step(const kernels::OpTable& ops) = 0;
-  // Gradients that become ready after this call are final for the step.
+  // Gradients that become ready from now until end_micro_batch() are final for the step.
   virtual void enable_reduction() = 0;
   // Orders later work on the computing stream after every reduction.
   virtual Status finish() = 0;

@@ -1,5 +1,6 @@
 #include "agent/parallel/step_timer.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
@@ -33,58 +34,87 @@ class HostStepTimer final : public StepTimer {
  public:
   explicit HostStepTimer(const Clock& clock) : clock_(clock) {}
 
-  Status begin() override {
+  Status begin(TimelineRecorder* recorder) override {
     seconds_ = {};
+    action_ = nullptr;
     begin_ = mark_ = clock_.now();
+    recorder_ = recorder;
+    if (recorder_ != nullptr) recorder_->begin_step(begin_);
     return {};
   }
   Status lap(StepPart part) override {
-    const TimePoint now = clock_.now();
-    seconds_.add(part, to_seconds(now - std::exchange(mark_, now)));
-    last_ = part;
+    add(part, part);
     return {};
   }
   Status end(StepNumbers& numbers) override {
-    TRY(lap(last_));
+    action_ = nullptr;
+    add(last_, StepPart::kCommunication);
     seconds_.write(numbers);
     numbers.step_seconds = to_seconds(mark_ - begin_);
+    if (recorder_ != nullptr) std::exchange(recorder_, nullptr)->end_step(mark_);
     return {};
   }
 
  private:
+  // Ends the lap. The recorder may count it to another part.
+  void add(StepPart part, StepPart recorded) {
+    const TimePoint now = clock_.now();
+    const TimePoint begin = std::exchange(mark_, now);
+    seconds_.add(part, to_seconds(now - begin));
+    last_ = part;
+    if (recorder_ != nullptr) recorder_->add(action_, recorded, {begin, now});
+  }
+
   const Clock& clock_;
+  TimelineRecorder* recorder_ = nullptr;
   TimePoint begin_{};
   TimePoint mark_{};
   StepPart last_ = StepPart::kData;
   PartSeconds seconds_;
 };
 
-// Events are made in the first step that needs them, and recorded anew in each.
+// Events are made in the first step that needs them, and recorded anew in each. The stream is idle
+// when a step begins, so its first event takes place at the host's time, but for a launch.
 class DeviceStepTimer final : public StepTimer {
  public:
   DeviceStepTimer(kernels::Stream& stream, const Clock& clock) : stream_(stream), clock_(clock) {}
 
-  Status begin() override {
+  Status begin(TimelineRecorder* recorder) override {
     begin_ = clock_.now();
-    parts_.clear();
+    action_ = nullptr;
+    laps_.clear();
+    recorder_ = recorder;
+    if (recorder_ != nullptr) recorder_->begin_step(begin_);
     return record(0);
   }
   Status lap(StepPart part) override {
-    parts_.push_back(part);
-    return record(parts_.size());
+    laps_.push_back({part, action_});
+    return record(laps_.size());
   }
   Status end(StepNumbers& numbers) override {
     PartSeconds seconds;
-    for (size_t i = 0; i < parts_.size(); ++i) {
+    TimePoint mark = begin_;
+    for (size_t i = 0; i < laps_.size(); ++i) {
       TRY_ASSIGN(const double lap, events_[i].seconds_until(events_[i + 1]));
-      seconds.add(parts_[i], lap);
+      seconds.add(laps_[i].part, lap);
+      const TimePoint begin = std::exchange(mark, mark + from_seconds(lap));
+      if (recorder_ != nullptr) recorder_->add(laps_[i].action, laps_[i].part, {begin, mark});
     }
     seconds.write(numbers);
-    numbers.step_seconds = to_seconds(clock_.now() - begin_);
+    const TimePoint now = clock_.now();
+    numbers.step_seconds = to_seconds(now - begin_);
+    if (recorder_ == nullptr) return {};
+    recorder_->add(nullptr, StepPart::kCommunication, {mark, std::max(mark, now)});
+    std::exchange(recorder_, nullptr)->end_step(std::max(mark, now));
     return {};
   }
 
  private:
+  struct Lap {
+    StepPart part;
+    const Action* action;
+  };
+
   Status record(size_t index) {
     CHECK(index <= events_.size());
     if (index == events_.size()) {
@@ -96,9 +126,10 @@ class DeviceStepTimer final : public StepTimer {
 
   kernels::Stream& stream_;
   const Clock& clock_;
+  TimelineRecorder* recorder_ = nullptr;
   TimePoint begin_{};
   std::vector<kernels::Event> events_;  // begin()'s, then one a lap
-  std::vector<StepPart> parts_;         // by lap
+  std::vector<Lap> laps_;
 };
 
 }  // namespace

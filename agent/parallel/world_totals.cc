@@ -1,5 +1,6 @@
 #include "agent/parallel/world_totals.h"
 
+#include <utility>
 #include <vector>
 
 namespace lockstep::parallel {
@@ -12,16 +13,32 @@ bool counts(const Mesh& mesh, int64_t rank) {
 
 }  // namespace
 
-Status add_up_squares(const RankGroups& groups, const Mesh& mesh, const DeviceSquares& mine) {
+Result<std::vector<comm::Communicator*>> norm_groups(const RankGroups& groups, const Mesh& mesh) {
+  std::vector<comm::Communicator*> found;
   for (const Axis axis : {Axis::kTensor, Axis::kPipeline}) {
     if ((axis == Axis::kTensor ? mesh.tensor : mesh.pipeline) == 1) continue;
     TRY_ASSIGN(comm::Communicator* const group, groups.of(axis));
-    TRY(group->all_reduce({.data = mine.sum,
-                           .count = kernels::kSquareWords,
-                           .type = comm::DataType::kI64,
-                           .device = mine.device,
-                           .stream = mine.stream.handle()},
-                          comm::ReduceOp::kSum));
+    found.push_back(group);
+  }
+  return found;
+}
+
+Status add_up_squares(std::span<comm::Communicator* const> groups, const DeviceSquares& mine,
+                      std::vector<comm::Work>& pending) {
+  const bool is_on_host = mine.device.type == kernels::DeviceType::kCpu;
+  for (comm::Communicator* const group : groups) {
+    if (group->size() == 1) continue;
+    comm::Work work = group->start_all_reduce({.data = mine.sum,
+                                               .count = kernels::kSquareWords,
+                                               .type = comm::DataType::kI64,
+                                               .device = mine.device,
+                                               .stream = mine.stream.handle()},
+                                              comm::ReduceOp::kSum);
+    if (is_on_host || !group->device_traits().is_stream_ordered) {
+      TRY(work.wait());
+    } else {
+      pending.push_back(std::move(work));
+    }
   }
   return {};
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "agent/comm/communicator.h"
 #include "agent/parallel/rank_groups.h"
@@ -35,10 +37,14 @@ struct DeviceSquares {
   kernels::Stream& stream;
 };
 
-// Adds up what ranks with the same place on the data axis have, in place and in stream order, so
-// that each of them gets the sum. Ranks along the data axis have equal sums. Sends nothing where
-// the other axes have size 1.
-Status add_up_squares(const RankGroups& groups, const Mesh& mesh, const DeviceSquares& mine);
+// Returns the groups over which the squares of gradients add up, if ranks along the data axis have
+// equal sums: those of the other axes. None of a group of one.
+Result<std::vector<comm::Communicator*>> norm_groups(const RankGroups& groups, const Mesh& mesh);
+
+// Adds up over each of the groups in turn, in place and in stream order, so that every rank gets
+// the same bits. Results of operations that a stream orders are added to `pending`.
+Status add_up_squares(std::span<comm::Communicator* const> groups, const DeviceSquares& mine,
+                      std::vector<comm::Work>& pending);
 
 // Adds up over all ranks of the mesh, in the order of ranks, so that every rank gets the same bits.
 // Each term counts once: only the last stage of a pipeline has losses, and the ranks along the

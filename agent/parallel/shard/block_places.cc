@@ -5,6 +5,10 @@
 namespace lockstep::parallel {
 namespace {
 
+size_t blocks_in(const ModelDesign& design) {
+  return static_cast<size_t>(block_count(design));
+}
+
 // Ascending, each once.
 std::vector<size_t> units_of_block(const ModelDesign& design, const ShardLayout& layout,
                                    int64_t block) {
@@ -30,37 +34,37 @@ int64_t largest_pair(const std::vector<int64_t>& counts) {
   return largest;
 }
 
-BlockPlaces kept_places(const ModelDesign& design, const Stage& stage, const ShardLayout& layout) {
-  BlockPlaces result{.places = {}, .of_block = {}, .count = layout.arena().count};
+BlockPlaces kept_places(const ModelDesign& design, const std::vector<int64_t>& blocks,
+                        const ShardLayout& layout) {
+  BlockPlaces result{.places = {},
+                     .of_block = std::vector<std::vector<size_t>>(blocks_in(design)),
+                     .count = layout.arena().count};
   for (size_t unit = 0; unit < layout.units().size(); ++unit) {
     result.places.push_back({unit, layout.units()[unit].offset});
   }
-  for (int64_t block = stage.begin; block < stage.end; ++block) {
-    result.of_block.push_back(units_of_block(design, layout, block));
+  for (const int64_t block : blocks) {
+    result.of_block[static_cast<size_t>(block)] = units_of_block(design, layout, block);
   }
   return result;
 }
 
-bool is_tied(const ModelDesign& design) {
-  const ModelConfig* config = transformer_of(design);
-  return config != nullptr && config->tied;
-}
-
 }  // namespace
 
-BlockPlaces parameter_places(const ModelDesign& design, const Stage& stage,
+BlockPlaces parameter_places(const ModelDesign& design, const std::vector<int64_t>& blocks,
                              const ShardLayout& layout, bool frees) {
-  if (!frees) return kept_places(design, stage, layout);
+  if (!frees) return kept_places(design, blocks, layout);
   std::vector<std::vector<size_t>> units;
   std::vector<int64_t> counts;
-  for (int64_t block = stage.begin; block < stage.end; ++block) {
+  for (const int64_t block : blocks) {
     units.push_back(units_of_block(design, layout, block));
     counts.push_back(count_of(layout, units.back()));
   }
-  BlockPlaces result{.places = {}, .of_block = {}, .count = largest_pair(counts)};
+  BlockPlaces result{.places = {},
+                     .of_block = std::vector<std::vector<size_t>>(blocks_in(design)),
+                     .count = largest_pair(counts)};
   for (size_t i = 0; i < units.size(); ++i) {
     int64_t offset = i % 2 == 0 ? 0 : result.count - counts[i];
-    std::vector<size_t>& places = result.of_block.emplace_back();
+    std::vector<size_t>& places = result.of_block[static_cast<size_t>(blocks[i])];
     for (const size_t unit : units[i]) {
       places.push_back(result.places.size());
       result.places.push_back({unit, offset});
@@ -72,7 +76,8 @@ BlockPlaces parameter_places(const ModelDesign& design, const Stage& stage,
 
 GradientPlaces gradient_places(const ModelDesign& design, const ShardLayout& layout) {
   const std::vector<ShardUnit>& units = layout.units();
-  const size_t own = is_tied(design) ? 1 : 0;  // of the embedding, which is the first
+  const bool has_tied = is_tied(design) && layout.arena().find(kTokenEmbedding) != nullptr;
+  const size_t own = has_tied ? 1 : 0;  // of the embedding, which is the first
   GradientPlaces result{.offsets = std::vector<int64_t>(units.size()),
                         .places = std::vector<size_t>(units.size(), 2),
                         .count = 0};

@@ -22,20 +22,21 @@ struct UnitPlace {
 struct BlockPlaces {
   std::vector<UnitPlace> places;
   std::vector<std::vector<size_t>>
-      of_block;       // by block of the stage: indices of the places it reads
+      of_block;       // by block of the model: indices of the places it reads; none elsewhere
   int64_t count = 0;  // floats of the memory
 };
 
 // The places of parameters. With `frees`, a block's are free again once it has computed: blocks
 // alternate between the two ends of the memory, which has room for any two neighbours. A tied
 // embedding has a place at the head too. Otherwise every unit has a place of its own, that of the
-// arena. Each block of the stage is a unit of the layout (ShardLayout::Cut::unit_bytes 0). Pure.
-BlockPlaces parameter_places(const ModelDesign& design, const Stage& stage,
+// arena. `blocks`: those of the rank, ascending. Each is a unit of the layout
+// (ShardLayout::Cut::unit_bytes 0). Pure.
+BlockPlaces parameter_places(const ModelDesign& design, const std::vector<int64_t>& blocks,
                              const ShardLayout& layout, bool frees);
 
-// The places of gradients: units alternate between the two ends of the memory, likewise. Those of a
-// tied embedding, which the head adds to first and the embedding last, have a place of their own.
-// Returns the place of each unit.
+// The places of gradients: units alternate between the two ends of the memory, likewise, so the
+// first and the last unit may overlap. Those of a tied embedding, which the head adds to first and
+// the embedding last, have a place of their own. Returns the place of each unit.
 struct GradientPlaces {
   std::vector<int64_t> offsets;  // by unit: floats
   // By unit: which of the places it has. 0 and 1 are the ends of the memory, 2 a tied embedding's.

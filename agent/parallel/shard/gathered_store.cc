@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "agent/parallel/works.h"
+
 namespace lockstep::parallel {
 
 GatheredStore::GatheredStore(const Options& options, comm::Communicator& group,
@@ -10,10 +12,10 @@ GatheredStore::GatheredStore(const Options& options, comm::Communicator& group,
       group_(group),
       ops_(ops),
       streams_(streams),
-      casts_(options.design, options.layout, options.rounding_seed, ops),
-      places_(parameter_places(options.design, options.stage, options.layout,
+      places_(parameter_places(options.design, options.blocks, options.layout,
                                options.sharding.reshard_after_forward)),
-      state_(places_.places.size()) {
+      state_(places_.places.size()),
+      views_(places_.of_block.size()) {
   make_views();
 }
 
@@ -26,10 +28,9 @@ Result<GatheredStore> GatheredStore::create(const Options& options, comm::Commun
 }
 
 void GatheredStore::make_views() {
-  for (int64_t block = options_.stage.begin; block < options_.stage.end; ++block) {
-    const std::vector<size_t>& here =
-        places_.of_block[static_cast<size_t>(block - options_.stage.begin)];
-    std::vector<model::ParamView>& views = views_.emplace_back();
+  for (const int64_t block : options_.blocks) {
+    const std::vector<size_t>& here = places_.of_block[static_cast<size_t>(block)];
+    std::vector<model::ParamView>& views = views_[static_cast<size_t>(block)];
     for (const int64_t id : block_parameters(options_.design, block)) {
       const size_t unit = options_.layout.unit_of(id);
       for (const size_t place : here) {
@@ -37,17 +38,17 @@ void GatheredStore::make_views() {
         const int64_t at = places_.places[place].offset + options_.layout.arena().find(id)->offset -
                            options_.layout.units()[unit].offset;
         const float* value = options_.gathered + at;
-        views.push_back({value, options_.has_products ? kernels::ConstView(options_.copies + at)
-                                                      : kernels::ConstView(value)});
+        views.push_back({value, options_.casts != nullptr ? kernels::ConstView(options_.copies + at)
+                                                          : kernels::ConstView(value)});
       }
     }
   }
 }
 
 const std::vector<size_t>& GatheredStore::places_of(const model::BlockUse& use) const {
-  CHECK(use.version == model::kLatestVersion);
-  CHECK(use.block >= options_.stage.begin && use.block < options_.stage.end);
-  return places_.of_block[static_cast<size_t>(use.block - options_.stage.begin)];
+  const std::vector<size_t>& places = places_.of_block[static_cast<size_t>(use.block)];
+  CHECK(use.version == model::kLatestVersion && !places.empty());
+  return places;
 }
 
 bool GatheredStore::reads(const model::BlockUse& use) const {
@@ -57,7 +58,7 @@ bool GatheredStore::reads(const model::BlockUse& use) const {
 // Whether a block's parameters stay when a pass has used them.
 bool GatheredStore::keeps(const model::BlockUse& use) const {
   if (use.pass != model::Pass::kForward) return false;
-  return !options_.sharding.reshard_after_forward || use.block == options_.stage.end - 1;
+  return !options_.sharding.reshard_after_forward || use.block == options_.blocks.back();
 }
 
 void GatheredStore::prefetch(const model::BlockUse& use) {
@@ -67,9 +68,22 @@ void GatheredStore::prefetch(const model::BlockUse& use) {
   }
 }
 
+// A block that was kept for its backward gives way if another one comes first.
+void GatheredStore::displace(const UnitPlace& by) {
+  const auto end = [&](const UnitPlace& where) {
+    return where.offset + options_.layout.count(options_.layout.units()[where.unit]);
+  };
+  for (size_t i = 0; i < state_.size(); ++i) {
+    const UnitPlace& other = places_.places[i];
+    const bool overlaps = other.offset < end(by) && by.offset < end(other);
+    if (overlaps && state_[i].state == State::kPresent) state_[i].state = State::kFree;
+  }
+}
+
 Status GatheredStore::start(size_t place) {
   const UnitPlace& where = places_.places[place];
   const ShardUnit& unit = options_.layout.units()[where.unit];
+  displace(where);
   TRY(released_.make_stream_wait(streams_.communication.handle()));
   comm::CommBuffer buffer{.data = options_.gathered + where.offset,
                           .count = unit.piece,
@@ -138,8 +152,9 @@ Status GatheredStore::finish(size_t place, model::Pass pass) {
     ops_.cast(streams_.compute, {.x = kernels::ConstView(options_.copies + where.offset),
                                  .out = kernels::View(values),
                                  .count = count});
-  } else if (options_.has_products) {
-    casts_.make_copies(streams_.compute, where.unit, values, options_.copies + where.offset, step_);
+  } else if (options_.casts != nullptr) {
+    options_.casts->make_copies(streams_.compute, where.unit, values,
+                                options_.copies + where.offset, step_);
   }
   return {};
 }
@@ -152,21 +167,20 @@ Result<std::span<const model::ParamView>> GatheredStore::get(const model::BlockU
       if (state_[place].state == State::kGathering) TRY(finish(place, use.pass));
     }
   }
-  return std::span<const model::ParamView>(
-      views_[static_cast<size_t>(use.block - options_.stage.begin)]);
+  return std::span<const model::ParamView>(views_[static_cast<size_t>(use.block)]);
 }
 
+// A block that is kept may be displaced before its next use, so its use counts as well.
 void GatheredStore::release(const model::BlockUse& use) {
-  if (keeps(use)) return;
   for (const size_t place : places_of(use)) {
-    if (state_[place].state == State::kPresent) state_[place].state = State::kFree;
+    if (state_[place].state == State::kPresent && !keeps(use)) state_[place].state = State::kFree;
   }
   if (failed_.ok()) failed_ = released_.record(streams_.compute.handle());
 }
 
 // Blocks that were gathered before are of an earlier step.
 Status GatheredStore::updated(int64_t step) {
-  TRY(settle());
+  TRY(free_all());
   step_ = step;
   return {};
 }
@@ -175,14 +189,25 @@ Status GatheredStore::wait() {
   return wait_for(works_);
 }
 
-Status GatheredStore::settle() {
-  TRY(wait());
+// A gather that a stream orders comes before the next one to its place.
+Status GatheredStore::free_all() {
   for (Place& place : state_) {
-    if (place.state == State::kGathering) failed_ = place.work.wait();
+    if (place.state == State::kGathering) {
+      if (group_.device_traits().is_stream_ordered) {
+        works_.push_back(std::move(place.work));
+      } else {
+        failed_ = place.work.wait();
+      }
+    }
     place = {};
     TRY(failed_);
   }
   return released_.record(streams_.compute.handle());
+}
+
+Status GatheredStore::settle() {
+  TRY(free_all());
+  return wait();
 }
 
 }  // namespace lockstep::parallel

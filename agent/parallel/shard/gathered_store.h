@@ -7,9 +7,9 @@
 
 #include "agent/comm/communicator.h"
 #include "agent/parallel/offload/far_memory.h"
+#include "agent/parallel/parameter_casts.h"
 #include "agent/parallel/rank_store.h"
 #include "agent/parallel/shard/block_places.h"
-#include "agent/parallel/shard/unit_casts.h"
 #include "common/base/result.h"
 #include "common/layout/shard_layout.h"
 #include "common/layout/sharding.h"
@@ -25,16 +25,15 @@ class GatheredStore final : public RankStore {
  public:
   struct Options {
     ModelDesign design;
-    Stage stage;
-    const ShardLayout& layout;  // its units are blocks; outlives the store
+    std::vector<int64_t> blocks;  // that the rank has, ascending
+    const ShardLayout& layout;    // its units are blocks; outlives the store
     ShardingOptions sharding;
     float* shard = nullptr;
     const FarMemory* far_shard = nullptr;   // the shard, if it is far from the device
     kernels::Bf16* shard_copies = nullptr;  // of the shard, to be gathered; with gathers_bf16
     float* gathered = nullptr;              // parameter_places() floats
     kernels::Bf16* copies = nullptr;        // as many, if products or gathers are bf16
-    bool has_products = false;              // products read the copies
-    uint64_t rounding_seed = 0;
+    const ParameterCasts* casts = nullptr;  // of the copies; null: no product reads them
   };
   struct Streams {
     kernels::Stream& compute;
@@ -69,19 +68,20 @@ class GatheredStore final : public RankStore {
   const std::vector<size_t>& places_of(const model::BlockUse& use) const;
   bool reads(const model::BlockUse& use) const;
   bool keeps(const model::BlockUse& use) const;
+  void displace(const UnitPlace& by);
   Status start(size_t place);
   Status fetch(const UnitPlace& where, const ShardUnit& unit);
   Status finish(size_t place, model::Pass pass);
+  Status free_all();
   void await(comm::Work& work, model::Pass pass);
 
   Options options_;
   comm::Communicator& group_;
   const kernels::OpTable& ops_;
   Streams streams_;
-  UnitCasts casts_;
   BlockPlaces places_;
   std::vector<Place> state_;                          // by place
-  std::vector<std::vector<model::ParamView>> views_;  // by block of the stage
+  std::vector<std::vector<model::ParamView>> views_;  // by block of the model
   kernels::Event released_;                           // of places, on the computing stream
   kernels::Event gathered_;                           // on the other
   std::vector<comm::Work> works_;                     // stream-ordered ones

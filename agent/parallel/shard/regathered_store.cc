@@ -2,19 +2,20 @@
 
 #include <utility>
 
+#include "agent/parallel/works.h"
+
 namespace lockstep::parallel {
 
 RegatheredStore::RegatheredStore(const Options& options, comm::Communicator& group,
-                                 const kernels::OpTable& ops, const Streams& streams)
+                                 const Streams& streams)
     : options_(options),
       replica_(options.replica),
       group_(group),
       streams_(streams),
-      casts_(options.replica.design, options.layout, options.rounding_seed, ops),
+      units_of_block_(static_cast<size_t>(block_count(options.replica.design))),
       gathering_(options.layout.units().size()) {
-  const Stage& stage = options.replica.stage;
-  for (int64_t block = stage.begin; block < stage.end; ++block) {
-    std::vector<size_t>& units = units_of_block_.emplace_back();
+  for (const int64_t block : options.replica.blocks) {
+    std::vector<size_t>& units = units_of_block_[static_cast<size_t>(block)];
     for (const int64_t id : block_parameters(options.replica.design, block)) {
       units.push_back(options.layout.unit_of(id));
     }
@@ -22,16 +23,15 @@ RegatheredStore::RegatheredStore(const Options& options, comm::Communicator& gro
 }
 
 Result<RegatheredStore> RegatheredStore::create(const Options& options, comm::Communicator& group,
-                                                const kernels::OpTable& ops,
                                                 const Streams& streams) {
-  RegatheredStore store(options, group, ops, streams);
+  RegatheredStore store(options, group, streams);
   TRY_ASSIGN(store.updated_, kernels::Event::create(streams.compute.device()));
   TRY_ASSIGN(store.gathered_, kernels::Event::create(streams.compute.device()));
   return store;
 }
 
 Status RegatheredStore::updated(int64_t step) {
-  TRY(settle());
+  TRY(settle_units());
   step_ = step;
   TRY(updated_.record(streams_.compute.handle()));
   TRY(updated_.make_stream_wait(streams_.communication.handle()));
@@ -71,10 +71,10 @@ Status RegatheredStore::settle_unit(size_t unit) {
   }
   TRY(gathered_.record(streams_.communication.handle()));
   TRY(gathered_.make_stream_wait(streams_.compute.handle()));
-  if (options_.replica.copies == nullptr) return {};
+  if (options_.casts == nullptr) return {};
   const int64_t offset = options_.layout.units()[unit].offset;
-  casts_.make_copies(streams_.compute, unit, options_.replica.parameters + offset,
-                     options_.replica.copies + offset, step_);
+  options_.casts->make_copies(streams_.compute, unit, options_.replica.parameters + offset,
+                              options_.replica.copies + offset, step_);
   return {};
 }
 
@@ -82,14 +82,18 @@ Status RegatheredStore::wait() {
   return wait_for(works_);
 }
 
-Status RegatheredStore::settle() {
+Status RegatheredStore::settle_units() {
   for (size_t unit = 0; unit < gathering_.size(); ++unit) TRY(settle_unit(unit));
+  return {};
+}
+
+Status RegatheredStore::settle() {
+  TRY(settle_units());
   return wait();
 }
 
 Result<std::span<const model::ParamView>> RegatheredStore::get(const model::BlockUse& use) {
-  const auto block = static_cast<size_t>(use.block - options_.replica.stage.begin);
-  for (const size_t unit : units_of_block_[block]) TRY(settle_unit(unit));
+  for (const size_t unit : units_of_block_[static_cast<size_t>(use.block)]) TRY(settle_unit(unit));
   return replica_.get(use);
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "agent/comm/communicator.h"
+#include "agent/parallel/parameter_casts.h"
 #include "agent/parallel/rank_store.h"
 #include "agent/parallel/replicated_store.h"
-#include "agent/parallel/shard/unit_casts.h"
 #include "common/base/result.h"
 #include "common/layout/shard_layout.h"
 #include "kernels/device/device.h"
@@ -25,8 +25,8 @@ class RegatheredStore final : public RankStore {
  public:
   struct Options {
     ReplicatedStoreOptions replica;
-    const ShardLayout& layout;  // outlives the store
-    uint64_t rounding_seed = 0;
+    const ShardLayout& layout;              // outlives the store
+    const ParameterCasts* casts = nullptr;  // of the copies; with copies
   };
   struct Streams {
     kernels::Stream& compute;
@@ -35,7 +35,7 @@ class RegatheredStore final : public RankStore {
   // `group`: the ranks that divide the updates, for this store alone; it and all else outlive the
   // store.
   static Result<RegatheredStore> create(const Options& options, comm::Communicator& group,
-                                        const kernels::OpTable& ops, const Streams& streams);
+                                        const Streams& streams);
 
   // As GatheredStore::observe_waits().
   void observe_waits(std::function<void(model::Pass pass, bool begins)> observer) {
@@ -50,16 +50,15 @@ class RegatheredStore final : public RankStore {
   Status settle() override;
 
  private:
-  RegatheredStore(const Options& options, comm::Communicator& group, const kernels::OpTable& ops,
-                  const Streams& streams);
+  RegatheredStore(const Options& options, comm::Communicator& group, const Streams& streams);
   Status settle_unit(size_t unit);
+  Status settle_units();
   Status await(comm::Work& work);
 
   Options options_;
   ReplicatedStore replica_;
   comm::Communicator& group_;
   Streams streams_;
-  UnitCasts casts_;
   kernels::Event updated_;
   kernels::Event gathered_;
   std::vector<std::vector<size_t>> units_of_block_;

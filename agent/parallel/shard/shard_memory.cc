@@ -7,21 +7,15 @@
 namespace lockstep::parallel {
 
 ShardLayout::Cut shard_cut(const ComposeOptions& options) {
-  switch (options.sharding.sharding) {
-    case Sharding::kNone:
-      return {};
-    case Sharding::kOptimizer:
-    case Sharding::kGradients:
-      return {.ranks = options.sharding.ranks, .unit_bytes = options.bucket_bytes};
-    case Sharding::kParameters:
-      break;
-  }
-  return {.ranks = options.sharding.ranks};
+  const Sharding sharding = options.sharding.sharding;
+  if (sharding == Sharding::kNone) return {};
+  return {.ranks = options.sharding.ranks,
+          .unit_bytes = sharding == Sharding::kParameters ? 0 : options.bucket_bytes,
+          .ties_stages = options.mesh.pipeline > 1};
 }
 
 ShardLayout shard_layout(const ComposeOptions& options) {
-  return {options.design, parameter_arena(options.design, whole_model(options.design)),
-          shard_cut(options)};
+  return {options.design, arena_of(options), shard_cut(options)};
 }
 
 ShardMemory shard_memory(const ComposeOptions& options) {
@@ -39,7 +33,7 @@ ShardMemory shard_memory(const ComposeOptions& options) {
   }
   if (gathers) {
     if (options.sharding.gathers_bf16) memory.copies = layout.shard_count();
-    memory.gathered = parameter_places(options.design, whole_model(options.design), layout,
+    memory.gathered = parameter_places(options.design, blocks_of(chunks_of(options)), layout,
                                        options.sharding.reshard_after_forward)
                           .count;
     if (is_bf16 || options.sharding.gathers_bf16) memory.gathered_copies = memory.gathered;

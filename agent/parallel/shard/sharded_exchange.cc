@@ -1,5 +1,6 @@
 #include "agent/parallel/shard/sharded_exchange.h"
 
+#include "agent/parallel/works.h"
 #include "agent/parallel/world_totals.h"
 
 namespace lockstep::parallel {
@@ -32,25 +33,22 @@ Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options&
                                                       .pieces = options.pieces,
                                                       .clock = options.clock},
                                                      parts.ops, parts.compute));
-  return std::unique_ptr<GradientExchange>(new ShardedExchange(
-      parts, groups, std::move(gradients), std::move(update), buckets_of(layout)));
+  return std::unique_ptr<GradientExchange>(
+      new ShardedExchange(parts, std::move(gradients), std::move(update), buckets_of(layout)));
 }
 
 Status ShardedExchange::update(const UpdateRequest& request) {
   kernels::SquareSum* squares = &request.values->squares;
   update_.add_squares(squares);
-  if (groups_.shards.size() > 1) {
-    TRY(groups_.shards.all_reduce({.data = squares,
-                                   .count = kernels::kSquareWords,
-                                   .type = comm::DataType::kI64,
-                                   .device = parts_.compute.device(),
-                                   .stream = parts_.compute.handle()},
-                                  comm::ReduceOp::kSum));
-  }
-  TRY(add_up_squares(
-      parts_.groups, parts_.mesh,
-      {.sum = squares, .device = parts_.compute.device(), .stream = parts_.compute}));
+  TRY(add_up_squares(parts_.norm_groups,
+                     {.sum = squares, .device = parts_.compute.device(), .stream = parts_.compute},
+                     pending_));
   return update_.apply(request, request.values);
+}
+
+Status ShardedExchange::wait() {
+  TRY(gradients_.wait());
+  return wait_for(pending_);
 }
 
 }  // namespace lockstep::parallel

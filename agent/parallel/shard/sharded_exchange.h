@@ -40,7 +40,7 @@ class ShardedExchange final : public GradientExchange {
   Status end_micro_batch() override { return gradients_.end_micro_batch(); }
   Status finish() override { return gradients_.finish(); }
   Status update(const UpdateRequest& request) override;
-  Status wait() override { return gradients_.wait(); }
+  Status wait() override;
 
   std::span<const optim::OptimizerState> states() const override { return update_.states(); }
   OffloadCounts offload_counts() const override { return update_.offload_counts(); }
@@ -51,19 +51,18 @@ class ShardedExchange final : public GradientExchange {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
 
  private:
-  ShardedExchange(const ExchangeParts& parts, const ShardGroups& groups, ShardedGradients gradients,
-                  ShardUpdate update, std::vector<Bucket> buckets)
+  ShardedExchange(const ExchangeParts& parts, ShardedGradients gradients, ShardUpdate update,
+                  std::vector<Bucket> buckets)
       : parts_(parts),
-        groups_(groups),
         gradients_(std::move(gradients)),
         update_(std::move(update)),
         buckets_(std::move(buckets)) {}
 
   ExchangeParts parts_;
-  ShardGroups groups_;
   ShardedGradients gradients_;
   ShardUpdate update_;
   std::vector<Bucket> buckets_;
+  std::vector<comm::Work> pending_;  // of the squares
 };
 
 }  // namespace lockstep::parallel

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/parallel/rank_store.h"
+#include "agent/parallel/works.h"
 
 namespace lockstep::parallel {
 
@@ -20,8 +20,8 @@ Result<ShardedGradients> ShardedGradients::create(const Options& options, const 
                                                   const Streams& streams) {
   ShardedGradients sink(options, groups, ops, streams);
   TRY_ASSIGN(sink.complete_, kernels::Event::create(streams.compute.device()));
-  for (kernels::Event& event : sink.landed_) {
-    TRY_ASSIGN(event, kernels::Event::create(streams.compute.device()));
+  for (Landing& landing : sink.landings_) {
+    TRY_ASSIGN(landing.event, kernels::Event::create(streams.compute.device()));
   }
   return sink;
 }
@@ -65,15 +65,28 @@ float* ShardedGradients::buffer(int64_t id) {
   return values(unit) + entry->offset - options_.layout.units()[unit].offset;
 }
 
-bool ShardedGradients::is_taken(size_t place) const {
-  return std::any_of(flights_.begin(), flights_.end(),
-                     [&](const Flight& flight) { return this->place(flight.unit) == place; });
+bool ShardedGradients::overlap(size_t a, size_t b) const {
+  const auto end = [&](size_t unit) {
+    return offset(unit) + options_.layout.count(options_.layout.units()[unit]);
+  };
+  return offset(a) < end(b) && offset(b) < end(a);
 }
 
+bool ShardedGradients::is_taken(size_t unit) const {
+  return std::any_of(flights_.begin(), flights_.end(),
+                     [&](const Flight& flight) { return overlap(flight.unit, unit); });
+}
+
+// Neighbours do not overlap. The first and the last unit may, and they meet between micro-batches.
+// The last landing of each place is enough: a unit that overlapped with an earlier one has waited
+// for it.
 void ShardedGradients::open(size_t unit) {
   open_[unit] = true;
-  while (failed_.ok() && is_taken(place(unit))) failed_ = settle_oldest();
-  if (failed_.ok()) failed_ = landed_[place(unit)].make_stream_wait(streams_.compute.handle());
+  while (failed_.ok() && is_taken(unit)) failed_ = settle_oldest();
+  for (const Landing& landing : landings_) {
+    if (!failed_.ok() || !landing.unit || !overlap(*landing.unit, unit)) continue;
+    failed_ = landing.event.make_stream_wait(streams_.compute.handle());
+  }
   ops_.fill(streams_.compute, {.out = kernels::View(values(unit)),
                                .count = options_.layout.count(options_.layout.units()[unit])});
 }
@@ -133,7 +146,9 @@ Status ShardedGradients::land(size_t unit) {
     ops_.add(streams_.communication,
              {.a = sum, .b = kernels::View(piece), .out = sum, .count = where.piece});
   }
-  return landed_[place(unit)].record(streams_.communication.handle());
+  Landing& landing = landings_[place(unit)];
+  landing.unit = unit;
+  return landing.event.record(streams_.communication.handle());
 }
 
 // Replicas are added up in the order of the flights, which is the same on every rank.
@@ -168,13 +183,14 @@ Status ShardedGradients::settle_oldest() {
 }
 
 Status ShardedGradients::end_micro_batch() {
+  is_last_ = false;
   return failed_;
 }
 
 Status ShardedGradients::finish() {
   while (!flights_.empty()) TRY(settle_oldest());
-  for (const kernels::Event& event : landed_) {
-    TRY(event.make_stream_wait(streams_.compute.handle()));
+  for (const Landing& landing : landings_) {
+    TRY(landing.event.make_stream_wait(streams_.compute.handle()));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -76,7 +77,10 @@ class ShardedGradients final : public StepSink {
   int64_t offset(size_t unit) const;
   float* values(size_t unit) const;
   size_t place(size_t unit) const { return is_whole() ? 0 : options_.places.places[unit]; }
-  bool is_taken(size_t place) const;
+  // Whether two units have memory in common.
+  bool overlap(size_t a, size_t b) const;
+  // Whether units that are on their way have memory in common with this one.
+  bool is_taken(size_t unit) const;
   // Where this rank's piece of a unit is, in the form in which it travels.
   comm::CommBuffer travelling(size_t unit, bool piece_only) const;
   // Makes a unit's place free of those that are on their way, and zero.
@@ -93,9 +97,13 @@ class ShardedGradients final : public StepSink {
   ShardGroups groups_;
   const kernels::OpTable& ops_;
   Streams streams_;
-  kernels::Event complete_;               // a unit, on the computing stream
-  std::array<kernels::Event, 3> landed_;  // a unit, on the other; by its place
-  std::vector<bool> open_;                // by unit: gradients are being added
+  kernels::Event complete_;  // a unit, on the computing stream
+  struct Landing {
+    kernels::Event event;  // on the other stream
+    std::optional<size_t> unit;
+  };
+  std::array<Landing, 3> landings_;  // the last of each place
+  std::vector<bool> open_;           // by unit: gradients are being added
   std::deque<Flight> flights_;
   std::vector<comm::Work> works_;  // stream-ordered ones, whose results are still to be had
   Status failed_;                  // in buffer(), which returns none

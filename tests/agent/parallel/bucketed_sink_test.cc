@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "agent/comm/make_communicator.h"
 
@@ -22,20 +24,24 @@ struct Given {
   BucketedSink sink;
 
   explicit Given(comm::Communicator& group)
-      : sink(BucketedSink::create(
-                 {.arena = small_arena(), .bucket_bytes = 2048, .gradients = gradients.data()},
-                 group, kernels::cpu_ops(), {.compute = &stream, .communication = &stream})
+      : sink(BucketedSink::create({.buckets = {.arena = small_arena(),
+                                               .bucket_bytes = 2048,
+                                               .gradients = gradients.data()}},
+                                  group, kernels::cpu_ops(), {stream, stream})
                  .value()) {}
 };
 
 // Adds `value` to every gradient, from the last to the first, like a backward pass.
-void backward(BucketedSink& sink, const ParameterArena& arena, float value) {
-  for (auto entry = arena.entries.rbegin(); entry != arena.entries.rend(); ++entry) {
+void backward(BucketedSink& sink, std::span<const ArenaEntry> entries, float value) {
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     float* gradient = sink.buffer(entry->id);
     for (int64_t i = 0; i < entry->count; ++i) gradient[i] += value;
     ASSERT_TRUE(sink.ready(entry->id).ok());
   }
   ASSERT_TRUE(sink.end_micro_batch().ok());
+}
+void backward(BucketedSink& sink, const ParameterArena& arena, float value) {
+  backward(sink, arena.entries, value);
 }
 
 void expect_all(BucketedSink& sink, const ParameterArena& arena, float value) {
@@ -71,6 +77,32 @@ TEST(BucketedSink, SumsOverMicroBatchesAndRanks) {
     ASSERT_TRUE(world.ok());
     std::vector<std::jthread> ranks;
     for (auto& group : *world) ranks.emplace_back([&group] { train_rank(*group); });
+  }
+}
+
+// The chunk with the head completes the tied embedding, which is in a bucket with parameters of a
+// chunk that is complete later.
+TEST(BucketedSink, SumsTheGradientsOfChunksWithATiedEmbedding) {
+  const ParameterArena arena = small_arena();
+  std::vector<ArenaEntry> first(arena.entries.begin() + 1, arena.entries.begin() + 7);
+  std::vector<ArenaEntry> last(arena.entries.begin() + 7, arena.entries.end());
+  last.insert(last.begin(), arena.entries.front());
+  auto world = comm::make_thread_world(2);
+  ASSERT_TRUE(world.ok());
+  std::vector<std::jthread> ranks;
+  for (auto& group : *world) {
+    ranks.emplace_back([&, group = group.get()] {
+      Given given(*group);
+      given.sink.begin_step(kernels::cpu_ops());
+      backward(given.sink, last, 1);
+      given.sink.enable_reduction();
+      backward(given.sink, last, 1);
+      backward(given.sink, first, 1);  // after a backward that completed another chunk
+      given.sink.enable_reduction();
+      backward(given.sink, first, 1);
+      ASSERT_TRUE(given.sink.finish().ok());
+      expect_all(given.sink, arena, 4);
+    });
   }
 }
 

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <thread>
 
+#include "agent/comm/gpu/nccl_backend.h"
+#include "agent/comm/gpu/staging_plan.h"
 #include "agent/comm/make_communicator.h"
+#include "agent/parallel/staging_memory.h"
 #include "tests/agent/model/initialise_arena.h"
+#include "tests/agent/parallel/kept_state.h"
 #include "tests/kernels/arena_text.h"
 
 namespace lockstep::parallel {
@@ -46,11 +50,20 @@ TEST(Composition, RefusesMeshesThatItDoesNotCarryOut) {
 
   auto two = comm::make_thread_world(2);
   ASSERT_TRUE(two.ok());
-  for (const Mesh& mesh : {Mesh{.pipeline = 2}, Mesh{.tensor = 2}}) {
-    const auto composition = Composition::create(options_for(mesh), *two->front(), kClock);
-    ASSERT_FALSE(composition.ok());
-    EXPECT_NE(composition.error().message.find("not in this version"), std::string::npos);
-  }
+  ComposeOptions options = options_for({.pipeline = 2});
+  const auto too_many = Composition::create(options, *two->front(), kClock);
+  ASSERT_FALSE(too_many.ok());
+  EXPECT_EQ(too_many.error().message,
+            "[compose] expected at most as many stages as layers, 1, got 2");
+  ModelConfig two_layers = kConfig;
+  two_layers.layers = 2;
+  options.design = two_layers;
+  options.pipeline = PipelineKind::kInterleaved;
+  const auto interleaved = Composition::create(options, *two->front(), kClock);
+  ASSERT_FALSE(interleaved.ok());
+  EXPECT_EQ(interleaved.error().message,
+            "[schedule] interleaved with 2 stages, 1 micro-batches and 1 chunks: an interleaved "
+            "schedule has several chunks");
 }
 
 TEST(Composition, BroadcastsTheStateOfTheFirstRank) {
@@ -238,37 +251,6 @@ TEST(Composition, TellsEveryRankThatOneWasAskedToStop) {
   }
 }
 
-// A state in host memory, tensor by tensor.
-class KeptState final : public StateSource {
- public:
-  // Adds what a rank saves, each element of which must be new.
-  void add(const StateShare& share) {
-    const std::vector<Parameter> table = parameter_table(kConfig);
-    for (size_t kind = 0; kind < share.kinds.size(); ++kind) {
-      for (const StateLayout::ShardPiece& piece : share.pieces) {
-        std::vector<float>& kept = tensors_[{kind, piece.id}];
-        kept.resize(static_cast<size_t>(table[static_cast<size_t>(piece.id)].count()), NAN);
-        for (const ShardRun& run : piece.runs) {
-          for (int64_t i = 0; i < run.count; ++i) {
-            float& value = kept[static_cast<size_t>(run.global + i)];
-            EXPECT_TRUE(std::isnan(value)) << "saved twice";
-            value = share.kinds[kind][static_cast<size_t>(run.local - share.shard_begin + i)];
-          }
-        }
-      }
-    }
-  }
-  Status read(const StateTensor& tensor, int64_t first, std::span<float> to) override {
-    const std::vector<float>& kept = tensors_.at({tensor.kind, tensor.parameter.id});
-    std::copy_n(kept.begin() + first, to.size(), to.begin());
-    return {};
-  }
-  const auto& tensors() const { return tensors_; }
-
- private:
-  std::map<std::pair<size_t, int64_t>, std::vector<float>> tensors_;
-};
-
 StateShare share_of(Composition& model) {
   model.reserve_snapshot();
   EXPECT_TRUE(model.take_snapshot().ok());
@@ -282,14 +264,14 @@ class SavedShares : public testing::TestWithParam<int> {};
 TEST_P(SavedShares, AreContinuedByAnotherWorld) {
   Alone alone(options_for({}));
   (void)alone.step({.step = 1, .learning_rate = 0.1});
-  KeptState kept;
+  KeptState kept(kConfig);
   kept.add(share_of(*alone.model));
-  EXPECT_EQ(kept.tensors().size(), 3 * parameter_table(kConfig).size());
+  EXPECT_TRUE(kept.is_whole());
   (void)alone.step({.step = 2, .learning_rate = 0.1});
 
   auto world = comm::make_thread_world(GetParam()).value();
   const double tolerance = GetParam() == 2 ? 0 : 1e-2;
-  KeptState again;
+  KeptState again(kConfig);
   std::mutex one_at_a_time;
   std::vector<std::jthread> ranks;
   for (auto& communicator : world) {
@@ -414,6 +396,81 @@ TEST(CollectivesMemory, GrowsWithTheRanksAndHasBuffersForGradientsOfGpus) {
   ASSERT_EQ(on_gpus.size(), 2u);
   EXPECT_GE(bytes_in(on_gpus, MemoryPlace::kPinned),
             static_cast<uint64_t>(parameter_arena(kConfig, whole_model(kConfig)).count) * 4);
+}
+
+TEST(MemoryPlan, NamesTheBlocksThatItHasPlacesFor) {
+  ComposeOptions options = options_for({.data = 2});
+  options.sharding = {.sharding = Sharding::kParameters, .ranks = 2};
+  const auto name = [&](DevicePart part) {
+    return plan_memory(options).value().device.parts[static_cast<size_t>(part)].name;
+  };
+  EXPECT_EQ(name(DevicePart::kGathered), "parameters of two blocks");
+  EXPECT_EQ(name(DevicePart::kUnitGradients), "gradients of two units and the embedding");
+  options.sharding.reshard_after_forward = false;
+  EXPECT_EQ(name(DevicePart::kGathered), "parameters of all blocks");
+  std::get<ModelConfig>(options.design).tied = false;
+  EXPECT_EQ(name(DevicePart::kUnitGradients), "gradients of two units");
+}
+
+TEST(MemoryPlan, KeepsMemoryFreeForEachGroupOfGpus) {
+  ComposeOptions options = options_for({.data = 4});
+  options.device = {kernels::DeviceType::kCuda, 0};
+  const uint64_t without = plan_memory(options, {.collectives_bytes = 0}).value().device.reserve;
+  const auto groups = [&] {
+    return (plan_memory(options).value().device.reserve - without) / comm::kNcclMemoryBytes;
+  };
+  EXPECT_EQ(groups(), 1u);
+  options.sharding = {.sharding = Sharding::kOptimizer, .ranks = 4};
+  EXPECT_EQ(groups(), 2u);
+  options.sharding.ranks = 2;
+  EXPECT_EQ(groups(), 3u);
+  options.sharding.ranks = 1;
+  EXPECT_EQ(groups(), 1u) << "all ranks are replicas";
+  auto& model = std::get<ModelConfig>(options.design);
+  model = {.layers = 1, .width = 16, .heads = 4, .context = 8, .vocabulary = 29};
+  model.family = Family::kLlama;
+  model.kv_heads = 2;
+  options.mesh = {.tensor = 2};
+  EXPECT_EQ(groups(), 1u);
+  options.mesh = {.tensor = 4};
+  EXPECT_EQ(groups(), 2u) << "two ranks have the same head of keys and values";
+}
+
+constexpr uint64_t kSquares = 2 * std::bit_ceil(sizeof(kernels::SquareSum));
+
+// Two units of 288 floats with padding. A rank's piece has 576 bytes, so it takes a block of 1024,
+// and a unit one of 2048. A sum of squares takes two of 256.
+TEST(StagingBytesMax, CountsBlocksOfEachSizeForWhatIsUnderWayTogether) {
+  ComposeOptions options = options_for({.data = 2});
+  options.design = MlpConfig{.inputs = 16, .hidden = {16}, .outputs = 16};
+  options.bucket_bytes = 1;
+  options.sharding = {.sharding = Sharding::kOptimizer, .ranks = 2};
+  constexpr uint64_t two_units = 2 * 1024 + 4 * 2048, a_unit = 1024 + 2 * 2048;
+  EXPECT_EQ(staging_bytes_max(options), kSquares + two_units + two_units);
+  options.sharding.sharding = Sharding::kParameters;
+  EXPECT_EQ(staging_bytes_max(options), kSquares + two_units + a_unit);
+  options.sharding.reduces_bf16 = true;
+  EXPECT_EQ(staging_bytes_max(options), kSquares + two_units / 2 + a_unit);
+  options.sharding.gathers_bf16 = true;
+  EXPECT_EQ(staging_bytes_max(options), kSquares + two_units / 2 + a_unit / 2);
+  // Two replicas all-reduce a piece of each unit, or broadcast the shard of 1152 bytes.
+  options.mesh.data = 4;
+  options.sharding.reduces_bf16 = false;
+  EXPECT_EQ(staging_bytes_max(options),
+            kSquares + two_units + a_unit / 2 + 4 * uint64_t{1024} + 4 * uint64_t{2048});
+}
+
+// Large operations go in parts of 4 MiB, two at a time.
+TEST(StagingBytesMax, OfLargeUnitsIsThatOfTheirParts) {
+  ComposeOptions options = options_for({.data = 2});
+  options.design = MlpConfig{.inputs = 2048, .hidden = {2048}, .outputs = 2048};
+  options.bucket_bytes = 1 << 20;
+  options.sharding = {.sharding = Sharding::kParameters, .ranks = 2};
+  constexpr uint64_t whole = comm::kStagingBytes, half = whole / 2;
+  EXPECT_EQ(staging_bytes_max(options), kSquares + (4 * half + 8 * whole) + (2 * half + 4 * whole));
+  options.sharding = {};
+  // Four blocks for each of two buckets; the broadcast of the parameters takes no more.
+  EXPECT_EQ(staging_bytes_max(options), kSquares + 8 * whole);
 }
 
 TEST(Composition, SaysWhatItAsksForWhereThatIsTooMuch) {

@@ -1,15 +1,13 @@
 // Compositions whose ranks exchange gradients in other ways than by all-reduce.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
-#include <map>
-#include <utility>
 
 #include "agent/comm/make_communicator.h"
 #include "agent/parallel/compose.h"
 #include "tests/agent/comm/worlds.h"
 #include "tests/agent/parallel/exchange_ranks.h"
+#include "tests/agent/parallel/kept_state.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -42,36 +40,6 @@ struct Trained {
   std::vector<float> parameters;
 
   bool operator==(const Trained&) const = default;
-};
-
-// A state in host memory, tensor by tensor.
-class KeptState final : public StateSource {
- public:
-  // Adds what a rank saves.
-  void add(const StateShare& share) {
-    const std::vector<Parameter> table = parameter_table(kConfig);
-    for (size_t kind = 0; kind < share.kinds.size(); ++kind) {
-      for (const StateLayout::ShardPiece& piece : share.pieces) {
-        std::vector<float>& kept = tensors_[{kind, piece.id}];
-        kept.resize(static_cast<size_t>(table[static_cast<size_t>(piece.id)].count()));
-        for (const ShardRun& run : piece.runs) {
-          const float* from = share.kinds[kind].data() + (run.local - share.shard_begin);
-          std::copy_n(from, run.count, kept.begin() + run.global);
-          elements_ += run.count;
-        }
-      }
-    }
-  }
-  Status read(const StateTensor& tensor, int64_t first, std::span<float> to) override {
-    const std::vector<float>& kept = tensors_.at({tensor.kind, tensor.parameter.id});
-    std::copy_n(kept.begin() + first, to.size(), to.begin());
-    return {};
-  }
-  int64_t elements() const { return elements_; }
-
- private:
-  std::map<std::pair<size_t, int64_t>, std::vector<float>> tensors_;
-  int64_t elements_ = 0;
 };
 
 struct Run {
@@ -155,13 +123,13 @@ TEST_P(ExchangedCompositions, TrainAsTheAllReduceDoes) {
 // With two ranks all exchanges have the same bits, so a state may continue in any of them.
 TEST(ExchangedStates, ContinueTheStatesOfOneAnother) {
   constexpr Exchange kAll[] = {Exchange::kAllReduce, Exchange::kFirstRank, Exchange::kHost};
-  KeptState expected_state;
+  KeptState expected_state(kConfig);
   const auto first = train({.ranks = 2, .last = 3, .to = &expected_state});
   const auto expected = train({.ranks = 2, .first = 4, .from = &expected_state});
   for (const Exchange saving : kAll) {
-    KeptState kept;
+    KeptState kept(kConfig);
     EXPECT_TRUE(train({.exchange = saving, .ranks = 2, .last = 3, .to = &kept}) == first);
-    EXPECT_EQ(kept.elements(), 3 * parameter_count(kConfig));
+    EXPECT_TRUE(kept.is_whole());
     for (const Exchange loading : kAll) {
       EXPECT_TRUE(train({.exchange = loading, .ranks = 2, .first = 4, .from = &kept}) == expected)
           << exchange_name(saving) << " to " << exchange_name(loading);

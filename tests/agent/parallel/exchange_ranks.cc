@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "agent/parallel/parameter_copies.h"
+#include "agent/parallel/parameter_casts.h"
 #include "common/layout/state_layout.h"
 #include "kernels/device/device.h"
 
@@ -45,7 +45,7 @@ struct ExchangeRank::Memory {
   std::vector<float> drawn;  // on the host, while it is copied
   StepValues pinned;
   std::optional<StepScalars> scalars;
-  std::optional<ParameterCopies> copier;
+  std::optional<ParameterCasts> casts;
 };
 
 ExchangeRank::ExchangeRank(const ExchangeSetup& setup, comm::Communicator& world)
@@ -94,21 +94,17 @@ ExchangeRank::ExchangeRank(const ExchangeSetup& setup, comm::Communicator& world
     options.states[i] = memory.states[i].f32();
   }
   if (setup.has_copies) {
-    memory.copier.emplace(ParameterCopies::Options{.design = exchanged_model(),
-                                                   .arena = arena_,
-                                                   .parameters = options.parameters,
-                                                   .copies = options.copies,
-                                                   .rounding_seed = setup.optimizer.rounding_seed},
-                          *ops_);
-    options.refresh_copies = [this](int64_t step) { memory_->copier->refresh(compute_, step); };
+    options.casts = &memory.casts.emplace(
+        exchanged_model(),
+        ShardLayout(exchanged_model(), arena_, {.ranks = 1, .unit_bytes = setup.bucket_bytes}),
+        setup.optimizer.rounding_seed, *ops_);
   }
   const auto share =
       StateLayout(exchanged_model(), mesh_).share(0, coordinates(mesh_, world.rank()).data);
   options.range = {share.begin, share.end};
   exchange_ = make_exchange(setup.exchange, options,
                             {.group = group,
-                             .groups = groups_,
-                             .mesh = mesh_,
+                             .norm_groups = {},
                              .ops = *ops_,
                              .compute = compute_,
                              .communication = communication_})

@@ -9,6 +9,7 @@
 #include "agent/comm/communicator.h"
 #include "agent/parallel/exchange_memory.h"
 #include "agent/parallel/gradient_exchange.h"
+#include "agent/parallel/rank_groups.h"
 
 // Ranks that exchange drawn gradients and train nothing else.
 namespace lockstep::parallel {

@@ -104,9 +104,9 @@ struct Rank {
   kernels::Stream compute = kernels::Stream::create(device()).value();
   kernels::Stream communication = kernels::Stream::create(device()).value();
   BucketedSink sink =
-      BucketedSink::create({.arena = arena, .bucket_bytes = 2048, .gradients = gradients.data()},
-                           group, kernels::cpu_ops(),
-                           {.compute = &compute, .communication = &communication})
+      BucketedSink::create(
+          {.buckets = {.arena = arena, .bucket_bytes = 2048, .gradients = gradients.data()}}, group,
+          kernels::cpu_ops(), {compute, communication})
           .value();
 
   explicit Rank(comm::Communicator& of) : group(of) { CHECK(sink.buckets().size() >= 3); }

@@ -126,7 +126,9 @@ void expect_distribution(const ModelDesign& design, const Mesh& mesh) {
 }
 
 TEST(StateStream, GivesEveryHolderItsPieces) {
-  for (const ModelConfig& config : {kGpt2, kLlama}) {
+  ModelConfig few_keys = kLlama;
+  few_keys.kv_heads = 2;
+  for (const ModelConfig& config : {kGpt2, kLlama, few_keys}) {
     for (const Mesh& mesh : kMeshes) {
       ASSERT_TRUE(validate(config, mesh.tensor).ok());
       expect_distribution(config, mesh);

@@ -58,9 +58,11 @@ TEST(WorldTotals, AddSquaresOfRanksThatHoldDifferentParts) {
         const kernels::FlatTensor tensor{&value, 1};
         kernels::Stream stream;
         kernels::cpu_ops().squared_norm(stream, {.tensors = {&tensor, 1}, .sum = &sums[rank]});
-        EXPECT_TRUE(
-            add_up_squares(groups, mesh, {.sum = &sums[rank], .device = {}, .stream = stream})
-                .ok());
+        std::vector<comm::Work> pending;
+        EXPECT_TRUE(add_up_squares(norm_groups(groups, mesh).value(),
+                                   {.sum = &sums[rank], .device = {}, .stream = stream}, pending)
+                        .ok());
+        EXPECT_TRUE(pending.empty());
       });
     }
   }

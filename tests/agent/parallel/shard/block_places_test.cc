@@ -32,7 +32,7 @@ TEST(ParameterPlaces, OfNeighboursDoNotOverlap) {
     for (const int64_t ranks : {1, 3, 8}) {
       const ShardLayout layout = layout_of(design, ranks);
       const BlockPlaces places =
-          parameter_places(design, whole_model(design), layout, /*frees=*/true);
+          parameter_places(design, blocks_of({whole_model(design)}), layout, /*frees=*/true);
       ASSERT_EQ(std::ssize(places.of_block), block_count(design));
       for (size_t block = 0; block + 1 < places.of_block.size(); ++block) {
         for (const size_t mine : places.of_block[block]) {
@@ -51,7 +51,8 @@ TEST(ParameterPlaces, OfNeighboursDoNotOverlap) {
 
 TEST(ParameterPlaces, HaveRoomForTheLargestNeighboursAndNoMore) {
   const ShardLayout layout = layout_of(kTied, 4);
-  const BlockPlaces places = parameter_places(kTied, whole_model(kTied), layout, /*frees=*/true);
+  const BlockPlaces places =
+      parameter_places(kTied, blocks_of({whole_model(kTied)}), layout, /*frees=*/true);
   const auto count = [&](size_t unit) { return layout.count(layout.units()[unit]); };
   // The last layer and the head, which reads the tied embedding too.
   EXPECT_EQ(places.count, std::max({count(0) + count(1), count(1) + count(2), count(2) + count(3),
@@ -61,7 +62,8 @@ TEST(ParameterPlaces, HaveRoomForTheLargestNeighboursAndNoMore) {
 
 TEST(ParameterPlaces, AreThoseOfTheArenaIfTheyAreKept) {
   const ShardLayout layout = layout_of(kTied, 4);
-  const BlockPlaces places = parameter_places(kTied, whole_model(kTied), layout, /*frees=*/false);
+  const BlockPlaces places =
+      parameter_places(kTied, blocks_of({whole_model(kTied)}), layout, /*frees=*/false);
   EXPECT_EQ(places.count, layout.arena().count);
   for (size_t unit = 0; unit < layout.units().size(); ++unit) {
     EXPECT_EQ(places.places[unit], (UnitPlace{unit, layout.units()[unit].offset}));

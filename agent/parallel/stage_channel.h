@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "agent/comm/communicator.h"
+#include "common/base/result.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::parallel {
+
+// One direction between two neighbouring stages: messages of up to `count` values, which the
+// receiver takes in the order in which they are sent. Values are copied through two buffers at each
+// end, so that both ends compute while messages are on their way. On a GPU messages travel on a
+// stream of their own. One thread.
+class StageChannel {
+ public:
+  struct Options {
+    std::unique_ptr<comm::Communicator> pair;  // of these two stages, for this channel alone
+    bool sends = false;                        // else receives
+    kernels::DType travelling = kernels::DType::kF32;
+    std::array<kernels::Workspace, 2> buffers;  // of `count` values; memory of the stream's device
+  };
+  // Memory, ops and stream outlive the channel. Both ends call it at the same place among their
+  // channels. kUnavailable where the device is not; errors of the communicator.
+  static Result<std::unique_ptr<StageChannel>> create(Options options, const kernels::OpTable& ops,
+                                                      kernels::Stream& compute);
+  ~StageChannel();
+
+  // Sends values that are computed on the computing stream, which may change them afterwards. Waits
+  // only for the message before the last one.
+  Status send(const kernels::ConstView& values, int64_t count);
+
+  // Says how many messages of `count` values will be received. Starts to receive the first two.
+  // The messages announced before were received.
+  Status announce(int64_t messages, int64_t count);
+  // Waits for the next message. Work issued on the computing stream afterwards reads its values.
+  Status receive(const kernels::View& values);
+
+  // Waits for the results of everything under way. Returns the first error.
+  Status wait();
+
+ private:
+  struct Slot {
+    comm::Work work;
+    bool is_busy = false;
+    kernels::Event filled;  // by a copy or a message
+    kernels::Event free;    // the message was sent, or its values were copied
+  };
+  StageChannel(Options options, const kernels::OpTable& ops, kernels::Stream& compute)
+      : options_(std::move(options)), ops_(&ops), compute_(&compute) {}
+
+  bool is_stream_ordered() const { return options_.pair->device_traits().is_stream_ordered; }
+  comm::CommBuffer buffer(size_t slot, int64_t count) const;
+  kernels::View view(size_t slot) const {
+    return {options_.buffers[slot].data, options_.travelling};
+  }
+  Status meet();
+  Status copy(const kernels::ConstView& from, const kernels::View& to, int64_t count);
+  Status finish(Slot& slot);
+  Status post();
+
+  Options options_;
+  const kernels::OpTable* ops_;
+  kernels::Stream* compute_;
+  kernels::Stream messages_;
+  std::array<Slot, 2> slots_;
+  size_t next_ = 0;                // slot of the next message
+  int64_t unposted_ = 0;           // announced messages whose receive has not begun
+  int64_t count_ = 0;              // of announced messages
+  std::vector<comm::Work> works_;  // stream-ordered ones
+};
+
+// The channels of a stage with its neighbours. Null where there is none.
+struct StageLinks {
+  StageLinks() = default;
+  StageLinks(const StageLinks&) = delete;
+  StageLinks& operator=(const StageLinks&) = delete;
+  // Ends the channels in the order in which they were made: the two ends of a channel wait for each
+  // other, and the neighbours of an interleaved pipeline are a ring.
+  ~StageLinks();
+
+  StageChannel* activations_in = nullptr;   // from the stage before
+  StageChannel* activations_out = nullptr;  // to the next one
+  StageChannel* gradients_in = nullptr;     // from the next one
+  StageChannel* gradients_out = nullptr;    // to the stage before
+  std::vector<std::unique_ptr<StageChannel>>
+      channels;  // these, in the order in which they were made
+
+  // Waits for the results of everything under way. Returns the first error.
+  Status wait() const;
+};
+
+}  // namespace lockstep::parallel
