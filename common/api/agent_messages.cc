@@ -72,11 +72,15 @@ Status check_world(const Assignment& assignment) {
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
-                   " for a world with gaps, roles or a layout, and for a new model or optimizer");
+                   " for a world with a mesh, gaps, roles or a layout, and for a new model, "
+                   "optimizer or timeline");
   }
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
     return invalid("assignment.world: found roles or a layout, expected none without train");
+  }
+  if (assignment.train && world.pipeline > 1 && world.layout.schedule.empty()) {
+    return invalid("assignment.world.layout.schedule: found none, expected one for the pipeline");
   }
   return {};
 }
@@ -103,6 +107,8 @@ std::string signal_name(int64_t signal) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
+  const bool is_recorded = train && train->timeline.everySteps > 0;
+  if (world.tensor > 1 || world.pipeline > 1 || is_recorded) return kProtocolWithMeshes;
   if (!shares_nothing(world.layout)) return kProtocolWithSharing;
   return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;
 }

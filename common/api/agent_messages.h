@@ -35,8 +35,9 @@ namespace lockstep {
 //   3  a world may leave out node indices, has roles (`role` of a node), and tells its `layout`;
 //      `train` may have an mlp, and the optimizers sgd and adagrad
 //   4  workers carry out a layout that shards, offloads or exchanges state; the agent's state has
-//      `holdings`. Workers of version 4 refuse pipelines: the first one needs version 5.
-inline constexpr int64_t kProtocolNewest = 4;
+//      `holdings`
+//   5  workers carry out a mesh with a tensor or pipeline axis, and record a timeline together
+inline constexpr int64_t kProtocolNewest = 5;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -45,6 +46,8 @@ constexpr bool is_served(int64_t protocol) {
 inline constexpr int64_t kProtocolWithLayouts = 3;
 // Older workers refuse such layouts, and do not know all of their members.
 inline constexpr int64_t kProtocolWithSharing = 4;
+// Older workers refuse such a mesh, and do not compare their clocks for a timeline.
+inline constexpr int64_t kProtocolWithMeshes = 5;
 inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
@@ -130,6 +133,7 @@ struct WorkerState {
   std::string log_tail;  // the end of its stderr, at most 2 KiB, after a failure
   WorkerPhase phase = WorkerPhase::kStarting;
   int64_t step = 0;
+  int64_t micro_batch = -1;       // of the step, whose pass it issued last; -1: none
   int64_t suspect_rank = -1;      // the rank that its communicator blames, -1: none
   double failed_seconds_ago = 0;  // set after a failure
   std::optional<WorkerWait> wait;

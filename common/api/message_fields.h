@@ -101,6 +101,7 @@ struct Schema<WorkerState> {
     visit(Field{.name = "logTail", .bytes_max = 8192}, &WorkerState::log_tail);
     visit(Field{.name = "phase"}, &WorkerState::phase);
     visit(Field{.name = "step", .minimum = 0}, &WorkerState::step);
+    visit(Field{.name = "microBatch", .minimum = -1}, &WorkerState::micro_batch);
     visit(Field{.name = "suspectRank", .minimum = -1}, &WorkerState::suspect_rank);
     visit(Field{.name = "failedSecondsAgo", .minimum = 0, .maximum = kSecondsAgoMax},
           &WorkerState::failed_seconds_ago);

@@ -20,7 +20,7 @@ struct Holdings {
   uint64_t parameters_bytes = 0;
   uint64_t gradients_bytes = 0;
   uint64_t optimizer_bytes = 0;
-  uint64_t gathered_bytes = 0;  // parameters of other ranks, while they are computed with
+  uint64_t gathered_bytes = 0;  // parameters of other ranks and gradients of units
   uint64_t activations_bytes = 0;
   uint64_t offloaded_bytes = 0;  // outside of the device's memory
   int64_t sharding_ranks = 0;    // ranks that divide what is sharded; 0: not allocated yet
@@ -28,8 +28,8 @@ struct Holdings {
   bool operator==(const Holdings&) const = default;
 };
 
-// One worker's numbers, written by the worker at phase changes and after every step, read by its
-// agent. Plain values.
+// One worker's numbers, written by the worker at phase changes, with every micro-batch and after
+// every step, read by its agent. Plain values.
 struct ProgressNumbers : StepNumbers {
   uint64_t round = 0;
   WorkerPhase phase = WorkerPhase::kStarting;
@@ -39,6 +39,7 @@ struct ProgressNumbers : StepNumbers {
   int64_t suspect_rank = -1;           // blamed by the communicator
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
   Holdings holdings;
+  int64_t micro_batch = -1;  // of the step, whose pass it issued last; -1: none
 
   bool operator==(const ProgressNumbers&) const = default;
 };

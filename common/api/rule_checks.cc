@@ -64,8 +64,19 @@ std::string not_in_this_version(const std::string& path, const std::string& foun
   return path + ": " + found + " is not in this version, expected " + expected;
 }
 
-std::string too_many_stages(int64_t stages, const std::string& layers) {
-  return "spec.parallelism.pipeline: " + text(stages) + " stages, expected at most " + layers;
+// Each part of the model has a layer.
+void check_parts(const ModelConfig& config, const ParallelismSpec& parallelism,
+                 Problems& problems) {
+  const std::string layers = "expected at most spec.train.model.layers: " + text(config.layers);
+  const int64_t parts = parallelism.pipeline * parallelism.virtualStages;
+  if (parallelism.pipeline > config.layers) {
+    problems.push_back("spec.parallelism.pipeline: " + text(parallelism.pipeline) + " stages, " +
+                       layers);
+  } else if (parts > config.layers) {
+    problems.push_back("spec.parallelism.virtualStages: " + text(parallelism.virtualStages) +
+                       " on each of " + text(parallelism.pipeline) + " stages are " + text(parts) +
+                       " parts of the model, " + layers);
+  }
 }
 
 void check_transformer(const ModelConfig& config, const ParallelismSpec& parallelism,
@@ -76,21 +87,24 @@ void check_transformer(const ModelConfig& config, const ParallelismSpec& paralle
   for (std::string& problem : model_problems(config, parallelism.tensor, "spec.train.model")) {
     problems.push_back(std::move(problem));
   }
-  if (parallelism.pipeline > config.layers) {
+  if (parallelism.sequenceParallel && config.context % parallelism.tensor != 0) {
     problems.push_back(
-        too_many_stages(parallelism.pipeline, "spec.train.model.layers: " + text(config.layers)));
+        "spec.train.model.context: " + text(config.context) +
+        " is not a multiple of spec.parallelism.tensor: " + text(parallelism.tensor) +
+        ", expected one, or spec.parallelism.sequenceParallel: false");
   }
+  check_parts(config, parallelism, problems);
 }
 
 // The fields' limits and other rules find what mlp_problems() does.
-void check_mlp(const MlpConfig& config, const ParallelismSpec& parallelism, Problems& problems) {
+void check_mlp(const ParallelismSpec& parallelism, Problems& problems) {
   if (parallelism.tensor > 1) {
     problems.push_back("spec.parallelism.tensor: " + text(parallelism.tensor) +
                        " is not valid with family: mlp, expected 1");
   }
-  if (parallelism.pipeline > config.layers()) {
-    problems.push_back(
-        too_many_stages(parallelism.pipeline, "the mlp's layers: " + text(config.layers())));
+  if (parallelism.pipeline > 1) {
+    problems.push_back(not_in_this_version("spec.parallelism.pipeline",
+                                           text(parallelism.pipeline) + " with family: mlp", "1"));
   }
 }
 
@@ -156,7 +170,7 @@ void check_model(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
   if (train.model.family == kMlp) {
-    check_mlp(mlp_config(train.model), job.spec.parallelism, problems);
+    check_mlp(job.spec.parallelism, problems);
   } else {
     check_transformer(model_config(train), job.spec.parallelism, problems);
   }
@@ -187,18 +201,6 @@ void check_command(const TrainingJob& job, Problems& problems) {
     problems.push_back(at_item("spec.rendezvous.variables", i) + ": " + in_quotes(variables[i]) +
                        " is listed twice");
   }
-}
-
-void check_version(const TrainingJob& job, Problems& problems) {
-  if (!job.spec.train) return;
-  const ParallelismSpec& found = job.spec.parallelism;
-  const auto refuse = [&problems](const char* field, const std::string& value,
-                                  const char* expected) {
-    problems.push_back(
-        not_in_this_version(std::string("spec.parallelism.") + field, value, expected));
-  };
-  if (found.tensor > 1) refuse("tensor", text(found.tensor), "1");
-  if (found.pipeline > 1) refuse("pipeline", text(found.pipeline), "1");
 }
 
 }  // namespace lockstep

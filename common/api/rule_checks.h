@@ -29,7 +29,5 @@ void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);
 void check_tokens(const TrainingJob& job, Problems& problems);
 void check_command(const TrainingJob& job, Problems& problems);
-// Refuses what this version does not carry out yet.
-void check_version(const TrainingJob& job, Problems& problems);
 
 }  // namespace lockstep

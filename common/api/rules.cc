@@ -26,8 +26,8 @@ constexpr const char* kTransformerModelFields[] = {"preset",
                                                    "ropeScaling.originalContext",
                                                    "normEpsilon",
                                                    "weights.path"};
-constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "recompute",
-                                                   "attention", "sample.tokens"};
+constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "attention",
+                                                   "sample.tokens"};
 constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "outputs", "activation", "task"};
 constexpr const char* kMlpTrainFields[] = {"data.features", "data.targets"};
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
@@ -63,7 +63,6 @@ class Table {
     add_optimizer();
     add_command();
     add_sharing();
-    check(check_version, {"spec.parallelism"});
     return std::move(rules_);
   }
 
@@ -93,6 +92,7 @@ class Table {
   void add_mlp();
   void add_batch();
   void add_training();
+  void add_timeline();
   void add_optimizer();
   void add_command();
   void add_sharing();
@@ -110,6 +110,7 @@ class Table {
   const Expression world_ = nodes_ * processes_;
   const Expression tensor_ = spec_["parallelism.tensor"];
   const Expression pipeline_ = spec_["parallelism.pipeline"];
+  const Expression is_interleaved_ = spec_["parallelism.pipelineSchedule"] == "interleaved";
   const Expression data_ = world_ / (pipeline_ * tensor_);  // data-parallel ranks
   const Expression has_mesh_ = world_ % (pipeline_ * tensor_) == 0;
   std::vector<Rule> rules_;
@@ -215,6 +216,9 @@ void Table::add_families() {
   for (const char* field : kTransformerTrainFields) {
     require(train_, field, !trains_mlp_ || train_.is_default(field), not_mlp, {train_[field]});
   }
+  require(train_, "recompute",
+          !trains_mlp_ || train_["recompute"] == "auto" || train_["recompute"] == "none", not_mlp,
+          {train_["recompute"]});
   for (const char* field : kMlpModelFields) {
     const bool is_number = model_.fallback(field).is_number();
     require(model_, field, is_mlp_ || (is_number ? model_.is_default(field) : !model_.given(field)),
@@ -283,6 +287,19 @@ void Table::add_batch() {
                    global % (micro * data_) == 0),
           "{} x [{} ]data-parallel ranks[ = {}] does not divide spec.train.batch.global[: {}]",
           {micro, data_, micro * data_, global});
+  const Expression turns = pipeline_ * data_;  // micro-batches take turns in groups of one a stage
+  require(spec_, "train.batch.global",
+          in_train(!has_mesh_ || !is_interleaved_ || !fits || global % turns == 0),
+          "{} is not a multiple of [{} ]stages x [{} ]data-parallel ranks, but an interleaved "
+          "pipeline's micro-batches are a multiple of its stages",
+          {global, pipeline_, data_});
+  require(spec_, "train.batch.micro",
+          in_train(!has_mesh_ || !is_interleaved_ || micro == 0 || global % turns != 0 ||
+                   global % (micro * data_) != 0 || global % (micro * turns) == 0),
+          "{} x [{} ]stages x [{} ]data-parallel ranks does not divide "
+          "spec.train.batch.global[: {}], but an interleaved pipeline's micro-batches are a "
+          "multiple of its stages",
+          {micro, pipeline_, data_, global});
 }
 
 void Table::add_training() {
@@ -301,9 +318,24 @@ void Table::add_training() {
           validation == 0 || train_["data.validationFraction"] > 0.0,
           "{} needs validation data, expected spec.train.data.validationFraction above 0",
           {validation});
+  add_timeline();
   check(check_tokens, {"spec.train.steps", "spec.train.batch.global", "spec.train.model"});
   require(spec_, "rendezvous.variables", in_train(!spec_.given("rendezvous.variables")),
           "only valid with spec.command, which is not set");
+}
+
+void Table::add_timeline() {
+  const Expression every = train_["timeline.everySteps"];
+  const Expression recorded = train_["timeline.steps"];
+  require(train_, "timeline.everySteps", every <= train_["steps"],
+          "{} is more than spec.train.steps[: {}], so nothing would be recorded",
+          {every, train_["steps"]});
+  require(train_, "timeline.steps", recorded == 1 || recorded <= every,
+          "{} is more than spec.train.timeline.everySteps[: {}]", {recorded, every});
+  const Expression in_spec = spec_["train.timeline.everySteps"];
+  require(spec_, "train.timeline.everySteps",
+          in_train(in_spec == 0 || spec_.given("checkpoint.path")),
+          "{} needs a folder for the recordings, expected spec.checkpoint.path too", {in_spec});
 }
 
 void Table::add_optimizer() {
@@ -335,11 +367,12 @@ void Table::add_command() {
           {world_});
   // A command does these things itself.
   for (const char* field :
-       {"parallelism.tensor", "parallelism.pipeline", "parallelism.sharding",
-        "parallelism.shardingGroup", "parallelism.reshardAfterForward", "parallelism.prefetch",
-        "parallelism.gatherPrecision", "parallelism.reducePrecision", "parallelism.offload",
-        "parallelism.offloadPath", "parallelism.exchange", "checkpoint.everySteps",
-        "checkpoint.atEnd", "checkpoint.keep", "rendezvous.timeoutSeconds"}) {
+       {"parallelism.sequenceParallel", "parallelism.pipelineSchedule", "parallelism.virtualStages",
+        "parallelism.sharding", "parallelism.shardingGroup", "parallelism.reshardAfterForward",
+        "parallelism.prefetch", "parallelism.gatherPrecision", "parallelism.reducePrecision",
+        "parallelism.transferPrecision", "parallelism.offload", "parallelism.offloadPath",
+        "parallelism.exchange", "checkpoint.everySteps", "checkpoint.atEnd", "checkpoint.keep",
+        "rendezvous.timeoutSeconds"}) {
     require(spec_, field, spec_.given("train") || spec_.is_default(field),
             "[found {}, which is ]only valid with spec.train; omit the field, because a command "
             "does this itself",
@@ -358,6 +391,8 @@ void Table::add_sharing() {
     require(parallelism, field, parallelism.is_default(field) || has_effect,
             "{} needs spec.parallelism." + text, {parallelism[field], parallelism[other]});
   };
+  needs("sequenceParallel", parallelism["tensor"] > 1, "tensor",
+        "tensor: 2 or more[ (found {})], expected false");
   needs("shardingGroup", sharding != "none", "sharding",
         "sharding: optimizer, gradients or parameters[ (found {})], expected data");
   const Expression shards_parameters = sharding == "parameters";
@@ -382,11 +417,28 @@ void Table::add_sharing() {
           "host needs spec.nodes: 1[ (found {})], because pods share no memory; expected allReduce "
           "or firstRank",
           {nodes_});
+  require(spec_, "parallelism.exchange",
+          spec_["parallelism.exchange"] != "host" || (tensor_ == 1 && pipeline_ == 1),
+          "host needs ranks that hold the same, but spec.parallelism.pipeline [{} ]x tensor [{} ]"
+          "divide the model; expected allReduce or firstRank",
+          {pipeline_, tensor_});
+  needs("pipelineSchedule", parallelism["pipeline"] > 1, "pipeline",
+        "pipeline above 1[ (found {})], expected 1f1b");
+  needs("transferPrecision", parallelism["pipeline"] > 1, "pipeline",
+        "pipeline above 1[ (found {})], expected auto");
+  needs("virtualStages", parallelism["pipelineSchedule"] == "interleaved", "pipelineSchedule",
+        "pipelineSchedule: interleaved[ (found {})], expected 1");
+  require(parallelism, "virtualStages",
+          parallelism["pipelineSchedule"] != "interleaved" || parallelism["virtualStages"] > 1,
+          "{} with pipelineSchedule: interleaved, expected 2 or more",
+          {parallelism["virtualStages"]});
   const Expression by_data = spec_["parallelism.shardingGroup"] == "data";
-  const Expression group = processes_ / tensor_;  // data-parallel ranks of a node
+  // A node has several data-parallel ranks of a stage, or several stages.
+  const Expression group = processes_ / tensor_;
   require(
       spec_, "parallelism.shardingGroup",
-      by_data || !has_mesh_ || (processes_ % tensor_ == 0 && data_ % group == 0),
+      by_data || !has_mesh_ ||
+          (processes_ % tensor_ == 0 && (data_ % group == 0 || group % data_ == 0)),
       "node: [{} ]processes per node / tensor [{} ]does not divide the [{} ]data-parallel ranks, "
       "expected data",
       {processes_, tensor_, data_});
@@ -447,10 +499,14 @@ std::span<const FixedField> fixed_rules() {
       {"image", "image"},
       {"command"},
       {"parallelism",
-       "parallelism.tensor parallelism.pipeline parallelism.sharding parallelism.shardingGroup "
-       "parallelism.reshardAfterForward parallelism.prefetch parallelism.gatherPrecision "
-       "parallelism.reducePrecision parallelism.offload parallelism.offloadPath "
+       "parallelism.tensor parallelism.sequenceParallel parallelism.pipeline "
+       "parallelism.pipelineSchedule parallelism.virtualStages parallelism.transferPrecision "
        "parallelism.exchange"},
+      // The cost of a rule is limited.
+      {"parallelism",
+       "parallelism.sharding parallelism.shardingGroup "
+       "parallelism.reshardAfterForward parallelism.prefetch parallelism.gatherPrecision "
+       "parallelism.reducePrecision parallelism.offload parallelism.offloadPath"},
       {"processGroups"},
       {"rendezvous", "rendezvous.port"},
       {"checkpoint", "checkpoint.path"},

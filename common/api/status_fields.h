@@ -235,10 +235,12 @@ struct Schema<HoldingsStatus> {
           &HoldingsStatus::gradientsBytes);
     visit(Field{.name = "optimizerBytes", .meaning = "States of the optimizer.", .minimum = 0},
           &HoldingsStatus::optimizerBytes);
-    visit(Field{.name = "gatheredBytes",
-                .meaning = "Parameters of other ranks, while they are computed with.",
-                .minimum = 0},
-          &HoldingsStatus::gatheredBytes);
+    visit(
+        Field{.name = "gatheredBytes",
+              .meaning =
+                  "Parameters of other ranks and gradients of units, while they are computed with.",
+              .minimum = 0},
+        &HoldingsStatus::gatheredBytes);
     visit(Field{.name = "activationsBytes",
                 .meaning = "Activations of a micro-batch, with their gradients.",
                 .minimum = 0},

@@ -120,7 +120,8 @@ struct Schema<ModelSpec> {
     visit(Field{.name = "kvHeads",
                 .meaning =
                     "Key and value heads of a llama, each shared by heads / kvHeads query heads; 0 "
-                    "means the preset's, else heads. A multiple of parallelism.tensor.",
+                    "means the preset's, else heads. A multiple or a divisor of "
+                    "parallelism.tensor.",
                 .minimum = 0,
                 .maximum = 1024},
           &ModelSpec::kvHeads);
@@ -315,6 +316,24 @@ struct Schema<ValidationSpec> {
 };
 
 template <>
+struct Schema<TimelineSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "everySteps",
+                .meaning = "Steps from one recording to the next; 0 records nothing. Needs "
+                           "checkpoint.path.",
+                .minimum = 0,
+                .maximum = kStepsMax},
+          &TimelineSpec::everySteps);
+    visit(Field{.name = "steps",
+                .meaning = "Steps of a recording: the last ones of each everySteps.",
+                .minimum = 1,
+                .maximum = 100},
+          &TimelineSpec::steps);
+  }
+};
+
+template <>
 struct Schema<SampleSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -371,8 +390,9 @@ struct Schema<TrainSpec> {
                 .meaning = "Activations that backward recomputes instead of keeping, to save "
                            "memory: ops recomputes the outputs of norms and GELU, blocks "
                            "everything but the inputs of the model's blocks. The results are the "
-                           "same, except for the last bits of ops with precision bf16 on a GPU.",
-                .choices = "none ops blocks"},
+                           "same, except for the last bits of ops with precision bf16 on a GPU. "
+                           "auto is blocks with pipelineSchedule: gpipe, and none otherwise.",
+                .choices = "auto none ops blocks"},
           &TrainSpec::recompute);
     visit(Field{.name = "attention",
                 .meaning =
@@ -394,6 +414,10 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "validation",
                 .meaning = "When the model is validated on the held-back data."},
           &TrainSpec::validation);
+    visit(Field{.name = "timeline",
+                .meaning = "When every rank records what it does at which time, for `lockstep "
+                           "timeline`."},
+          &TrainSpec::timeline);
     visit(Field{.name = "sample", .meaning = "Text generated at the end."}, &TrainSpec::sample);
   }
 };

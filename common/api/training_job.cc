@@ -253,6 +253,11 @@ int64_t processes_per_node(const TrainingJobSpec& spec) {
   return std::max<int64_t>(given, 1);
 }
 
+std::string recompute_of(std::string_view recompute, std::string_view schedule) {
+  if (recompute != "auto") return std::string(recompute);
+  return schedule == "gpipe" ? "blocks" : "none";
+}
+
 int64_t port_count(const TrainingJobSpec& spec) {
   return processes_per_node(spec) * (spec.train.has_value() ? 1 : kPortRounds);
 }

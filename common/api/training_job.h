@@ -102,6 +102,13 @@ struct ValidationSpec {
   bool operator==(const ValidationSpec&) const = default;
 };
 
+struct TimelineSpec {
+  int64_t everySteps = 0;  // 0: nothing is recorded
+  int64_t steps = 1;       // the last ones of each everySteps are recorded
+
+  bool operator==(const TimelineSpec&) const = default;
+};
+
 struct SampleSpec {
   int64_t tokens = 0;  // generated after the last step; 0: none
   std::string prompt = "\n";
@@ -121,29 +128,33 @@ struct TrainSpec {
   std::string precision = "fp32";  // fp32, bf16
   // Rounding of the bf16 copies of the parameters, which products read: nearest, stochastic.
   std::string rounding = "nearest";
-  std::string recompute = "none";  // recomputed activations in backward: none, ops, blocks
-  std::string attention = "own";   // kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;                // for the initial weights and stochastic rounding
-  int64_t bucketBytes = 4 << 20;   // bytes of gradients that are all-reduced together
+  // Recomputed activations in backward: auto, none, ops, blocks; see recompute_of().
+  std::string recompute = "auto";
+  std::string attention = "own";  // kernels on GPUs: own, cudnn, auto
+  int64_t seed = 1;               // for the initial weights and stochastic rounding
+  int64_t bucketBytes = 4 << 20;  // bytes of gradients that are all-reduced together
   ValidationSpec validation;
+  TimelineSpec timeline;
   SampleSpec sample;
 
   bool operator==(const TrainSpec&) const = default;
 };
 
-// How the data-parallel ranks share the model's state, and how they bring their gradients together.
-// A job's spec and the layout of its rounds have these fields. common/layout/sharding.h explains
-// the values.
+// How the ranks share activations and the model's state, and how data-parallel ranks bring their
+// gradients together. A job's spec and the layout of its rounds have these fields.
+// common/layout/sharding.h explains the values.
 struct StateSharing {
+  bool sequenceParallel = false;       // ActivationOptions::splits_rows
   std::string sharding = "none";       // none, optimizer, gradients, parameters
   std::string shardingGroup = "data";  // data, node: the ranks that divide the state
   bool reshardAfterForward = true;     // this and the two below: only with parameters
   bool prefetch = true;
-  std::string gatherPrecision = "fp32";  // fp32, bf16
-  std::string reducePrecision = "fp32";  // fp32, bf16
-  std::string offload = "none";          // none, optimizer, parameters
-  std::string offloadPath;               // folder of the scratch file
-  std::string exchange = "allReduce";    // allReduce, firstRank, host
+  std::string gatherPrecision = "fp32";    // fp32, bf16
+  std::string reducePrecision = "fp32";    // fp32, bf16
+  std::string transferPrecision = "auto";  // auto, fp32, bf16: of activations between stages
+  std::string offload = "none";            // none, optimizer, parameters
+  std::string offloadPath;                 // folder of the scratch file
+  std::string exchange = "allReduce";      // allReduce, firstRank, host
 
   bool operator==(const StateSharing&) const = default;
 };
@@ -151,6 +162,8 @@ struct StateSharing {
 struct ParallelismSpec : StateSharing {
   int64_t tensor = 1;
   int64_t pipeline = 1;
+  std::string pipelineSchedule = "1f1b";  // naive, gpipe, 1f1b, interleaved
+  int64_t virtualStages = 1;              // Mesh::virtual_stages
 
   bool operator==(const ParallelismSpec&) const = default;
 };
@@ -415,6 +428,10 @@ MlpConfig mlp_config(const ModelSpec& model);
 double tokens_per_step(const TrainSpec& train);
 // Processes on each node, with defaults applied.
 int64_t processes_per_node(const TrainingJobSpec& spec);
+
+// Returns what backward recomputes: none, ops or blocks. auto is blocks with the schedule gpipe,
+// which keeps all micro-batches of a step in flight.
+std::string recompute_of(std::string_view recompute, std::string_view schedule);
 // Returns the limit of the first rule about hangs, or kHangSeconds.
 int64_t hang_seconds(const TrainingJobSpec& spec);
 // Parses "10m" as 600: a whole number and s, m or h. nullopt for other text, or outside

@@ -26,6 +26,11 @@ void visit_sharing(Visit&& visit) {
   const auto field = [&visit]<class T>(const Field& described, T StateSharing::*member) {
     visit(described, static_cast<T Owner::*>(member));
   };
+  field({.name = "sequenceParallel",
+         .meaning = "With tensor: 2 or more, true divides the positions of each sequence among "
+                    "the tensor-parallel ranks where layers work position by position (norms, "
+                    "residual additions): less memory for activations."},
+        &StateSharing::sequenceParallel);
   field(
       {.name = "sharding",
        .meaning = "State that the ranks of a sharding group divide instead of each holding all of "
@@ -58,6 +63,11 @@ void visit_sharing(Visit&& visit) {
          .meaning = "The type in which gradients travel and are added.",
          .choices = "fp32 bf16"},
         &StateSharing::reducePrecision);
+  field({.name = "transferPrecision",
+         .meaning = "With pipeline: 2 or more, the type in which activations and their gradients "
+                    "travel between stages; auto is the one that they are computed in.",
+         .choices = "auto fp32 bf16"},
+        &StateSharing::transferPrecision);
   field({.name = "offload",
          .meaning = "State that is kept in host memory (on GPUs) or in a scratch file, and fetched "
                     "piece by piece: the optimizer's, also the parameters.",
@@ -82,17 +92,32 @@ struct Schema<ParallelismSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "tensor",
-                .meaning =
-                    "Tensor-parallel ranks, which share every layer. This version supports only 1.",
+                .meaning = "Ranks that share every layer of a transformer: its heads, hidden units "
+                           "and vocabulary.",
                 .minimum = 1,
                 .maximum = 1024},
           &ParallelismSpec::tensor);
     visit(Field{.name = "pipeline",
-                .meaning = "Pipeline stages, among which the layers are divided. This version "
-                           "supports only 1.",
+                .meaning = "Stages among which the layers of a transformer are divided; "
+                           "micro-batches pass through them one after the other.",
                 .minimum = 1,
                 .maximum = 1024},
           &ParallelismSpec::pipeline);
+    visit(
+        Field{.name = "pipelineSchedule",
+              .meaning = "Order of a step's micro-batches: 1f1b keeps at most as many in flight "
+                         "as there are stages; gpipe runs all forward passes first; naive has one "
+                         "in flight; interleaved is like 1f1b, with virtualStages parts of the "
+                         "model on each stage.",
+              .choices = "naive gpipe 1f1b interleaved"},
+        &ParallelismSpec::pipelineSchedule);
+    visit(Field{.name = "virtualStages",
+                .meaning = "Parts of the model on each stage of an interleaved pipeline: a "
+                           "micro-batch passes through all stages that many times. More of them "
+                           "leave stages less time idle and send more messages.",
+                .minimum = 1,
+                .maximum = 1024},
+          &ParallelismSpec::virtualStages);
     visit_sharing<ParallelismSpec>(visit);
   }
 };

@@ -102,15 +102,21 @@ Status check_members(const WorldAssignment& world) {
   return check_unique(world.members);
 }
 
-// A pipeline has a schedule, and nothing else does.
+// Only a pipeline has a schedule. A command has its own, which nobody else knows.
 Status check_layout(const WorldAssignment& world) {
   Problems problems;
   check_ranges(world.layout, "layout", problems);
   if (!problems.empty()) return to_error(problems);
-  const bool has_schedule = !world.layout.schedule.empty();
-  if (has_schedule == (world.pipeline > 1)) return {};
-  return invalid("layout.schedule: found " + in_quotes(world.layout.schedule) + ", expected " +
-                 (has_schedule ? "none without a pipeline" : "one for the pipeline"));
+  if (!world.layout.schedule.empty() && world.pipeline == 1) {
+    return invalid("layout.schedule: found " + in_quotes(world.layout.schedule) +
+                   ", expected none without a pipeline");
+  }
+  const bool is_interleaved =
+      world.layout.schedule == pipeline_kind_name(PipelineKind::kInterleaved);
+  if (is_interleaved == (world.layout.virtualStages > 1)) return {};
+  return invalid("layout.virtualStages: " + std::to_string(world.layout.virtualStages) +
+                 " with the schedule " + in_quotes(world.layout.schedule) + ", expected " +
+                 (is_interleaved ? "2 or more" : "1"));
 }
 
 // Checks that a group's ranks are those of workers and unique; `total` sums the sizes over groups.
@@ -227,8 +233,9 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
   world.pipeline = mesh.pipeline;
   world.data = mesh.data;
   world.tensor = mesh.tensor;
-  if (world.pipeline > 1) {
-    world.layout.schedule = pipeline_kind_name(PipelineKind::kOneForwardOneBackward);
+  if (world.pipeline > 1 && spec.train) {
+    world.layout.schedule = spec.parallelism.pipelineSchedule;
+    world.layout.virtualStages = spec.parallelism.virtualStages;
   }
   TRY(check_layout(world));
   world.groups = mesh_groups(mesh);
@@ -288,12 +295,19 @@ bool is_ordinary(const WorldAssignment& world) {
   for (size_t place = 0; place < world.members.size(); ++place) {
     if (world.members[place].index != static_cast<int64_t>(place)) return false;
   }
-  return world.tensor == 1 && world.layout == WorldLayout{} && !has_servers(world);
+  return world.tensor == 1 && world.pipeline == 1 && world.layout == WorldLayout{} &&
+         !has_servers(world);
 }
 
 int64_t group_rank(const WorldGroup& group, int64_t rank) {
   const auto it = std::find(group.ranks.begin(), group.ranks.end(), rank);
   return it == group.ranks.end() ? -1 : it - group.ranks.begin();
+}
+
+Json world_file(const WorldAssignment& world) {
+  Json document = to_json(world);
+  if (world.tensor > 1 || world.pipeline > 1) document["groups"] = write_json(world.groups);
+  return document;
 }
 
 Json to_json(const WorldAssignment& world) {

@@ -30,9 +30,10 @@ struct WorldMember {
   bool operator==(const WorldMember&) const = default;
 };
 
-// How the workers share the training state and a step's work.
+// How the workers share the training state, activations and a step's work.
 struct WorldLayout : StateSharing {
-  std::string schedule;  // of a pipeline, as pipeline_kind_name(); empty without one
+  std::string schedule;       // of a pipeline, as pipeline_kind_name(); empty without one
+  int64_t virtualStages = 1;  // Mesh::virtual_stages
 
   bool operator==(const WorldLayout&) const = default;
 };
@@ -100,7 +101,8 @@ const WorldMember& member_of(const WorldAssignment& world, int64_t rank);
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
 
 bool has_servers(const WorldAssignment& world);
-// Returns whether each worker holds everything and gradients are all-reduced in fp32.
+// Returns whether each worker holds everything of its part of the mesh, and gradients are
+// all-reduced in fp32.
 bool shares_nothing(const WorldLayout& layout);
 // Returns whether the members are workers with the indices 0..n-1 in this order, and each worker
 // holds everything. All agents know such worlds; others need what protocol_needed() says.
@@ -116,6 +118,9 @@ std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 // not depend on what later versions add. Reading rebuilds the groups and refuses worlds that
 // make_world() would not have made, but takes members of a role in any order.
 Json to_json(const WorldAssignment& world);
+// Returns what LOCKSTEP_WORLD_FILE has for a command: the same, but with the groups of the axes if
+// the mesh has more than the data axis.
+Json world_file(const WorldAssignment& world);
 Result<WorldAssignment> world_from_json(const Json& document);
 
 // Returns the first 16 hex digits of the SHA-256 of the canonical JSON: the fencing token, together

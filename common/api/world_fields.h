@@ -37,6 +37,8 @@ struct Schema<WorldLayout> {
     visit_sharing<WorldLayout>(visit);
     visit(Field{.name = "schedule", .choices = "naive gpipe 1f1b interleaved"},
           &WorldLayout::schedule);
+    visit(Field{.name = "virtualStages", .minimum = 1, .maximum = 1024},
+          &WorldLayout::virtualStages);
   }
 };
 

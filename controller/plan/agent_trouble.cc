@@ -38,8 +38,12 @@ std::vector<std::string> sharing_parts(const WorldLayout& layout) {
   if (shares_nothing(layout)) return {};
   std::vector<std::string> parts;
   if (layout.sharding != none.sharding) parts.push_back("shards " + layout.sharding);
+  if (layout.sequenceParallel) parts.push_back("divides sequences");
   if (layout.offload != none.offload) parts.push_back("offloads " + layout.offload);
   if (layout.exchange != none.exchange) parts.push_back("exchanges by " + layout.exchange);
+  if (layout.transferPrecision != none.transferPrecision) {
+    parts.push_back("sends activations in " + layout.transferPrecision);
+  }
   if (parts.empty()) parts.push_back("reduces in " + layout.reducePrecision);
   return parts;
 }
@@ -54,9 +58,11 @@ std::string special_parts(const WorldAssignment& world, const std::optional<Trai
   add(std::ssize(world.members) <= last, "leaves out nodes");
   add(has_servers(world), "has servers");
   for (std::string& part : sharing_parts(world.layout)) add(true, std::move(part));
-  add(!world.layout.schedule.empty(), "runs a pipeline");
+  add(world.tensor > 1, "shares layers");
+  add(world.pipeline > 1, "runs a pipeline");
   add(train && train->model.family == "mlp", "trains an mlp");
   add(train && train->optimizer.name != "adamw", "uses another optimizer than adamw");
+  add(train && train->timeline.everySteps > 0, "records a timeline");
   return text.empty() ? "reorders nodes" : text;
 }
 

@@ -10,11 +10,25 @@
 namespace lockstep::plan {
 namespace {
 
+// Ranks are node-major, so the ranks of a tensor group are neighbours.
+void warn_of_spread(Pass& pass, int64_t round) {
+  const TrainingJobSpec& spec = pass.spec();
+  const int64_t tensor = spec.parallelism.tensor;
+  const int64_t processes = processes_per_node(spec);
+  if (round > 1 || !spec.train || processes % tensor == 0) return;
+  pass.event(true, "TensorSpread",
+             "spec.parallelism.tensor: " + std::to_string(tensor) +
+                 " ranks share every layer, but " + std::to_string(processes) +
+                 " run on a node, so every layer waits for the network: a spec.processesPerNode "
+                 "that it divides keeps them together");
+}
+
 Verdict start_round(Pass& pass, int64_t round, const char* why) {
   begin_round(pass, round);
   pass.plan.why = why;
   if (pass.formed()) {
     note_pods(pass.status, pass.seen.wall_now);
+    warn_of_spread(pass, round);
     const std::string& nodes = pass.status.rendezvous->nodeIndices;
     pass.event(false, "RoundStarted",
                "round " + std::to_string(round) + " with members " + pass.status.members +

@@ -32,11 +32,20 @@ void add(const std::string& path, const Json& value, Fingerprints& prints) {
   if (!value.is_null()) prints[path] = hex(sha256(dump_json(value))).substr(0, kHexDigits);
 }
 
+std::string schedule_of(const TrainingJobSpec& spec) {
+  return spec.parallelism.pipeline > 1 ? spec.parallelism.pipelineSchedule : "";
+}
+
 Fingerprints fingerprints(const TrainingJobSpec& spec) {
   Fingerprints prints;
   Json document = spec_to_json(spec);
   // Our own name means the same as an empty managedBy.
   if (spec.managedBy == kControllerName) document.erase("managedBy");
+  // Both none and auto are the default here: earlier versions had none.
+  if (spec.train) {
+    const std::string recompute = recompute_of(spec.train->recompute, schedule_of(spec));
+    document["train"]["recompute"] = recompute == "none" ? TrainSpec{}.recompute : recompute;
+  }
   const Json defaults = spec_to_json(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const FixedField& field : fixed_rules()) {

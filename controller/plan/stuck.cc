@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common/layout/mesh.h"
 #include "controller/plan/conditions.h"
 
 namespace lockstep::plan {
@@ -83,13 +84,23 @@ std::string group_of(const WorkerWait& wait, size_t world) {
   return "the group of ranks " + wait.ranks;
 }
 
+// Describes where in the step the rank that holds the others up is; empty if it is not known.
+std::string place_of(const WorkerState* state, int64_t stage) {
+  const std::string of_stage = stage < 0 ? "" : " of stage " + std::to_string(stage);
+  const bool is_in_step = state != nullptr && state->phase == WorkerPhase::kTraining;
+  if (is_in_step && state->micro_batch >= 0) {
+    return ", in micro-batch " + std::to_string(state->micro_batch) + of_stage;
+  }
+  return of_stage.empty() ? "" : ", a rank" + of_stage;
+}
+
 // Describes the rank that holds the others up.
 std::string condition_of(const WorkerState* state) {
-  if (state == nullptr) return ", which has not reported,";
-  if (!state->running) return ", which has ended,";
-  if (state->is_lifeless) return ", which shows no sign of life,";
+  if (state == nullptr) return ", which has not reported";
+  if (!state->running) return ", which has ended";
+  if (state->is_lifeless) return ", which shows no sign of life";
   if (state->phase == WorkerPhase::kTraining) return "";
-  return ", in phase " + std::string(worker_phase_name(state->phase)) + ",";
+  return ", in phase " + std::string(worker_phase_name(state->phase));
 }
 
 std::string cycle_text(const StuckRank& stuck, const RankStates& ranks) {
@@ -170,6 +181,16 @@ std::string node_of(const Pass& pass, int64_t rank) {
   return pod == nullptr ? "" : pod->node_name;
 }
 
+// Returns the pipeline stage of a rank of the round; -1 without a pipeline.
+int64_t stage_of(const Pass& pass, int64_t rank, size_t world) {
+  const ParallelismSpec& parallelism = pass.spec().parallelism;
+  if (rank < 0 || parallelism.pipeline == 1) return -1;
+  const Result<Mesh> mesh = make_mesh({.world_size = static_cast<int64_t>(world),
+                                       .pipeline = parallelism.pipeline,
+                                       .tensor = parallelism.tensor});
+  return mesh.ok() ? coordinates(*mesh, rank).pipeline : -1;
+}
+
 }  // namespace
 
 std::optional<StuckRank> find_stuck(const RankStates& ranks) {
@@ -206,7 +227,9 @@ std::string stuck_text(const StuckRank& stuck, const StuckNames& names) {
   if (stuck.rank < 0) return cycle_text(stuck, names.ranks);
   std::string text = "rank " + std::to_string(stuck.rank);
   if (!names.node.empty()) text += " on " + names.node;
-  text += condition_of(state_of(names.ranks, stuck.rank)) + " is missing from " +
+  const WorkerState* const state = state_of(names.ranks, stuck.rank);
+  const std::string description = place_of(state, names.stage) + condition_of(state);
+  text += description + (description.empty() ? "" : ",") + " is missing from " +
           stuck.missing_from.operation + " of " + group_of(stuck.missing_from, names.ranks.size());
   return text + "; " + named(stuck.waiting) + (stuck.waiting.size() == 1 ? " waits" : " wait") +
          " for it";
@@ -235,7 +258,10 @@ void derive_stuck(Pass& pass) {
   update.value = true;
   update.reason = stuck->rank < 0 ? "RanksWaitForEachOther" : "RankMissing";
   const std::string text =
-      stuck_text(*stuck, {.ranks = ranks, .node = node_of(pass, stuck->rank)}) + ", since ";
+      stuck_text(*stuck, {.ranks = ranks,
+                          .node = node_of(pass, stuck->rank),
+                          .stage = stage_of(pass, stuck->rank, ranks.size())}) +
+      ", since ";
   const bool is_reported = was_stuck && before->message.compare(0, text.size(), text) == 0;
   const WallTime since = pass.seen.wall_now - from_seconds(stuck->missing_from.seconds);
   update.message = is_reported ? before->message : text + rfc3339(since);

@@ -25,11 +25,12 @@ struct StuckRank {
 // returns the one that holds up most; on a tie, the lowest. nullopt if nobody waits. Pure.
 std::optional<StuckRank> find_stuck(const RankStates& ranks);
 
-// Names for stuck_text(), which returns a sentence such as "rank 3 on node b is missing from
-// all_reduce #17 of ranks 0-3; ranks 0-2 wait for it".
+// Names for stuck_text(), which returns a sentence such as "rank 3 on node b, in micro-batch 5 of
+// stage 1, is missing from recv #17 of ranks 2, 3; ranks 0-2 wait for it".
 struct StuckNames {
   const RankStates& ranks;
-  std::string node;  // node of the culprit's pod; empty if unknown
+  std::string node;    // node of the culprit's pod; empty if unknown
+  int64_t stage = -1;  // of the culprit; -1: there is only one
 };
 std::string stuck_text(const StuckRank& stuck, const StuckNames& names);
 

@@ -64,13 +64,15 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
   const TrainingJobSpec& spec = pass.spec();
   CheckpointSpec checkpoint = spec.checkpoint;
   checkpoint.onPreemption.clear();  // grace_period_seconds tells it, also to older agents
+  std::optional<TrainSpec> train = spec.train;
+  if (train) train->recompute = recompute_of(train->recompute, world.layout.schedule);
   return {.protocol = protocol_of_round(pass, world),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
           .job_namespace = pass.job().metadata.namespace_,
           .hash = world_hash(world),
           .world = std::move(world),
-          .train = spec.train,
+          .train = std::move(train),
           .command = spec.command,
           .variables = spec.rendezvous.variables,
           .restarts = pass.status.restarts,

@@ -116,6 +116,7 @@ ProgressNumbers some_numbers() {
                       .activations_bytes = 15,
                       .offloaded_bytes = 16,
                       .sharding_ranks = 8};
+  numbers.micro_batch = 17;
   return numbers;
 }
 
@@ -169,7 +170,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
   const std::string groups(memory.substr(1456, 2304));
   test::expect_format("Progress page", memory,
-                      {{"magic", raw(uint64_t{0x4c4b5350524f4706})},
+                      {{"magic", raw(uint64_t{0x4c4b5350524f4707})},
                        {"sequence", raw(uint64_t{4})},
                        {"numbers", raw<StepNumbers>(numbers)},
                        {"round", raw(uint64_t{3})},
@@ -186,6 +187,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"activationsBytes", raw(uint64_t{15})},
                        {"offloadedBytes", raw(uint64_t{16})},
                        {"shardingRanks", raw(int64_t{8})},
+                       {"microBatch", raw(int64_t{17})},
                        {"gpuSequence", raw(uint64_t{2})},
                        {"gpuSamples", raw(uint64_t{4})},
                        {"busyRatio", raw(0.25)},

@@ -61,6 +61,7 @@ AgentState a_state() {
        .log_tail = "no\nmemory\n",
        .phase = WorkerPhase::kSaving,
        .step = 40,
+       .micro_batch = 3,
        .suspect_rank = 1,
        .wait = WorkerWait{.operation = "reduce_scatter #123456789",
                           .ranks = "0, 2, 4, 6, 8, 10, 12, 14, 16, ...",
@@ -146,7 +147,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 5), "assignment.protocol: 5 is out of range, expected 1 to 4");
+  EXPECT_EQ(error_of("/protocol", 6), "assignment.protocol: 6 is out of range, expected 1 to 5");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -169,7 +170,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   WorldInput input{.job_uid = "uid", .round = 7, .members = two};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
   spec.parallelism.tensor = 2;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 5);
   spec.parallelism.tensor = 1;
   for (const auto& change : {+[](StateSharing& sharing) { sharing.sharding = "optimizer"; },
                              +[](StateSharing& sharing) { sharing.offload = "optimizer"; },
@@ -181,7 +182,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   }
   spec.parallelism = {};
   spec.parallelism.pipeline = 2;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 5);
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
@@ -190,6 +191,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);
   spec.train->optimizer.name = "sgd";
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  spec.train = TrainSpec{.timeline = {.everySteps = 10}};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 5);
   spec.train = TrainSpec{.model = {.family = "mlp"}};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
   spec.train.reset();
@@ -210,8 +213,9 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.node_index = 2;
   assignment.protocol = 2;
   EXPECT_EQ(error_of(assignment),
-            "assignment.protocol: 2, expected 3 for a world with gaps, roles or a layout, and for "
-            "a new model or optimizer");
+            "assignment.protocol: 2, expected 3 for a world with a mesh, gaps, roles or a layout, "
+            "and for "
+            "a new model, optimizer or timeline");
   assignment.protocol = 3;
   assignment.train.reset();
   EXPECT_TRUE(assignment_from_json(through_text(assignment)).ok()) << "a gap concerns any program";
@@ -219,8 +223,9 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.world = *make_world(spec, input);
   assignment.hash = world_hash(assignment.world);
   EXPECT_EQ(error_of(assignment),
-            "assignment.protocol: 3, expected 4 for a world with gaps, roles or a layout, and for "
-            "a new model or optimizer");
+            "assignment.protocol: 3, expected 4 for a world with a mesh, gaps, roles or a layout, "
+            "and for "
+            "a new model, optimizer or timeline");
   assignment.protocol = 4;
   EXPECT_EQ(error_of(assignment),
             "assignment.world: found roles or a layout, expected none without train");

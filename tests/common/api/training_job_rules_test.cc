@@ -101,7 +101,7 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
        "spec.train.optimizer.schedule: found \"cosin\", expected constant, linear or cosine"},
       {"/spec/train/precision", "", "spec.train.precision: found \"\", expected fp32 or bf16"},
       {"/spec/train/recompute", "all",
-       "spec.train.recompute: found \"all\", expected none, ops or blocks"},
+       "spec.train.recompute: found \"all\", expected auto, none, ops or blocks"},
       {"/spec/train/attention", "auto", "no error"},
       {"/spec/train/attention", "cudnn",
        "spec.train.attention: cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: "
@@ -208,6 +208,12 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
             "spec.train.validation.everySteps: 5 needs validation data, expected "
             "spec.train.data.validationFraction above 0");
   document = good_document();
+  document["spec"].erase("checkpoint");
+  document["spec"]["train"]["timeline"]["everySteps"] = 5;
+  EXPECT_EQ(valid_training_job_from_json(document).error().message,
+            "spec.train.timeline.everySteps: 5 needs a folder for the recordings, expected "
+            "spec.checkpoint.path too");
+  document = good_document();
   document["spec"]["nodes"] = 4096;
   document["spec"]["processesPerNode"] = 64;
   document["spec"]["train"]["batch"] = {{"global", 262144}};
@@ -266,12 +272,10 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
       {"/spec/train/data/targets", "", "spec.train.data.targets: missing, expected a .npy file"},
       {"/spec/parallelism",
        {{"tensor", 2}},
-       "spec.parallelism.tensor: 2 is not valid with family: mlp, expected 1\n"
-       "spec.parallelism.tensor: 2 is not in this version, expected 1"},
+       "spec.parallelism.tensor: 2 is not valid with family: mlp, expected 1"},
       {"/spec/parallelism",
        {{"pipeline", 4}},
-       "spec.parallelism.pipeline: 4 stages, expected at most the mlp's layers: 3\n"
-       "spec.parallelism.pipeline: 4 is not in this version, expected 1"},
+       "spec.parallelism.pipeline: 4 with family: mlp is not in this version, expected 1"},
   };
   for (const Refusal& c : cases) {
     Json document = mlp_document();
@@ -289,13 +293,31 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
   });
 }
 
-TEST(TrainingJob, AMeshThatDoesNotFitIsSaidBeforeThatItIsNotInThisVersion) {
+TEST(TrainingJob, AMeshThatDoesNotFitIsRefusedByWhatItDivides) {
   const std::string error = error_with("/spec/parallelism", {{"tensor", 3}});
   EXPECT_EQ(error,
             "spec.parallelism: pipeline 1 x tensor 3 = 3 does not divide the world of 4 ranks "
             "(spec.nodes: 2 x 2 processes each)\n"
-            "spec.train.model.heads: 4 is not a multiple of the tensor-parallel size 3\n"
-            "spec.parallelism.tensor: 3 is not in this version, expected 1");
+            "spec.train.model.heads: 4 is not a multiple of the tensor-parallel size 3");
+}
+
+// Neighbouring ranks have the same head.
+TEST(TrainingJob, MayHaveFewerHeadsOfKeysThanTensorParallelRanks) {
+  const auto error_of = [](int kv_heads) {
+    Json document = good_document();
+    document["spec"]["parallelism"]["tensor"] = 4;
+    document["spec"]["train"]["model"] = {{"family", "llama"}, {"layers", 4},
+                                          {"width", 144},      {"heads", 12},
+                                          {"context", 128},    {"kvHeads", kv_heads}};
+    const Result<TrainingJob> job = valid_training_job_from_json(document);
+    return job.ok() ? "no error" : job.error().message;
+  };
+  for (const int kv_heads : {1, 2, 4, 12}) EXPECT_EQ(error_of(kv_heads), "no error");
+  for (const int kv_heads : {3, 6}) {
+    EXPECT_EQ(error_of(kv_heads),
+              "spec.train.model.kvHeads: " + std::to_string(kv_heads) +
+                  " is not a multiple of the tensor-parallel size 4, nor divides it");
+  }
 }
 
 TEST(TrainingJob, ProcessGroupsAreChecked) {
@@ -398,12 +420,6 @@ TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
       {"/spec/elastic", {{"min", 1}}, "spec.elastic: not in this version"},
       {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
       {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
-      {"/spec/parallelism",
-       {{"tensor", 2}},
-       "spec.parallelism.tensor: 2 is not in this version, expected 1"},
-      {"/spec/parallelism",
-       {{"pipeline", 2}},
-       "spec.parallelism.pipeline: 2 is not in this version, expected 1"},
       {"/spec/command",
        {"python", "train.py"},
        "spec: found both train and command, expected exactly one of them"},
@@ -435,6 +451,8 @@ TEST(TrainingJob, EveryWayToShareStateIsValid) {
 
 TEST(TrainingJob, SharingThatWouldHaveNoEffectIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
+      {"{sequenceParallel: true}",
+       "sequenceParallel: true needs spec.parallelism.tensor: 2 or more (found 1), expected false"},
       {"{shardingGroup: node}",
        "shardingGroup: \"node\" needs spec.parallelism.sharding: optimizer, gradients or "
        "parameters "
@@ -472,6 +490,21 @@ TEST(TrainingJob, SharingThatWouldHaveNoEffectIsRefused) {
   }
 }
 
+TEST(TrainingJob, TheTensorParallelRanksDivideTheContext) {
+  const char* const refused =
+      "spec.train.model.context: 9 is not a multiple of spec.parallelism.tensor: 2, expected one, "
+      "or spec.parallelism.sequenceParallel: false";
+  for (const bool divides : {true, false}) {
+    Json document = good_document();
+    document["spec"]["train"]["model"]["context"] = divides ? 8 : 9;
+    document["spec"]["parallelism"] = {{"tensor", 2}, {"sequenceParallel", true}};
+    const Result<TrainingJob> job = valid_training_job_from_json(document);
+    const std::string error = job.ok() ? "" : job.error().message;
+    EXPECT_EQ(error.find(refused) == std::string::npos, divides) << error;
+    EXPECT_EQ(error.find("sequenceParallel: true needs"), std::string::npos) << error;
+  }
+}
+
 TEST(TrainingJob, TheRanksOfANodeDivideTheStateIfThereAreSeveral) {
   Json document = good_document();
   document["spec"]["processesPerNode"] = 1;
@@ -479,6 +512,15 @@ TEST(TrainingJob, TheRanksOfANodeDivideTheStateIfThereAreSeveral) {
   EXPECT_EQ(valid_training_job_from_json(document).error().message,
             "spec.parallelism.shardingGroup: node needs at least 2 data-parallel ranks on each "
             "node, found 1, expected data or a larger spec.processesPerNode");
+  document["spec"]["processesPerNode"] = 4;
+  document["spec"]["parallelism"]["pipeline"] = 2;
+  document["spec"]["train"]["batch"] = {{"global", 8}};
+  for (const int64_t pipeline : {1, 2, 4}) {  // of 8 ranks on 2 nodes
+    document["spec"]["parallelism"]["pipeline"] = pipeline;
+    document["spec"]["train"]["model"]["layers"] = 4;
+    EXPECT_TRUE(valid_training_job_from_json(document).ok()) << pipeline;
+  }
+  document["spec"]["parallelism"]["pipeline"] = 1;
   document["spec"]["processesPerNode"] = 3;
   document["spec"]["parallelism"]["tensor"] = 2;
   document["spec"]["train"]["batch"] = {{"global", 6}};

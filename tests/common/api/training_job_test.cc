@@ -168,21 +168,24 @@ TEST(TrainingJob, TheExampleOfTheFirstRunIsValid) {
   EXPECT_TRUE(job.ok()) << job.error().message;
 }
 
-TEST(TrainingJob, TheExamplesOfSharingStateAreValidAndDiffer) {
-  std::vector<ParallelismSpec> found;
-  for (const auto& file :
-       std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/examples/sharding")) {
-    const Result<Json> document = read_document(file.path());
-    ASSERT_TRUE(document.ok()) << document.error().message;
-    const Result<TrainingJob> job = valid_training_job_from_json(*document);
-    ASSERT_TRUE(job.ok()) << file.path() << ": " << job.error().message;
-    EXPECT_EQ(job->metadata.name, file.path().stem());
-    const ParallelismSpec& parallelism = job->spec.parallelism;
-    EXPECT_NE(parallelism, ParallelismSpec{}) << file.path();
-    EXPECT_EQ(std::count(found.begin(), found.end(), parallelism), 0) << file.path();
-    found.push_back(parallelism);
+TEST(TrainingJob, TheExamplesOfParallelismAreValidAndDiffer) {
+  std::vector<std::pair<std::string, ParallelismSpec>> found;  // by family
+  for (const std::string folder : {"sharding", "parallelism"}) {
+    for (const auto& file :
+         std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/examples/" + folder)) {
+      const Result<Json> document = read_document(file.path());
+      ASSERT_TRUE(document.ok()) << document.error().message;
+      const Result<TrainingJob> job = valid_training_job_from_json(*document);
+      ASSERT_TRUE(job.ok()) << file.path() << ": " << job.error().message;
+      EXPECT_EQ(job->metadata.name, file.path().stem());
+      const ParallelismSpec& parallelism = job->spec.parallelism;
+      EXPECT_NE(parallelism, ParallelismSpec{}) << file.path();
+      const std::pair way(job->spec.train->model.family, parallelism);
+      EXPECT_EQ(std::count(found.begin(), found.end(), way), 0) << file.path();
+      found.push_back(way);
+    }
   }
-  EXPECT_EQ(found.size(), 8u);
+  EXPECT_EQ(found.size(), 9u + 4u);
 }
 
 TEST(TrainingJob, ArithmeticOnUncheckedSpecsDoesNotOverflow) {

@@ -248,12 +248,14 @@ TEST(WorldAssignment, RanksFollowThePlaceInTheListAndNotTheNodeIndex) {
 
 // Changes of each field that says how ranks share state.
 constexpr void (*kSharing[])(StateSharing&) = {
+    [](StateSharing& sharing) { sharing.sequenceParallel = true; },
     [](StateSharing& sharing) { sharing.sharding = "parameters"; },
     [](StateSharing& sharing) { sharing.shardingGroup = "node"; },
     [](StateSharing& sharing) { sharing.reshardAfterForward = false; },
     [](StateSharing& sharing) { sharing.prefetch = false; },
     [](StateSharing& sharing) { sharing.gatherPrecision = "bf16"; },
     [](StateSharing& sharing) { sharing.reducePrecision = "bf16"; },
+    [](StateSharing& sharing) { sharing.transferPrecision = "bf16"; },
     [](StateSharing& sharing) { sharing.offload = "optimizer"; },
     [](StateSharing& sharing) { sharing.offloadPath = "/scratch"; },
     [](StateSharing& sharing) { sharing.exchange = "firstRank"; }};
@@ -314,7 +316,15 @@ TEST(WorldAssignment, EveryPartThatIsNotOrdinaryIsInTheDocumentAndTheHash) {
   expect_new();
   static_cast<StateSharing&>(spec.parallelism) = {};
   expect_new();
+  EXPECT_EQ(make_world(spec, input)->layout.schedule, "") << "a command has its own";
+  spec.train.emplace();
+  expect_new();
   EXPECT_EQ(make_world(spec, input)->layout.schedule, "1f1b");
+  spec.parallelism.pipelineSchedule = "interleaved";
+  spec.parallelism.virtualStages = 2;
+  expect_new();
+  EXPECT_EQ(make_world(spec, input)->layout.virtualStages, 2);
+  spec.train.reset();
   spec.parallelism.pipeline = 1;
   input.members[3].role = MemberRole::kServer;
   expect_new();
@@ -376,8 +386,30 @@ TEST(WorldAssignment, RefusesMembersAndLayoutsThatCannotBe) {
             "group \"x\": rank 4, expected each once, from 0 to 3");
   Json piped = to_json(world_of(spec_of(2, 1)));
   piped["mesh"] = {{"data", 1}, {"pipeline", 2}, {"tensor", 1}};
+  piped["layout"] = {{"schedule", "interleaved"}};
   EXPECT_EQ(world_from_json(piped).error().message,
-            "layout.schedule: found \"\", expected one for the pipeline");
+            "layout.virtualStages: 1 with the schedule \"interleaved\", expected 2 or more");
+  piped["layout"] = {{"schedule", "1f1b"}, {"virtualStages", 2}};
+  EXPECT_EQ(world_from_json(piped).error().message,
+            "layout.virtualStages: 2 with the schedule \"1f1b\", expected 1");
+}
+
+TEST(WorldAssignment, TheFileOfACommandHasTheGroupsOfItsMesh) {
+  TrainingJobSpec spec = spec_of(2, 2);
+  spec.processGroups = {{.name = "even", .ranks = "0::2"}};
+  WorldAssignment world = world_of(spec);
+  EXPECT_EQ(world_file(world), to_json(world));
+  spec.parallelism.tensor = 2;
+  world = world_of(spec);
+  std::vector<std::string> groups;
+  const Json file = world_file(world);
+  for (const Json& group : file["groups"]) {
+    groups.push_back(group["name"].get<std::string>() + " " + group["ranks"].dump());
+  }
+  EXPECT_EQ(groups, (std::vector<std::string>{"tensor.0 [0,1]", "tensor.1 [2,3]", "data.0 [0,2]",
+                                              "data.1 [1,3]", "pipeline.0 [0]", "pipeline.1 [1]",
+                                              "pipeline.2 [2]", "pipeline.3 [3]", "even [0,2]"}));
+  EXPECT_EQ(to_json(world)["groups"].size(), 1u);
 }
 
 TEST(WorldAssignment, BoundsTheUsersGroupsSoThatAnAssignmentStaysSmall) {

@@ -32,6 +32,11 @@ struct Drain : Scene {
     pod(index).disruption = disruption;
     agent(index).phase = "Stopping";
   }
+  // Somebody deletes the pod, and the status says that the round drains.
+  void drain(int64_t index, const char* disruption = "") {
+    remove(index, disruption);
+    settle();
+  }
   // The node's ranks have saved step 37. A rank whose own pod goes on looks failed to its agent.
   void leave(int64_t index) {
     const bool is_stopping = agent(index).phase == "Stopping";
@@ -43,6 +48,9 @@ struct Drain : Scene {
     }
     if (!is_stopping) agent(index).phase = "Failed";
   }
+  void leave_all() {
+    for (int64_t index = 0; index < std::ssize(seen.pods); ++index) leave(index);
+  }
   // The pod's object is gone, and a read from the server confirms it.
   void vanish(int64_t index) {
     const auto at = seen.pods.begin() + index;
@@ -50,6 +58,8 @@ struct Drain : Scene {
     seen.absent_pods.insert(at->name);
     seen.pods.erase(at);
   }
+  // The node's agent has not answered for too long.
+  void silence(int64_t index) { view(index).last_heard = now - limits.agent_healthy_within; }
   // All agents answer after this time.
   void hear_after(Duration time) {
     advance(time);
@@ -87,8 +97,7 @@ TEST(Draining, BeginsWhenAPodOfTheRoundIsStopped) {
 
 TEST(Draining, NothingIsDoneWhileRanksRunAndTheirTimeIsNotOver) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   const TimePoint end = scene.now + kGrace;
   scene.agent(0).workers[0].phase = WorkerPhase::kSaving;
   Plan plan = scene.plan();
@@ -120,8 +129,7 @@ TEST(Draining, WakesUpWhenThePodsTimeIsOver) {
 
 TEST(Draining, OnceAllRanksHaveLeftAnotherPodTakesThePlaceAndNothingFailed) {
   Drain scene;
-  scene.remove(1, "EvictionByEvictionAPI");
-  scene.settle();
+  scene.drain(1, "EvictionByEvictionAPI");
   scene.leave(1);
   scene.leave(0);
   scene.pod(1).phase = "Failed";
@@ -160,9 +168,8 @@ TEST(Draining, OnceAllRanksHaveLeftAnotherPodTakesThePlaceAndNothingFailed) {
 TEST(Draining, SeveralPodsAtOnceAreReplacedTogether) {
   Drain scene(3);
   scene.remove(0);
-  scene.remove(2);
-  scene.settle();
-  for (int64_t i = 0; i < 3; ++i) scene.leave(i);
+  scene.drain(2);
+  scene.leave_all();
   scene.settle();
   EXPECT_EQ(scene.status().members, "2,1,2");
   EXPECT_EQ(scene.status().restarts, 0);
@@ -172,9 +179,8 @@ TEST(Draining, AnOldPodThatIsStoppedBeforeTheNextRoundIsReplacedToo) {
   Drain scene(3);
   scene.status().round = 4;
   for (int64_t i = 0; i < 3; ++i) scene.add_agent(i);
-  scene.remove(0);
-  scene.settle();
-  for (int64_t i = 0; i < 3; ++i) scene.leave(i);
+  scene.drain(0);
+  scene.leave_all();
   scene.settle();
   scene.pod(1).created_in_round = 3;
   scene.pod(1).terminating = true;
@@ -190,8 +196,7 @@ TEST(Draining, AnOldPodThatIsStoppedBeforeTheNextRoundIsReplacedToo) {
 
 TEST(Draining, APodThatIsGoneIsNotAwaitedButTheRanksThatStillSaveAre) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   scene.leave(1);
   scene.vanish(1);
   scene.agent(0).workers[0].phase = WorkerPhase::kSaving;
@@ -205,8 +210,7 @@ TEST(Draining, APodThatIsGoneIsNotAwaitedButTheRanksThatStillSaveAre) {
 
 TEST(Draining, APodThatTheCacheLacksIsConfirmedFirst) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   scene.leave(0);
   scene.vanish(1);
   scene.seen.absent_pods.clear();
@@ -234,14 +238,13 @@ TEST(Draining, APodWhoseAgentStopsWithoutADeletionIsDrained) {
 
 TEST(Draining, AControllerThatStartsMeanwhileListensAndGoesOnWaiting) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   const auto agents = std::exchange(scene.seen.agents, {});
   const Plan plan = scene.plan();
   EXPECT_TRUE(plan.actions.empty()) << plan.why;
   EXPECT_EQ(watched(plan).size(), 2u);
   scene.seen.agents = agents;
-  for (int64_t i = 0; i < 2; ++i) scene.leave(i);
+  scene.leave_all();
   scene.settle();
   EXPECT_EQ(scene.status().members, "1,2");
   EXPECT_FALSE(scene.has_failure());
@@ -249,8 +252,7 @@ TEST(Draining, AControllerThatStartsMeanwhileListensAndGoesOnWaiting) {
 
 TEST(Draining, ARankOfANodeThatHasLeftWaitsForItsNeighbours) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   scene.leave(0);
   WorkerState second = scene.agent(0).workers[0];
   second.running = true;
@@ -291,16 +293,8 @@ TEST(Draining, WhatCannotSaveIsNotWaitedFor) {
        "PodDeleted"},
       {"its agent kills the ranks", [](Drain& scene) { scene.agent(1).phase = "Exiting"; },
        "PodDeleted"},
-      {"its agent is silent",
-       [](Drain& scene) {
-         scene.view(1).last_heard = scene.now - scene.limits.agent_healthy_within;
-       },
-       "PodDeleted"},
-      {"another agent is silent",
-       [](Drain& scene) {
-         scene.view(0).last_heard = scene.now - scene.limits.agent_healthy_within;
-       },
-       "PodDeleted"},
+      {"its agent is silent", [](Drain& scene) { scene.silence(1); }, "PodDeleted"},
+      {"another agent is silent", [](Drain& scene) { scene.silence(0); }, "PodDeleted"},
       {"its machine does not report it",
        [](Drain& scene) {
          scene.seen.agents.erase(scene.pod(1).uid);
@@ -337,8 +331,7 @@ TEST(Draining, WhatCannotSaveIsNotWaitedFor) {
 TEST(Draining, IfThePodOfRankZeroIsGoneTheStatusTellsWhetherItSaved) {
   for (const int64_t saved : {0, 36, 37}) {
     Drain scene;
-    scene.remove(0);
-    scene.settle();
+    scene.drain(0);
     scene.status().lastCheckpoint = CheckpointStatus{.step = saved, .path = "/ckpt/step"};
     scene.leave(1);
     scene.vanish(0);
@@ -350,8 +343,7 @@ TEST(Draining, IfThePodOfRankZeroIsGoneTheStatusTellsWhetherItSaved) {
 
 TEST(Draining, TheLastReportOfRankZeroIsKeptThoughItsPodIsGone) {
   Drain scene;
-  scene.remove(0);
-  scene.settle();
+  scene.drain(0);
   scene.leave(0);
   scene.agent(0).incarnation = 1;
   scene.agent(0).last_checkpoint = CheckpointStatus{.step = 37, .path = "/ckpt/step"};
@@ -372,8 +364,7 @@ TEST(Draining, TheLastReportOfRankZeroIsKeptThoughItsPodIsGone) {
 
 TEST(Draining, IfItsPodIsGoneAndNobodyKnowsWhetherItSavedThePodIsLost) {
   Drain scene;
-  scene.remove(0);
-  scene.settle();
+  scene.drain(0);
   scene.leave(1);
   scene.vanish(0);
   scene.seen.absent_pods.clear();
@@ -417,8 +408,7 @@ TEST(Draining, ARankThatLeftIsNotBlamedWhileTheAgentOfAnotherIsSilent) {
 
 TEST(Draining, OfASingleNodeWhosePodIsGoneNobodyKnowsWhetherItSaved) {
   Drain scene(1);
-  scene.remove(0);
-  scene.settle();
+  scene.drain(0);
   scene.vanish(0);
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "PodLost");
@@ -438,8 +428,7 @@ TEST(Draining, ACommandIsNotWaitedFor) {
 
 TEST(Draining, ARankThatFailsMeanwhileEndsTheWait) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   scene.fail_worker(0, kExitPeerLost, 0.1);
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "PodDeleted");
@@ -476,10 +465,9 @@ TEST(Draining, ARuleOfTheJobDecidesOnceTheRanksHaveLeft) {
     Drain scene;
     scene.seen.job.spec.failure.rules = {
         {.exitCodes = {}, .event = "Preempted", .action = action, .after = ""}};
-    scene.remove(1, "PreemptionByScheduler");
-    scene.settle();
+    scene.drain(1, "PreemptionByScheduler");
     EXPECT_FALSE(scene.has_failure());
-    for (int64_t i = 0; i < 2; ++i) scene.leave(i);
+    scene.leave_all();
     scene.settle();
     EXPECT_EQ(scene.status().lastFailure->reason, "Preempted");
     EXPECT_EQ(scene.status().restarts, restarts);
@@ -489,8 +477,7 @@ TEST(Draining, ARuleOfTheJobDecidesOnceTheRanksHaveLeft) {
 
 TEST(Draining, RanksThatFinishMeanwhileCompleteTheJob) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   const auto complete = [&](int64_t index) {
     scene.agent(index).workers[0].running = false;
     scene.agent(index).workers[0].reason = "Completed";
@@ -505,8 +492,7 @@ TEST(Draining, RanksThatFinishMeanwhileCompleteTheJob) {
 
 TEST(Draining, ASuspensionEndsIt) {
   Drain scene;
-  scene.remove(1);
-  scene.settle();
+  scene.drain(1);
   scene.seen.job.spec.suspend = true;
   scene.settle();
   EXPECT_EQ(condition(scene.status(), kDraining).reason, "RoundEnded");

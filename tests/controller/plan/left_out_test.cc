@@ -329,7 +329,13 @@ TEST(Layouts, OfAJobWhoseAgentIsTooOldAreReported) {
     int64_t needed;
   };
   const Case cases[] = {
-      {[](ParallelismSpec& spec) { spec.pipeline = 2; }, "runs a pipeline", 3},
+      {[](ParallelismSpec& spec) { spec.pipeline = 2; }, "runs a pipeline", 5},
+      {[](ParallelismSpec& spec) { spec.tensor = 2; }, "shares layers", 5},
+      {[](ParallelismSpec& spec) {
+         spec.tensor = 2;
+         spec.sequenceParallel = true;
+       },
+       "divides sequences, and shares layers", 5},
       {[](ParallelismSpec& spec) { spec.sharding = "optimizer"; }, "shards optimizer", 4},
       {[](ParallelismSpec& spec) {
          spec.sharding = "parameters";

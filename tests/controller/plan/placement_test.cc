@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "controller/plan/members.h"
 #include "tests/controller/support/scene.h"
 
@@ -136,6 +138,28 @@ TEST(Placement, APodThatHangsInTerminatingDoesNotHoldUpItsSuccessor) {
   EXPECT_EQ(only<CreatePod>(plan)[0].name, "job-worker-0-2");
 }
 
+TEST(Assignment, RanksThatShareLayersAcrossNodesAreWarnedOfOnce) {
+  for (const int64_t tensor : {1, 2, 4}) {
+    Scene scene(4);
+    scene.seen.job.spec.processesPerNode = 2;
+    scene.seen.job.spec.parallelism.tensor = tensor;
+    scene.seen.job.spec.train->model.heads = 4;
+    scene.settle();
+    for (int64_t i = 0; i < 4; ++i) scene.add_pod(i);
+    const Plan plan = scene.plan();
+    std::vector<std::string> reasons;
+    for (const EmitEvent& event : only<EmitEvent>(plan)) reasons.push_back(event.reason);
+    std::ranges::sort(reasons);
+    EXPECT_EQ(reasons, tensor == 4 ? (std::vector<std::string>{"RoundStarted", "TensorSpread"})
+                                   : std::vector<std::string>{"RoundStarted"});
+    scene.settle();
+    scene.status().round = 2;
+    for (const EmitEvent& event : only<EmitEvent>(scene.plan())) {
+      EXPECT_NE(event.reason, "TensorSpread");
+    }
+  }
+}
+
 TEST(Assignment, ARoundIsRecordedOnceEveryPodRunsAndToldInTheNextPass) {
   Scene scene(2);
   scene.settle();
@@ -161,6 +185,21 @@ TEST(Assignment, ARoundIsRecordedOnceEveryPodRunsAndToldInTheNextPass) {
   EXPECT_EQ(puts[1].assignment->hash, scene.status().worldHash);
   EXPECT_EQ(puts[1].assignment->world.round, 1);
   EXPECT_EQ(plan.watch.size(), 2u);
+}
+
+// Agents of older versions do not know "auto".
+TEST(Assignment, SaysWhatBackwardRecomputes) {
+  for (const auto& [schedule, recompute] : {std::pair("gpipe", "blocks"), {"1f1b", "none"}}) {
+    Scene scene(2);
+    scene.seen.job.spec.train->model.layers = 2;
+    scene.seen.job.spec.parallelism.pipeline = 2;
+    scene.seen.job.spec.parallelism.pipelineSchedule = schedule;
+    scene.form();
+    for (int64_t i = 0; i < 2; ++i) scene.add_agent(i).round = 0;
+    const auto puts = only<PutAssignment>(scene.plan());
+    ASSERT_EQ(puts.size(), 2u);
+    EXPECT_EQ(puts[0].assignment->train->recompute, recompute);
+  }
 }
 
 TEST(Assignment, OnlyAgentsThatAreBehindAreTold) {

@@ -133,6 +133,16 @@ TEST(FixedFields, FingerprintsLeaveDefaultsOutSoThatNewFieldsChangeNothing) {
   EXPECT_TRUE(changed_fields("", spec).empty()) << "an older job has no fingerprints";
   EXPECT_FALSE(changed_fields("train=is,,=,x=1", spec).empty())
       << "malformed fingerprints count as changes";
+  // The same as before "auto" was the default.
+  spec.train->seed = TrainSpec{}.seed;
+  spec.train->recompute = "none";
+  EXPECT_EQ(fixed_fields(spec), "train=is");
+  spec.train->recompute = "blocks";
+  const std::string blocks = fixed_fields(spec);
+  EXPECT_EQ(blocks.substr(0, 25), "train=is,train.recompute=");
+  spec.train->recompute = "auto";
+  spec.parallelism = {.pipeline = 2, .pipelineSchedule = "gpipe"};
+  EXPECT_EQ(fixed_fields(spec).substr(fixed_fields(spec).find("train=")), blocks);
 }
 
 TEST(SuccessPolicy, TheEndOfRankZeroAloneCompletesACommandIfItSaysSo) {

@@ -126,6 +126,18 @@ TEST(StuckText, SaysWhoIsMissingFromWhatAndWhoWaits) {
   EXPECT_EQ(stuck_text(*stuck, {.ranks = world.ranks, .node = ""}),
             "rank 3, in phase Saving, is missing from all_reduce #17 of all 4 ranks; rank 0 waits "
             "for it");
+  world.states[3].phase = WorkerPhase::kTraining;
+  EXPECT_EQ(stuck_text(*stuck, {.ranks = world.ranks, .node = "gpu-7", .stage = 1}),
+            "rank 3 on gpu-7, a rank of stage 1, is missing from all_reduce #17 of all 4 ranks; "
+            "rank 0 waits for it");
+  world.states[3].micro_batch = 5;
+  world.states[3].is_lifeless = true;
+  EXPECT_EQ(stuck_text(*stuck, {.ranks = world.ranks, .node = "gpu-7", .stage = 1}),
+            "rank 3 on gpu-7, in micro-batch 5 of stage 1, which shows no sign of life, is missing "
+            "from all_reduce #17 of all 4 ranks; rank 0 waits for it");
+  EXPECT_EQ(stuck_text(*stuck, {.ranks = world.ranks, .node = "gpu-7"}),
+            "rank 3 on gpu-7, in micro-batch 5, which shows no sign of life, is missing from "
+            "all_reduce #17 of all 4 ranks; rank 0 waits for it");
   const World circle("10");
   EXPECT_EQ(stuck_text(*find_stuck(circle.ranks), {.ranks = circle.ranks, .node = ""}),
             "ranks 0-1 wait for each other: rank 0 in barrier #2 of the group of ranks 0-9 for "
@@ -169,6 +181,20 @@ TEST(StuckCondition, IsWrittenOnceWithTheTimeAndAnEventAndTakenBackWhenRanksMove
   EXPECT_TRUE(scene.settle());
   EXPECT_EQ(condition(scene.status(), kStuck).status, "False");
   EXPECT_FALSE(scene.settle());
+}
+
+TEST(StuckCondition, NamesTheStageAndTheMicroBatch) {
+  Scene scene(2);
+  scene.seen.job.spec.parallelism.pipeline = 2;
+  scene.seen.job.spec.train->model.layers = 2;
+  scene.train();
+  stand_still(scene, 12);
+  scene.agent(1).workers[0].micro_batch = 5;
+  ASSERT_TRUE(scene.settle());
+  const std::string message = condition(scene.status(), kStuck).message;
+  EXPECT_NE(message.find("rank 1 on machine-1, in micro-batch 5 of stage 1, is missing from"),
+            std::string::npos)
+      << message;
 }
 
 TEST(StuckCondition, IsNotForARankThatSavesACheckpointUntilThatTakesVeryLong) {
