@@ -116,7 +116,7 @@ void add_command(const Assignment& assignment, int64_t rank, const std::string& 
 std::vector<RoundFile> round_files(const Assignment& assignment, const std::string& work_folder) {
   if (assignment.train) return {};
   const WorldAssignment& world = assignment.world;
-  std::vector<RoundFile> files = {{world_path(work_folder), dump_json(to_json(world))}};
+  std::vector<RoundFile> files = {{world_path(work_folder), dump_json(world_file(world))}};
   if (is_asked_for(assignment, "mpi")) {
     files.push_back({hostfile_path(work_folder), hostfile(world, " slots=")});
     files.push_back({hydra_hostfile_path(work_folder), hostfile(world, ":")});

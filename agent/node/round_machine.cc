@@ -243,6 +243,7 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   if (round != live_.round || worker == nullptr) return;
   worker->phase = numbers.phase;
   worker->step = std::max<int64_t>(numbers.step.value_or(0), 0);
+  worker->micro_batch = std::max<int64_t>(numbers.micro_batch, -1);
   worker->suspect_rank = numbers.suspect_rank;
   worker->lacks_bf16 = numbers.lacks_bf16 != 0;
   if (numbers.holdings.sharding_ranks > 0) {

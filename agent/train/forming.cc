@@ -43,20 +43,22 @@ std::vector<comm::PeerAddress> peers_of(const WorldAssignment& world) {
   return peers;
 }
 
-Status not_in_this_version(const std::string& what, const std::string& expected) {
-  return invalid("[config] world." + what + ": not in this version, expected " + expected,
-                 Blame::kConfig);
+// With at least 4 micro-batches for each stage, if there are as many samples, a pipeline idles for
+// less than a fifth of a step: (p - 1) / (m + p - 1). `turn`: what their number is a multiple of.
+int64_t micro_batch_for_stages(int64_t share, int64_t stages, int64_t turn) {
+  if (stages == 1) return share;
+  const int64_t wanted = std::min(share, 4 * stages);
+  int64_t micro = share / wanted;
+  while (micro > 1 && share % (micro * turn) != 0) --micro;
+  return micro;
 }
 
 }  // namespace
 
 Status check_world(const WorldAssignment& world) {
-  const WorldLayout ordinary;
-  if (world.layout.schedule != ordinary.schedule) {
-    return not_in_this_version("layout.schedule: " + world.layout.schedule, "none");
-  }
-  if (has_servers(world)) return not_in_this_version("nodes: a server", "workers alone");
-  return {};
+  if (!has_servers(world)) return {};
+  return invalid("[config] world.nodes: a server: not in this version, expected workers alone",
+                 Blame::kConfig);
 }
 
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
@@ -126,7 +128,8 @@ Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool 
   return agreement;
 }
 
-Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size) {
+Result<BatchShape> batch_shape(const BatchSpec& spec, const Mesh& mesh) {
+  const int64_t data_size = mesh.data;
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (spec.global < 1 || spec.global % data_size != 0) {
     return invalid("spec.train.batch.global: " + number(spec.global) +
@@ -134,18 +137,36 @@ Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size) {
                    Blame::kConfig);
   }
   const int64_t share = spec.global / data_size;
-  const int64_t micro = spec.micro == 0 ? share : spec.micro;
+  const int64_t turn = mesh.virtual_stages > 1 ? mesh.pipeline : 1;
+  if (share % turn != 0) {
+    return invalid("spec.train.batch.global: " + number(spec.global) +
+                       " is not a multiple of the " + number(turn) + " stages x " +
+                       number(data_size) + " data-parallel ranks of an interleaved pipeline",
+                   Blame::kConfig);
+  }
+  const int64_t micro =
+      spec.micro == 0 ? micro_batch_for_stages(share, mesh.pipeline, turn) : spec.micro;
   if (micro < 1 || share % micro != 0) {
     return invalid(
         "spec.train.batch.micro: " + number(spec.micro) +
             " does not divide a rank's share of spec.train.batch.global: " + number(share),
         Blame::kConfig);
   }
+  if (share / micro % turn != 0) {
+    return invalid("spec.train.batch.micro: " + number(spec.micro) + " gives " +
+                       number(share / micro) +
+                       " micro-batches, but an interleaved pipeline's are " + "a multiple of its " +
+                       number(turn) + " stages",
+                   Blame::kConfig);
+  }
   return BatchShape{.micro = micro, .accumulation = share / micro, .data_size = data_size};
 }
 
 Mesh mesh_of(const WorldAssignment& world) {
-  return {.pipeline = world.pipeline, .data = world.data, .tensor = world.tensor};
+  return {.pipeline = world.pipeline,
+          .data = world.data,
+          .tensor = world.tensor,
+          .virtual_stages = world.layout.virtualStages};
 }
 
 }  // namespace lockstep::train

@@ -53,7 +53,7 @@ RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::Dev
 
 // Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path and
 // blaming the configuration, if they can't be split evenly.
-Result<BatchShape> batch_shape(const BatchSpec& spec, int64_t data_size);
+Result<BatchShape> batch_shape(const BatchSpec& spec, const Mesh& mesh);
 
 Mesh mesh_of(const WorldAssignment& world);
 

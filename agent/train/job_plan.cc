@@ -21,8 +21,10 @@ constexpr uint64_t kProgramBytes = uint64_t{48} << 20;
 Result<int64_t> sharding_ranks(const RoundSettings& round) {
   if (round.sharing.sharding == "none") return 1;
   if (round.sharing.shardingGroup == "data") return round.mesh.data;
-  const int64_t ranks = round.ranks_per_node / round.mesh.tensor;
-  if (round.ranks_per_node % round.mesh.tensor != 0 || round.mesh.data % ranks != 0) {
+  const int64_t ranks = std::min(round.ranks_per_node / round.mesh.tensor, round.mesh.data);
+  const bool is_whole = ranks > 0 && round.mesh.data % ranks == 0 &&
+                        round.ranks_per_node % (round.mesh.tensor * ranks) == 0;
+  if (!is_whole) {
     return invalid("spec.parallelism.shardingGroup: node: " + std::to_string(round.ranks_per_node) +
                        " processes per node / tensor " + std::to_string(round.mesh.tensor) +
                        " does not divide the " + std::to_string(round.mesh.data) +
@@ -44,6 +46,11 @@ Result<ShardingOptions> sharding_options(const RoundSettings& round) {
                          .reduces_bf16 = from.reducePrecision == "bf16"};
 }
 
+std::optional<kernels::DType> transfer_dtype(const StateSharing& from) {
+  if (from.transferPrecision == "auto") return std::nullopt;
+  return from.transferPrecision == "bf16" ? kernels::DType::kBf16 : kernels::DType::kF32;
+}
+
 // Any but 0, which stands for rounding to nearest.
 uint64_t rounding_seed(const TrainSpec& train) {
   return train.rounding == "stochastic" ? static_cast<uint64_t>(train.seed) + 1 : 0;
@@ -62,20 +69,27 @@ kernels::Precision precision_of(const TrainingJobSpec& spec) {
 }
 
 bool may_use_cudnn(const TrainSpec& train, const parallel::ComposeOptions& options) {
-  const ActivationShape shape = parallel::micro_batch_shape(options, PassMode::kTrain);
-  return model::attention_of(options.design, shape).has_value() && train.attention != "own" &&
+  return parallel::attention_of(options).has_value() && train.attention != "own" &&
          options.precision == kernels::Precision::kBf16 &&
          options.device.type == kernels::DeviceType::kCuda;
 }
 
 // Our own kernels if this machine cannot tell what cuDNN's take.
 model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
-  const std::optional<kernels::AttentionShape> shape =
-      model::attention_of(options.design, parallel::micro_batch_shape(options, PassMode::kTrain));
+  const std::optional<kernels::AttentionShape> shape = parallel::attention_of(options);
   CHECK(shape.has_value());
   const Result<size_t> bytes = kernels::dnn::prepare_attention(options.device, *shape);
   if (!bytes.ok()) return {};
   return {.by = kernels::AttentionBy::kCudnn, .shape = *shape, .workspace_bytes = *bytes};
+}
+
+// NCCL serves ranks that have a GPU each. Otherwise they exchange through host memory, and nothing
+// is kept free for NCCL.
+parallel::DeviceFindings findings_of(const JobPlan& plan, const model::AttentionChoice& attention) {
+  parallel::DeviceFindings findings{.attention = attention, .data_rank = 0};
+  findings.is_stream_ordered = plan.ranks_per_gpu() == 1;
+  if (plan.ranks_per_gpu() > 1) findings.collectives_bytes = 0;
+  return findings;
 }
 
 std::vector<parallel::MemoryPart> train_memory(const TrainSpec& train,
@@ -105,16 +119,23 @@ std::vector<parallel::MemoryPart> train_memory(const TrainSpec& train,
 
 Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                                                  const RoundSettings& round) {
-  TRY_ASSIGN(const Recompute recompute, parse_recompute(train.recompute));
+  TRY_ASSIGN(const Recompute recompute,
+             parse_recompute(recompute_of(train.recompute, round.schedule)));
   const OptimizerSpec& optimizer = train.optimizer;
   TRY_ASSIGN(const optim::OptimizerKind kind, optim::parse_optimizer(optimizer.name));
   TRY_ASSIGN(const ShardingOptions sharding, sharding_options(round));
   TRY_ASSIGN(const Offload offload, parse_offload(round.sharing.offload));
   TRY_ASSIGN(const Exchange exchange, parse_exchange(round.sharing.exchange));
+  PipelineKind pipeline = PipelineKind::kOneForwardOneBackward;
+  if (!round.schedule.empty()) {
+    TRY_ASSIGN(pipeline, parse_pipeline_kind(round.schedule));
+  }
   const ModelDesign design = model_design(train);
   return parallel::ComposeOptions{
       .design = design,
       .mesh = round.mesh,
+      .place = round.place,
+      .pipeline = pipeline,
       .groups = round.groups,
       .micro_batches = round.micro_batches,
       .micro_batch = round.micro_batch,
@@ -130,6 +151,8 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                     .rounding_seed = rounding_seed(train)},
       .precision = round.precision,
       .recompute = recompute,
+      .sequence_parallel = round.sharing.sequenceParallel,
+      .transfer = transfer_dtype(round.sharing),
       .sharding = sharding,
       .offload = {.offload = offload, .path = round.sharing.offloadPath},
       .exchange = exchange,
@@ -152,6 +175,28 @@ uint64_t JobPlan::node_bytes() const {
   return static_cast<uint64_t>(ranks_per_node) * rank + shared;
 }
 
+namespace {
+
+// The stages of a pipeline differ.
+Status take_largest_stage(JobPlan& plan, const model::AttentionChoice& attention) {
+  MeshCoordinates largest;
+  for (int64_t stage = 0; stage < plan.options.mesh.pipeline; ++stage) {
+    plan.options.place = {.pipeline = stage};
+    TRY_ASSIGN(parallel::MemoryPlan memory,
+               parallel::plan_memory(plan.options, findings_of(plan, attention)));
+    const auto bytes = [&](const parallel::MemoryPlan& each) {
+      return each.device.bytes + (plan.gpus_per_node > 0 ? each.device.reserve : each.pinned.bytes);
+    };
+    if (stage > 0 && bytes(memory) <= bytes(plan.memory)) continue;
+    largest = plan.options.place;
+    plan.memory = std::move(memory);
+  }
+  plan.options.place = largest;
+  return {};
+}
+
+}  // namespace
+
 Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   CHECK(spec.train.has_value());
   const TrainSpec& train = *spec.train;
@@ -161,26 +206,28 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
                .nodes = spec.nodes,
                .ranks_per_node = processes_per_node(spec),
                .gpus_per_node = spec.gpusPerNode};
-  TRY_ASSIGN(const Mesh mesh, make_mesh({.world_size = plan.nodes * plan.ranks_per_node,
-                                         .pipeline = spec.parallelism.pipeline,
-                                         .tensor = spec.parallelism.tensor}));
-  TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, mesh.data));
+  TRY_ASSIGN(Mesh mesh, make_mesh({.world_size = plan.nodes * plan.ranks_per_node,
+                                   .pipeline = spec.parallelism.pipeline,
+                                   .tensor = spec.parallelism.tensor}));
+  mesh.virtual_stages = spec.parallelism.virtualStages;
+  TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, mesh));
   const kernels::DeviceType device =
       spec.gpusPerNode > 0 ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;
   TRY_ASSIGN(plan.options, compose_options(train, {.mesh = mesh,
                                                    .sharing = spec.parallelism,
+                                                   .schedule = spec.parallelism.pipelineSchedule,
                                                    .ranks_per_node = plan.ranks_per_node,
                                                    .micro_batch = batch.micro,
                                                    .micro_batches = batch.accumulation,
                                                    .precision = precision_of(spec),
                                                    .device = {device, 0}}));
-  TRY(validate(plan.options.design, 1, "spec.train.model"));
+  TRY(validate(plan.options.design, mesh.tensor, "spec.train.model"));
   model::AttentionChoice attention;
   if (may_use_cudnn(train, plan.options)) attention = cudnn_if_known(plan.options);
   plan.options.attention = attention.by;
   plan.lacks_cudnn =
       may_use_cudnn(train, plan.options) && attention.by == kernels::AttentionBy::kOwn;
-  TRY_ASSIGN(plan.memory, parallel::plan_memory(plan.options, {.attention = attention}));
+  TRY(take_largest_stage(plan, attention));
   plan.memory.others = train_memory(train, plan.options);
   if (!spec.checkpoint.path.empty()) {
     plan.memory.others.push_back(parallel::snapshot_memory(plan.options));

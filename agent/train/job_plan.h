@@ -13,7 +13,9 @@ namespace lockstep::train {
 struct RoundSettings {
   Mesh mesh;
   std::vector<WorldGroup> groups = {};  // empty: those of the mesh's axes
+  MeshCoordinates place = {};           // of the rank
   StateSharing sharing = {};
+  std::string schedule = {};  // WorldLayout
   int64_t ranks_per_node = 1;
   int64_t micro_batch = 1;    // sequences
   int64_t micro_batches = 1;  // of a step, on each rank
@@ -28,11 +30,13 @@ struct RoundSettings {
 Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                                                  const RoundSettings& round);
 
-// The memory that a job takes, from its spec alone. Every rank takes the same, but only rank 0
-// imports weights.
+// The memory that a job takes, from its spec alone: that of the ranks of the stage that takes the
+// most. Within a stage rank 0 does: it imports weights, and with the exchange firstRank it alone
+// has the optimizer's states, and on GPUs the gradients that arrive. Otherwise the ranks of a stage
+// take the same.
 struct JobPlan {
   parallel::ComposeOptions options;
-  parallel::MemoryPlan memory;  // of rank 0
+  parallel::MemoryPlan memory;  // of that rank
   int64_t nodes = 1;
   int64_t ranks_per_node = 1;
   int64_t gpus_per_node = 0;
@@ -43,7 +47,12 @@ struct JobPlan {
   int64_t ranks_per_gpu() const {
     return gpus_per_node == 0 ? 0 : (ranks_per_node + gpus_per_node - 1) / gpus_per_node;
   }
-  // Bytes of a GPU that its ranks take, with what stays free for libraries; 0 on CPUs.
+  // Whether rank 0 takes more of the arenas than the others.
+  bool first_takes_more() const {
+    return options.exchange == Exchange::kFirstRank && options.mesh.data > 1;
+  }
+  // Bytes of a GPU that its ranks take, with what stays free for libraries; 0 on CPUs. This and the
+  // next count every rank like this one.
   uint64_t gpu_bytes() const;
   // Bytes of the host that the ranks of a node take, without upper bounds of what is rarely taken.
   uint64_t node_bytes() const;

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "agent/train/memory_table.h"
+#include "common/layout/pipeline_schedule.h"
+#include "common/layout/schedule_time.h"
 #include "kernels/device/device_errors.h"
 
 namespace lockstep::train {
@@ -45,6 +47,15 @@ std::string part_row(const parallel::MemoryPart& part) {
              part.bytes);
 }
 
+// Returns nothing for a job without scratch files.
+std::string scratch_rows(const JobPlan& plan) {
+  const uint64_t bytes = plan.memory.offloaded_bytes;
+  if (bytes == 0 || !parallel::offloads_to_file(plan.options)) return "";
+  const std::string& folder = plan.options.offload.path;
+  return "scratch files of a process, in " + (folder.empty() ? "$TMPDIR or /tmp" : folder) + ":\n" +
+         row("offloaded values", bytes);
+}
+
 std::string recompute_name(Recompute recompute) {
   for (const auto& [kind, name] : kRecomputes) {
     if (kind == recompute) return name;
@@ -60,6 +71,23 @@ std::string sample_text(const JobPlan& plan) {
          " tokens; recompute: " + recompute_name(options.recompute) +
          "; attention: " + (options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own") +
          (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "");
+}
+
+// Returns a line on the stages and how long they wait for each other, and nothing without a
+// pipeline.
+std::string pipeline_text(const JobPlan& plan) {
+  const PipelineShape shape = parallel::pipeline_shape(plan.options);
+  if (shape.stages == 1) return "";
+  const Result<PipelineSchedule> schedule = pipeline_schedule(shape);
+  if (!schedule.ok()) return "";
+  char idle[16];
+  std::snprintf(idle, sizeof idle, "%.1f", 100 * schedule_time(shape, *schedule, {}).idle_ratio);
+  const std::string chunks =
+      shape.chunks > 1 ? " of " + counted(shape.chunks, "chunk", "chunks") + " each" : "";
+  return counted(shape.stages, "stage", "stages") + chunks + ", " +
+         std::string(pipeline_kind_name(shape.kind)) + ": " +
+         counted(shape.micro_batches, "micro-batch", "micro-batches") +
+         " of a step pass through them, and a stage waits " + idle + " % of the time\n";
 }
 
 std::string head_text(const JobPlan& plan) {
@@ -118,10 +146,11 @@ std::string fit_text(const JobPlan& plan, const MemoryLimit& limit) {
 }
 
 std::string memory_line(const JobPlan& plan) {
-  const std::string processes =
-      plan.nodes * plan.ranks_per_node == 1
-          ? "the process takes "
-          : "each of " + std::to_string(plan.nodes * plan.ranks_per_node) + " processes takes ";
+  const std::string count = std::to_string(plan.nodes * plan.ranks_per_node) + " processes";
+  const std::string processes = plan.first_takes_more() ? "rank 0 takes the most of " + count + ", "
+                                : plan.nodes * plan.ranks_per_node == 1
+                                    ? "the process takes "
+                                    : "each of " + count + " takes ";
   const std::string host =
       kernels::bytes_text(plan.node_bytes() / static_cast<uint64_t>(plan.ranks_per_node));
   if (!on_gpus(plan)) return processes + host;
@@ -132,14 +161,17 @@ std::string memory_line(const JobPlan& plan) {
 
 std::string memory_report(const JobPlan& plan, const std::vector<MemoryLimit>& limits) {
   const parallel::MemoryPlan& memory = plan.memory;
-  std::string text = head_text(plan) + "\n";
+  std::string text = head_text(plan) + pipeline_text(plan) + "\n";
   text += std::string(on_gpus(plan) ? "GPU memory" : "memory") + " of a process:\n";
   text += arena_rows(memory.device);
   text += std::string(on_gpus(plan) ? "page-locked memory" : "memory") +
           " of a process, for copies:\n" + arena_rows(memory.pinned);
   text += "other memory of a process:\n";
   for (const parallel::MemoryPart& part : memory.others) text += part_row(part);
-  text += "\n";
+  text += scratch_rows(plan) + "\n";
+  if (plan.first_takes_more()) {
+    text += "These are the bytes of rank 0. The others have no states of the optimizer.\n";
+  }
   if (memory.logits_rows > 0) {
     text += "The activations include " + kernels::bytes_text(memory.logits_bytes) +
             " for the logits of " + std::to_string(memory.logits_rows) + " tokens.\n";

@@ -43,7 +43,8 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, int64_t step) {
   return MetricsFile(std::move(file), kept);
 }
 
-// It would end the part that can be read. Another process may have added lines of its own.
+// It would end the part that can be read. Another process may have added lines of its own. Errors
+// change nothing: add() has a lost line to report already.
 void MetricsFile::remove_half_line(uint64_t bytes_max) {
   const Result<uint64_t> size = file_.size();
   if (size.ok() && *size > bytes_ && *size <= bytes_ + bytes_max) (void)file_.truncate(bytes_);

@@ -1,8 +1,12 @@
 #include "agent/train/same_start.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "agent/model/init.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,50 +24,50 @@ std::string named(const std::vector<size_t>& ranks) {
   return text;
 }
 
-// Adds the ranks whose digest is not the one that most of the replicas have.
-void add_minority(const std::vector<int64_t>& replicas, const std::vector<Digest>& all,
-                  std::vector<size_t>& others) {
-  const auto digest_of = [&](int64_t rank) { return all[static_cast<size_t>(rank)]; };
-  if (std::ranges::count(replicas, digest_of(replicas[0]), digest_of) == std::ssize(replicas)) {
-    return;
+// Returns the ranks whose digest is not the one that most ranks have.
+std::vector<size_t> minority(const std::vector<Digest>& all) {
+  const auto votes = [&](const Digest& digest) { return std::ranges::count(all, digest); };
+  if (votes(all[0]) == std::ssize(all)) return {};
+  const Digest most = *std::ranges::max_element(all, {}, votes);
+  std::vector<size_t> others;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != most) others.push_back(rank);
   }
-  const auto votes = [&](int64_t rank) {
-    return std::ranges::count(replicas, digest_of(rank), digest_of);
-  };
-  const int64_t most = *std::ranges::max_element(replicas, {}, votes);
-  for (const int64_t rank : replicas) {
-    if (digest_of(rank) != digest_of(most)) others.push_back(static_cast<size_t>(rank));
-  }
+  return others;
 }
 
 }  // namespace
 
-Result<Digest> sample_digest(parallel::Composition& model) {
-  std::vector<parallel::ValueRun> runs;
-  for (const ArenaEntry& entry : model.state().arena->entries) {
+Digest draws_digest(const ModelDesign& design, uint64_t seed) {
+  const std::vector<Parameter> table = parameter_table(design);
+  const ParameterArena arena = parameter_arena(design, whole_model(design));
+  std::array<float, kRunValues> values{};
+  Sha256 sha;
+  for (const ArenaEntry& entry : arena.entries) {
+    const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+    sha.update(parameter.dims.data(), sizeof(parameter.dims));
     const int64_t stride = std::max(entry.count / kRunsOfEach, kRunValues);
     for (int64_t at = 0; at < entry.count; at += stride) {
-      runs.push_back(
-          {model.state().parameters + entry.offset + at, std::min(kRunValues, entry.count - at)});
+      const std::span<float> run(values.data(),
+                                 static_cast<size_t>(std::min(kRunValues, entry.count - at)));
+      model::initialise({.parameter = parameter,
+                         .entry = entry,
+                         .shard = arena.shard,
+                         .layers = residual_layers(design),
+                         .seed = seed},
+                        at, run);
+      sha.update(run.data(), run.size_bytes());
     }
   }
-  Sha256 sha;
-  TRY(model.transfer().read(runs, [&](std::span<const float> values) {
-    sha.update(values.data(), values.size_bytes());
-    return Status();
-  }));
   return sha.finish();
 }
 
-Status expect_same_parameters(comm::Communicator& world, const Mesh& mesh, const Digest& mine) {
+Status expect_same_draws(comm::Communicator& world, const Digest& mine) {
   TRY_ASSIGN(const std::vector<Digest> all, world.all_gather_value(mine));
-  std::vector<size_t> others;
-  for (const std::vector<int64_t>& replicas : axis_groups(mesh, Axis::kData)) {
-    add_minority(replicas, all, others);
-  }
+  const std::vector<size_t> others = minority(all);
   if (others.empty()) return {};
-  std::ranges::sort(others);
-  // Every rank has the answer before one of them leaves.
+  // Every rank has the answer before one of them leaves. An error of the barrier adds nothing to
+  // the one below.
   (void)world.barrier();
   const bool is_other = std::ranges::count(others, static_cast<size_t>(world.rank())) > 0;
   return internal("[begin] expected all " + std::to_string(all.size()) +

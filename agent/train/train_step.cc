@@ -13,14 +13,16 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
   return TrainStep(options, parts, std::move(feed));
 }
 
-Result<TrainStep::Outcome> TrainStep::run(int64_t step, const Flags& mine) {
+Result<TrainStep::Outcome> TrainStep::run(int64_t step, const Flags& mine,
+                                          parallel::TimelineRecorder* timeline) {
   const double rate = optim::learning_rate(options_.schedule, step);
   TRY_ASSIGN(parallel::StepReport report,
              parts_.model.run_step(*feed_, {.step = step,
                                             .learning_rate = rate,
                                             .clip_norm = options_.clip_norm,
                                             .stop = mine.stop,
-                                            .busy = mine.busy}));
+                                            .busy = mine.busy,
+                                            .timeline = timeline}));
   report.numbers.step = step;
   report.numbers.learning_rate = rate;
   const double loss = report.numbers.loss.value_or(NAN);

@@ -37,9 +37,10 @@ class TrainStep {
     StepNumbers numbers;  // those that one step has, without rates
     Flags any;            // of some rank: all of them know it at the same step
   };
-  // `step` is counted from 1. A loss or a norm that isn't finite
+  // `step` is counted from 1. `timeline` records it, if given. A loss or a norm that isn't finite
   // is kInvalid, blaming kDivergence, on every rank; with such a norm nothing is updated.
-  Result<Outcome> run(int64_t step, const Flags& mine);
+  Result<Outcome> run(int64_t step, const Flags& mine,
+                      parallel::TimelineRecorder* timeline = nullptr);
 
  private:
   TrainStep(const TrainStepOptions& options, const Parts& parts, std::unique_ptr<DeviceFeed> feed)

@@ -16,6 +16,7 @@
 #include "agent/train/gpu_monitor.h"
 #include "agent/train/metrics_file.h"
 #include "agent/train/progress_reporter.h"
+#include "agent/train/timeline.h"
 #include "agent/train/train_step.h"
 #include "agent/train/validator.h"
 #include "common/api/hang_limit.h"
@@ -67,6 +68,7 @@ class Worker {
   void tell_memory(const parallel::ComposeOptions& options);
   Status share_start();
   Status prepare_steps();
+  void prepare_timeline();
   Status train();
   void tell_what_is_trained() const;
   Status tell_what_was_sent(int64_t first_step, const comm::Traffic& before);
@@ -114,6 +116,7 @@ class Worker {
   std::unique_ptr<parallel::Composition> model_;
   std::optional<BatchLoader> loader_;
   std::optional<TrainStep> step_;
+  std::optional<Timeline> timeline_;  // if steps are recorded
   std::optional<Validator> validator_;
   std::optional<Saver> saver_;  // if there is storage; last, since it reads the model's snapshot
 };

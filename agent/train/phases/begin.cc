@@ -1,4 +1,5 @@
 // Phase 3: all ranks get the same parameters and the same place in the data.
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -36,6 +37,13 @@ Result<std::unique_ptr<parallel::StateSource>> open_weights(const std::string& p
   }
   return std::unique_ptr<parallel::StateSource>(
       std::make_unique<WeightsSource>(std::move(*weights)));
+}
+
+Status set_metrics_aside(const std::string& folder, int64_t owner) {
+  const std::string name = folder + "/metrics";
+  const std::string kept = name + "-before-" + std::to_string(owner) + ".jsonl";
+  if (std::rename((name + ".jsonl").c_str(), kept.c_str()) == 0 || errno == ENOENT) return {};
+  return errno_error("[metrics] renaming those of before to " + kept, errno);
 }
 
 }  // namespace
@@ -96,10 +104,10 @@ Status Worker::resume_or_begin() {
     }
     return {};
   }
-  TRY(model_->initialise(position_.weights_seed));
-  if (world_->size() == 1 || !model_->has_all_parameters()) return {};
-  TRY_ASSIGN(const Digest digest, sample_digest(*model_));
-  return expect_same_parameters(*world_, mesh_of(config_.world), digest);
+  if (world_->size() > 1) {
+    TRY(expect_same_draws(*world_, draws_digest(design_, position_.weights_seed)));
+  }
+  return model_->initialise(position_.weights_seed);
 }
 
 Status Worker::go_on_from(const Manifest& manifest) {
@@ -115,15 +123,16 @@ Status Worker::go_on_from(const Manifest& manifest) {
 }
 
 // Metrics are for people: a job trains without them if their file can't be written. Those of a
-// training that starts over because its checkpoints were set aside stay under another name.
+// training that starts over because its checkpoints were set aside stay under another name, and
+// where that fails under theirs.
 void Worker::open_metrics() {
-  if (position_.step == 0 && progress_.storage().set_aside > 0) {
-    const std::string name = config_.checkpoint.path + "/metrics";
-    const std::string kept = name + "-before-" + std::to_string(checkpoints_->owner_number());
-    (void)std::rename((name + ".jsonl").c_str(), (kept + ".jsonl").c_str());
-  }
+  const bool starts_over = position_.step == 0 && progress_.storage().set_aside > 0;
+  const Status kept = starts_over
+                          ? set_metrics_aside(config_.checkpoint.path, checkpoints_->owner_number())
+                          : Status();
   Result<MetricsFile> opened =
-      MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", position_.step);
+      kept.ok() ? MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", position_.step)
+                : kept.error();
   if (opened.ok()) {
     metrics_ = std::move(*opened);
   } else {
@@ -147,6 +156,7 @@ Status Worker::prepare_steps() {
                                 .clip_norm = optimizer.clipNorm},
                                {*model_, *loader_}));
   step_.emplace(std::move(step));
+  prepare_timeline();
   if (stores()) {
     model_->reserve_snapshot();
     saver_.emplace(Saver::Parts{.world = *world_,
@@ -164,6 +174,16 @@ Status Worker::prepare_steps() {
                  *model_, *data_.samples));
   validator_.emplace(std::move(validator));
   return {};
+}
+
+void Worker::prepare_timeline() {
+  if (config_.train.timeline.everySteps == 0 || !stores()) return;
+  timeline_.emplace(Timeline::Options{.spec = config_.train.timeline,
+                                      .folder = config_.checkpoint.path + "/timeline",
+                                      .round = config_.world.round,
+                                      .stage = model_->place().pipeline,
+                                      .stages = config_.world.pipeline},
+                    *world_, surroundings_.clock);
 }
 
 }  // namespace lockstep::train

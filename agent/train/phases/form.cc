@@ -19,8 +19,8 @@ Status Worker::form() {
   progress_.enter(WorkerPhase::kForming);
   TRY(check_world(config_.world));
   design_ = model_design(config_.train);
-  TRY(validate(design_, 1, "spec.train.model"));
-  TRY_ASSIGN(batch_, batch_shape(config_.train.batch, config_.world.data));
+  TRY(validate(design_, config_.world.tensor, "spec.train.model"));
+  TRY_ASSIGN(batch_, batch_shape(config_.train.batch, mesh_of(config_.world)));
   TRY_ASSIGN(world_, form_world(config_, progress_.board()));
   if (world_->size() > 1) {
     TRY_ASSIGN(world_, serve_device(std::move(world_), device_));

@@ -52,8 +52,7 @@ void Worker::measure_peak() {
 // A measured choice is kept, so that a run resumed from its checkpoint computes as before.
 Status Worker::choose_attention() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
-  const std::optional<kernels::AttentionShape> shape =
-      model::attention_of(design_, parallel::micro_batch_shape(options, PassMode::kTrain));
+  const std::optional<kernels::AttentionShape> shape = parallel::attention_of(options);
   if (!shape) return {};
   AttentionWish wish{.setting = config_.train.attention,
                      .shape = *shape,
@@ -63,10 +62,14 @@ Status Worker::choose_attention() {
   wish.room = [&](size_t workspace) -> Status {
     const model::AttentionChoice cudnn{
         .by = kernels::AttentionBy::kCudnn, .shape = wish.shape, .workspace_bytes = workspace};
-    const uint64_t collectives = world_->device_traits().memory_bytes;
+    const comm::DeviceTraits traits = world_->device_traits();
     TRY_ASSIGN(
         const parallel::MemoryPlan plan,
-        parallel::plan_memory(options, {.attention = cudnn, .collectives_bytes = collectives}));
+        parallel::plan_memory(
+            options, {.attention = cudnn,
+                      .collectives_bytes = parallel::device_groups(options) * traits.memory_bytes,
+                      .data_rank = coordinates(options.mesh, config_.rank).data,
+                      .is_stream_ordered = traits.is_stream_ordered}));
     return kernels::check_free_memory(device_, plan.device);
   };
   TRY_ASSIGN(attention_, lockstep::train::choose_attention(*world_, wish, surroundings_.clock));
@@ -93,7 +96,9 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
   return lockstep::train::compose_options(config_.train,
                                           {.mesh = mesh_of(world),
                                            .groups = world.groups,
+                                           .place = coordinates(mesh_of(world), config_.rank),
                                            .sharing = world.layout,
+                                           .schedule = world.layout.schedule,
                                            .ranks_per_node = world.processes_per_node,
                                            .micro_batch = batch_.micro,
                                            .micro_batches = batch_.accumulation,
@@ -104,7 +109,11 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
 }
 
 Status Worker::compose() {
-  TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
+  TRY_ASSIGN(parallel::ComposeOptions options, compose_options());
+  options.observe_micro_batch = [this](int64_t micro_batch) {
+    progress_.numbers().micro_batch = micro_batch;
+    progress_.publish();
+  };
   TRY_ASSIGN(model_, parallel::Composition::create(options, *world_, surroundings_.clock));
   tell_memory(options);
   return {};

@@ -76,7 +76,8 @@ Status Worker::step_once() {
   world_->set_silence_limit(hang_limit_.of_next_step());
   TRY_ASSIGN(const TrainStep::Outcome outcome,
              step_->run(position_.step + 1,
-                        {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()}));
+                        {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()},
+                        timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr));
   hang_limit_.add_step(from_seconds(outcome.numbers.step_seconds.value_or(0)));
   world_->set_silence_limit(hang_limit_.of_pause());
   position_.step += 1;
@@ -85,7 +86,7 @@ Status Worker::step_once() {
   if (saver_ && saver_->awaits_commit() && !outcome.any.busy) TRY(saver_->commit());
   if (saver_) TRY(saver_->poll());
   report(outcome.numbers);
-  return {};
+  return timeline_ ? timeline_->step_done(position_.step) : Status();
 }
 
 void Worker::add_position(StepNumbers& numbers) const {

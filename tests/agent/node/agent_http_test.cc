@@ -52,6 +52,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=2", 2},
                                                   {"?protocol=3", 3},
                                                   {"?protocol=4", 4},
+                                                  {"?protocol=5", 5},
                                                   {"?protocol=9", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);

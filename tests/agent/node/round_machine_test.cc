@@ -483,6 +483,7 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   numbers.loss = std::numeric_limits<double>::infinity();
   numbers.checkpoint_step = 30;
   numbers.suspect_rank = 1;
+  numbers.micro_batch = 6;
   bench.machine.progress(1, 0, numbers, bench.clock.wall_now());
   numbers.step = 41;
   bench.machine.progress(1, 1, numbers, bench.clock.wall_now());
@@ -495,6 +496,7 @@ TEST(RoundMachine, LeavesOutOfProgressWhatIsNotFiniteAndNamesTheCheckpoint) {
   EXPECT_EQ(state.progress->step, 40) << "of the lowest rank";
   EXPECT_EQ(state.workers.at(1).step, 41);
   EXPECT_EQ(state.workers.at(1).suspect_rank, 1);
+  EXPECT_EQ(state.workers.at(1).micro_batch, 6);
   EXPECT_EQ(state.last_checkpoint->path, "/ckpt/step-00000030");
 
   numbers.step = 42;

@@ -14,10 +14,10 @@ struct Case {
   bool has_tensor_axis;
 };
 
-const ModelConfig kGpt{.layers = 2, .width = 8, .heads = 2, .context = 4, .vocabulary = 11};
+const ModelConfig kGpt{.layers = 4, .width = 8, .heads = 2, .context = 4, .vocabulary = 11};
 
-ModelConfig llama(bool tied) {
-  return {.layers = 2,
+ModelConfig llama(bool tied, int64_t kv_heads = 2) {
+  return {.layers = 4,
           .width = 16,
           .heads = 4,
           .context = 4,
@@ -25,13 +25,14 @@ ModelConfig llama(bool tied) {
           .family = Family::kLlama,
           .hidden = 12,
           .tied = tied,
-          .kv_heads = 2};
+          .kv_heads = kv_heads};
 }
 
 const Case kCases[] = {
     {"Gpt", kGpt, true},
     {"TiedLlama", llama(true), true},
     {"UntiedLlama", llama(false), true},
+    {"LlamaWithOneHeadOfKeys", llama(true, 1), true},
     {"Mlp", MlpConfig{.inputs = 7, .hidden = {10, 33}, .outputs = 3}, false},
 };
 
@@ -44,13 +45,15 @@ std::vector<Mesh> meshes_of(const Case& c) {
     meshes.push_back({.tensor = 2});
     meshes.push_back({.data = 3, .tensor = 2});
     meshes.push_back({.pipeline = 2, .data = 2, .tensor = 2});
+    meshes.push_back({.pipeline = 2, .data = 2, .virtual_stages = 2});
   }
   return meshes;
 }
 
 std::string text_of(const Mesh& mesh) {
   return "pipeline " + std::to_string(mesh.pipeline) + ", data " + std::to_string(mesh.data) +
-         ", tensor " + std::to_string(mesh.tensor);
+         ", tensor " + std::to_string(mesh.tensor) + ", virtual stages " +
+         std::to_string(mesh.virtual_stages);
 }
 
 class CheckpointMeshes : public testing::TestWithParam<Case> {

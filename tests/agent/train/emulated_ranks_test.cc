@@ -23,6 +23,16 @@ struct Way {
   GradientPath path;
 };
 
+std::vector<ShardingOptions> shardings_of_two() {
+  std::vector<ShardingOptions> all{{}};
+  for (const Sharding sharding :
+       {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+    all.push_back({.sharding = sharding, .ranks = 2});
+    all.push_back({.sharding = sharding, .ranks = 1});  // all ranks are replicas
+  }
+  return all;
+}
+
 class EmulatedRanks : public testing::TestWithParam<Way> {};
 
 TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
@@ -40,25 +50,27 @@ TEST_P(EmulatedRanks, TakeTheStepsOfOneRankOnTheCpu) {
 
 // Through host memory: the arenas, and at most the plan's buffers of collectives.
 TEST_P(EmulatedRanks, TakeThePageLockedMemoryOfTheirPlan) {
-  const TrainingSetup setup{.device = {}, .ranks = 2};
-  emulated_cuda::reset_memory_use();
-  const uint64_t before = emulated_cuda::memory_use().pinned_bytes;
-  uint64_t arena = 0, collectives = 0;
-  on_emulated_ranks(2, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
-    TrainingSetup own = setup;
-    own.device = device;
-    Training training(own, world);
-    training.train(kFewSteps);
-    if (world.rank() != 0) return;
-    arena = training.model().memory().pinned.bytes;
-    for (const parallel::MemoryPart& part : parallel::collectives_memory(training.options(), 1)) {
-      if (part.place == parallel::MemoryPlace::kPinned) collectives += part.bytes;
-    }
-  });
-  const uint64_t taken = emulated_cuda::memory_use().pinned_bytes_max - before;
-  if (GetParam().path == GradientPath::kNccl) collectives = 0;
-  EXPECT_GE(taken, 2 * arena + (collectives > 0 ? 1 : 0));
-  EXPECT_LE(taken, 2 * (arena + collectives));
+  const bool has_nccl = GetParam().path == GradientPath::kNccl;
+  for (const ShardingOptions& sharding : shardings_of_two()) {
+    SCOPED_TRACE(std::string(sharding_name(sharding.sharding)) + " by " +
+                 std::to_string(sharding.ranks));
+    emulated_cuda::reset_memory_use();
+    const uint64_t before = emulated_cuda::memory_use().pinned_bytes;
+    uint64_t arena = 0, collectives = 0;
+    on_emulated_ranks(2, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
+      Training training({.device = device, .ranks = 2, .sharding = sharding}, world);
+      training.train(kFewSteps);
+      if (world.rank() != 0) return;
+      arena = training.model().memory().pinned.bytes;
+      for (const parallel::MemoryPart& part : parallel::collectives_memory(training.options(), 1)) {
+        if (part.place == parallel::MemoryPlace::kPinned) collectives += part.bytes;
+      }
+    });
+    const uint64_t taken = emulated_cuda::memory_use().pinned_bytes_max - before;
+    if (has_nccl) collectives = 0;
+    EXPECT_GE(taken, 2 * arena + (collectives > 0 ? 1 : 0));
+    EXPECT_LE(taken, 2 * (arena + collectives));
+  }
 }
 
 TEST_P(EmulatedRanks, OfALlamaInBf16StayCloseToFp32) {

@@ -60,20 +60,55 @@ TEST(TraitsOfThisMachine, AreTheGpusWhereTheRankHasOne) {
 }
 
 TEST(BatchShapeOfASpec, SpreadsAStepEvenly) {
-  const auto whole = batch_shape({.global = 32, .micro = 0}, 4);
+  const auto whole = batch_shape({.global = 32, .micro = 0}, {.data = 4});
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(*whole, (BatchShape{.micro = 8, .accumulation = 1, .data_size = 4}));
-  const auto parts = batch_shape({.global = 32, .micro = 2}, 4);
+  const auto parts = batch_shape({.global = 32, .micro = 2}, {.data = 4});
   ASSERT_TRUE(parts.ok());
   EXPECT_EQ(*parts, (BatchShape{.micro = 2, .accumulation = 4, .data_size = 4}));
 }
 
+// At least 4 micro-batches for each stage, if there are as many samples.
+TEST(BatchShapeOfASpec, FillsAPipeline) {
+  const auto micro = [](int64_t global, const Mesh& mesh) {
+    return batch_shape({.global = global, .micro = 0}, mesh)->micro;
+  };
+  EXPECT_EQ(micro(64, {.pipeline = 2, .data = 2}), 4);
+  EXPECT_EQ(micro(64, {.pipeline = 4, .data = 2}), 2);
+  EXPECT_EQ(micro(8, {.pipeline = 4, .data = 2}), 1);
+  EXPECT_EQ(micro(30, {.pipeline = 2}), 3);
+  EXPECT_EQ(batch_shape({.global = 64, .micro = 8}, {.pipeline = 2})->micro, 8);
+}
+
+// Their number is a multiple of the stages.
+TEST(BatchShapeOfASpec, FillsAnInterleavedPipeline) {
+  const Mesh mesh{.pipeline = 4, .data = 2, .virtual_stages = 2};
+  const auto micro = [&](int64_t global) {
+    return batch_shape({.global = global, .micro = 0}, mesh)->micro;
+  };
+  EXPECT_EQ(micro(64), 2);
+  EXPECT_EQ(micro(72), 1) << "36 samples of a rank make 18 micro-batches of 2";
+  EXPECT_EQ(micro(8), 1);
+  const auto global = batch_shape({.global = 12, .micro = 0}, mesh);
+  ASSERT_FALSE(global.ok());
+  EXPECT_EQ(global.error().blame, Blame::kConfig);
+  EXPECT_EQ(global.error().message,
+            "spec.train.batch.global: 12 is not a multiple of the 4 stages x 2 data-parallel ranks "
+            "of an interleaved pipeline");
+  const auto too_large = batch_shape({.global = 48, .micro = 4}, mesh);
+  ASSERT_FALSE(too_large.ok());
+  EXPECT_EQ(too_large.error().blame, Blame::kConfig);
+  EXPECT_EQ(too_large.error().message,
+            "spec.train.batch.micro: 4 gives 6 micro-batches, but an interleaved pipeline's are a "
+            "multiple of its 4 stages");
+}
+
 TEST(BatchShapeOfASpec, NamesWhatDoesNotDivide) {
-  const auto global = batch_shape({.global = 30, .micro = 0}, 4);
+  const auto global = batch_shape({.global = 30, .micro = 0}, {.data = 4});
   ASSERT_FALSE(global.ok());
   EXPECT_EQ(global.error().blame, Blame::kConfig);
   EXPECT_NE(global.error().message.find("spec.train.batch.global: 30"), std::string::npos);
-  const auto micro = batch_shape({.global = 32, .micro = 3}, 4);
+  const auto micro = batch_shape({.global = 32, .micro = 3}, {.data = 4});
   ASSERT_FALSE(micro.ok());
   EXPECT_EQ(micro.error().blame, Blame::kConfig);
   EXPECT_NE(micro.error().message.find("spec.train.batch.micro: 3"), std::string::npos);
@@ -108,8 +143,8 @@ TEST_F(FormWorldTest, RefusesALayoutOrRolesThatThisVersionCannotCarryOut) {
   };
   EXPECT_EQ(error_of([](WorldAssignment& world) { world.members[0].index = 3; }), "none");
   EXPECT_EQ(error_of([](WorldAssignment& world) { world.layout.sharding = "optimizer"; }), "none");
-  EXPECT_EQ(error_of([](WorldAssignment& world) { world.layout.schedule = "1f1b"; }),
-            "[config] world.layout.schedule: 1f1b: not in this version, expected none");
+  EXPECT_EQ(error_of([](WorldAssignment& world) { world.layout.schedule = "interleaved"; }),
+            "none");
   EXPECT_EQ(error_of([](WorldAssignment& world) {
               world.members.push_back(world.members[0]);
               world.members[1].role = MemberRole::kServer;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/comm/gpu/nccl_backend.h"
+#include "agent/parallel/exchange_memory.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/memory_report.h"
 #include "agent/train/weights/import_weights.h"
@@ -34,7 +36,11 @@ WorkerWorld::Options world_of(const TrainingJobSpec& spec) {
   return {.nodes = spec.nodes,
           .per_node = processes_per_node(spec),
           .train = *spec.train,
-          .stores = false};
+          .stores = false,
+          .change = [sharing = StateSharing(spec.parallelism)](WorkerConfig& config) {
+            static_cast<StateSharing&>(config.world.layout) = sharing;
+            config.hash = world_hash(config.world);
+          }};
 }
 
 // Returns a number that rank 0 has logged, as name=number.
@@ -67,15 +73,33 @@ TEST(JobPlan, IsWhatItsWorkersAllocate) {
                            spec.train->recompute = "blocks";
                            spec.train->batch.micro = 0;
                          }},
-                        {"a llama", [](TrainingJobSpec& spec) {
+                        {"a llama",
+                         [](TrainingJobSpec& spec) {
                            spec.train->model.family = "llama";
                            spec.train->model.kvHeads = 1;
+                         }},
+                        {"sharded states in a file",
+                         [](TrainingJobSpec& spec) {
+                           spec.processesPerNode = 2;
+                           spec.parallelism.sharding = "optimizer";
+                           spec.parallelism.offload = "optimizer";
+                         }},
+                        {"sharded parameters in a file",
+                         [](TrainingJobSpec& spec) {
+                           spec.processesPerNode = 2;
+                           spec.parallelism.sharding = "parameters";
+                           spec.parallelism.offload = "parameters";
+                         }},
+                        {"first rank", [](TrainingJobSpec& spec) {
+                           spec.processesPerNode = 2;
+                           spec.parallelism.exchange = "firstRank";
                          }}};
   for (const Case& each : cases) {
     SCOPED_TRACE(each.name);
     TrainingJobSpec spec = small_job();
     each.change(spec);
-    const kernels::ArenaPlan plan = plan_job(spec).value().memory.device;
+    const JobPlan job = plan_job(spec).value();
+    const kernels::ArenaPlan plan = job.memory.device;
     WorkerWorld world(world_of(spec));
     ASSERT_NO_FATAL_FAILURE(world.run());
     EXPECT_EQ(logged(world, "parametersBytes"),
@@ -88,14 +112,24 @@ TEST(JobPlan, IsWhatItsWorkersAllocate) {
               kernels::bytes_of(plan, kernels::ArenaUse::kActivations));
     EXPECT_EQ(logged(world, "workspaceBytes"),
               kernels::bytes_of(plan, kernels::ArenaUse::kWorkspace));
+    EXPECT_EQ(logged(world, "gatheredBytes"),
+              kernels::bytes_of(plan, kernels::ArenaUse::kGathered));
     EXPECT_EQ(logged(world, "totalBytes"), plan.bytes);
-    EXPECT_EQ(logged(world, "pinnedBytes"), plan_job(spec).value().memory.pinned.bytes);
+    EXPECT_EQ(logged(world, "pinnedBytes"), job.memory.pinned.bytes);
+    const uint64_t offloaded = logged(world, "offloadedBytes");
+    EXPECT_EQ(offloaded, job.memory.offloaded_bytes);
+    EXPECT_EQ(offloaded > 0, spec.parallelism.offload != "none");
+    const std::string scratch = " " + std::to_string(offloaded) + " bytes";
+    const std::string report = memory_report(job, {});
+    const size_t row = report.find("scratch files of a process, in $TMPDIR or /tmp:\n");
+    ASSERT_EQ(row != std::string::npos, offloaded > 0);
+    EXPECT_TRUE(offloaded == 0 || report.find(scratch, row) != std::string::npos) << report;
     const Holdings holdings = world.progress(0).holdings;
     EXPECT_EQ(holdings.parameters_bytes, logged(world, "parametersBytes"));
     EXPECT_EQ(holdings.gradients_bytes, logged(world, "gradientsBytes"));
     EXPECT_EQ(holdings.optimizer_bytes, logged(world, "optimizerBytes"));
     EXPECT_EQ(holdings.activations_bytes, logged(world, "activationsBytes"));
-    EXPECT_EQ(holdings.sharding_ranks, 1);
+    EXPECT_EQ(holdings.sharding_ranks, job.options.sharding.ranks);
   }
 }
 
@@ -128,6 +162,11 @@ TEST(ComposeOptions, CarryHowRanksShareTheState) {
                                            .reduces_bf16 = true}));
   EXPECT_EQ(all.offload, (OffloadOptions{.offload = Offload::kParameters, .path = "/scratch"}));
   EXPECT_EQ(options_of({.sharding = "gradients"}).value().sharding.ranks, 8);
+  EXPECT_FALSE(none.sequence_parallel);
+  EXPECT_TRUE(options_of({.sequenceParallel = true}).value().sequence_parallel);
+  EXPECT_FALSE(none.transfer);
+  EXPECT_EQ(options_of({.transferPrecision = "fp32"}).value().transfer, kernels::DType::kF32);
+  EXPECT_EQ(options_of({.transferPrecision = "bf16"}).value().transfer, kernels::DType::kBf16);
   EXPECT_EQ(options_of({.exchange = "firstRank"}).value().exchange, Exchange::kFirstRank);
   EXPECT_EQ(options_of({.exchange = "host"}).value().exchange, Exchange::kHost);
 }
@@ -150,6 +189,36 @@ TEST(ComposeOptions, NameWhatIsNotKnownAndWhatDoesNotDivide) {
   EXPECT_EQ(uneven.error().message,
             "spec.parallelism.shardingGroup: node: 4 processes per node / tensor 1 does not divide "
             "the 6 data-parallel ranks, expected data");
+}
+
+TEST(ComposeOptions, WithGpipeBackwardRecomputesUnlessTheJobSaysOtherwise) {
+  TrainingJobSpec spec = small_job();
+  spec.nodes = 2;
+  spec.processesPerNode = 1;
+  spec.parallelism.pipeline = 2;
+  spec.train->model.layers = 2;
+  spec.train->batch.micro = 1;
+  const auto recompute = [&] { return plan_job(spec).value().options.recompute; };
+  EXPECT_EQ(recompute(), Recompute::kNone);
+  spec.parallelism.pipelineSchedule = "gpipe";
+  EXPECT_EQ(recompute(), Recompute::kBlocks);
+  spec.train->recompute = "none";
+  EXPECT_EQ(recompute(), Recompute::kNone);
+}
+
+TEST(ComposeOptions, ANodeWithSeveralStagesDividesTheStateOfEach) {
+  const auto ranks = [](const Mesh& mesh) {
+    const auto options = compose_options(
+        *small_job().train, {.mesh = mesh,
+                             .sharing = {.sharding = "optimizer", .shardingGroup = "node"},
+                             .schedule = "1f1b",
+                             .ranks_per_node = 4});
+    return options.ok() ? options->sharding.ranks : 0;
+  };
+  EXPECT_EQ(ranks({.pipeline = 2, .data = 2}), 2);
+  EXPECT_EQ(ranks({.pipeline = 2, .data = 4}), 4);
+  EXPECT_EQ(ranks({.pipeline = 2, .data = 2, .tensor = 2}), 2);
+  EXPECT_EQ(ranks({.pipeline = 4, .data = 3}), 0) << "a stage is on two nodes";
 }
 
 TEST(ComposeOptions, OfAJobsPlanAreThoseOfItsSpec) {
@@ -224,6 +293,31 @@ TEST(JobPlan, OfAGpuThatSeveralRanksShareHasAllOfThem) {
   EXPECT_EQ(plan_job(small_job()).value().gpu_bytes(), 0u);
 }
 
+// The first rank alone has states. With NCCL it receives a bucket of gradients; ranks that share a
+// GPU do without NCCL.
+TEST(JobPlan, IsThatOfTheFirstRankWhereItTakesTheMost) {
+  TrainingJobSpec spec = small_job_on_gpus();
+  spec.nodes = 2;
+  spec.parallelism.exchange = "firstRank";
+  const auto arriving = [](const JobPlan& plan) {
+    return plan.memory.device.parts[static_cast<size_t>(parallel::DevicePart::kStaging)].bytes;
+  };
+  const JobPlan alone = plan_job(spec).value();
+  const auto count = parameter_arena(alone.options.design, whole_model(alone.options.design)).count;
+  EXPECT_EQ(arriving(alone), parallel::float_bytes(count)) << "all of it is one bucket";
+  EXPECT_EQ(kernels::bytes_of(alone.memory.device, kernels::ArenaUse::kOptimizer),
+            2 * parallel::float_bytes(count));
+  EXPECT_NE(memory_report(alone, {}).find("These are the bytes of rank 0."), std::string::npos);
+  EXPECT_EQ(memory_line(alone).find("rank 0 takes the most of 2 processes, "), 0u);
+  spec.nodes = 1;
+  spec.processesPerNode = 2;
+  const JobPlan sharing = plan_job(spec).value();
+  EXPECT_EQ(arriving(sharing), 0u);
+  EXPECT_EQ(alone.memory.device.reserve - sharing.memory.device.reserve, comm::kNcclMemoryBytes);
+  spec.parallelism.exchange = "allReduce";
+  EXPECT_EQ(memory_report(plan_job(spec).value(), {}).find("rank 0"), std::string::npos);
+}
+
 TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnn) {
   TrainingJobSpec spec = small_job_on_gpus();
   spec.train->precision = "bf16";
@@ -272,6 +366,26 @@ TEST(MemoryReport, OfAJobOnCpusCountsAllNodesOfAMachine) {
   ASSERT_EQ(here.size(), 1u);
   EXPECT_EQ(here[0].nodes, 2);
   EXPECT_EQ(here[0].bytes, kernels::describe({})->memory_bytes);
+}
+
+TEST(MemoryReport, OfAPipelineSaysHowLongStagesWait) {
+  TrainingJobSpec spec = small_job();
+  spec.nodes = 4;
+  spec.processesPerNode = 1;
+  spec.parallelism.pipeline = 4;
+  spec.train->model.layers = 4;
+  spec.train->batch = {.global = 16, .micro = 1};
+  EXPECT_NE(memory_report(plan_job(spec).value(), {})
+                .find("4 stages, 1f1b: 16 micro-batches of a step pass through them, and a stage "
+                      "waits 15.8 % of the time\n"),
+            std::string::npos);
+  spec.parallelism.pipelineSchedule = "interleaved";
+  spec.parallelism.virtualStages = 2;
+  spec.train->model.layers = 8;
+  EXPECT_NE(memory_report(plan_job(spec).value(), {})
+                .find("4 stages of 2 chunks each, interleaved: 16 micro-batches of a step pass "
+                      "through them, and a stage waits 8.6 % of the time\n"),
+            std::string::npos);
 }
 
 TEST(MemoryReport, HasEveryPartWithItsBytes) {

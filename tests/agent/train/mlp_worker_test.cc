@@ -64,18 +64,7 @@ TEST(MlpWorker, GoesOnAfterAKillWithTheSameBits) {
 }
 
 TEST(MlpWorker, GoesOnToTheSameBitsWithEveryOptimizer) {
-  for (const OptimizerSpec& optimizer : other_optimizers()) {
-    SCOPED_TRACE(optimizer.name);
-    WorkerWorld::Options options = table_world(2);
-    options.train.optimizer = optimizer;
-    options.train.steps = 8;
-    options.train.validation = {};
-    options.checkpoint_every = 3;
-    WorkerWorld world(options);
-    ASSERT_NO_FATAL_FAILURE(world.run());
-    EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());
-    expect_same_bits_from(world, 3);
-  }
+  expect_same_bits_with_every_optimizer(table_world(2));
 }
 
 // A CPU that cannot multiply bf16 computes in fp32.

@@ -7,36 +7,27 @@
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/parallel/compose.h"
 
 namespace lockstep::train {
 namespace {
 
-// Returns what each rank of a mesh with `shards` tensor shards gets if it holds the digest of its
-// letter.
-std::vector<Status> compare(const std::string& letters, int64_t shards = 1) {
-  const Mesh mesh{.data = std::ssize(letters) / shards, .tensor = shards};
+// Returns what each rank gets if it has the digest of its letter.
+std::vector<Status> compare(const std::string& letters) {
   auto world = comm::make_thread_world(static_cast<int>(letters.size())).value();
   std::vector<Status> answers(letters.size());
   std::vector<std::jthread> ranks;
   for (size_t rank = 0; rank < letters.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      answers[rank] = expect_same_parameters(*world[rank], mesh, sha256(letters.substr(rank, 1)));
+      answers[rank] = expect_same_draws(*world[rank], sha256(letters.substr(rank, 1)));
     });
   }
   ranks.clear();
   return answers;
 }
 
-TEST(SameStart, PassesWhereAllRanksHoldTheSame) {
+TEST(SameStart, PassesWhereAllRanksDrawTheSame) {
   for (const Status& answer : compare("aaa")) EXPECT_TRUE(answer.ok());
-}
-
-TEST(SameStart, ComparesOnlyRanksThatHoldTheSameShard) {
-  for (const Status& answer : compare("ababab", 2)) EXPECT_TRUE(answer.ok());
-  for (const Status& answer : compare("ababaa", 2)) {
-    ASSERT_FALSE(answer.ok());
-    EXPECT_NE(answer.error().message.find("rank 5 drew others"), std::string::npos);
-  }
 }
 
 TEST(SameStart, NamesTheRanksThatDifferFromMost) {
@@ -62,10 +53,28 @@ TEST(SameStart, NamesTheRanksThatDifferFromMost) {
   }
 }
 
-TEST(SameStart, TheDigestFollowsTheParameters) {
+TEST(SameStart, TheDigestFollowsSeedAndModel) {
+  const ModelConfig config{1, 16, 1, 8, 32};
+  const Digest first = draws_digest(config, 1);
+  EXPECT_EQ(draws_digest(config, 1), first);
+  EXPECT_NE(draws_digest(config, 2), first);
+  ModelConfig other = config;
+  other.tied = false;
+  EXPECT_NE(draws_digest(other, 1), first);
+  other = config;
+  other.layers = 2;  // which also scales the draws of the first layer
+  EXPECT_NE(draws_digest(other, 1), first);
+  const MlpConfig mlp{.inputs = 8, .hidden = {4, 16}, .outputs = 4};
+  const MlpConfig transposed{.inputs = 16, .hidden = {2, 32}, .outputs = 2};
+  EXPECT_NE(draws_digest(mlp, 1), draws_digest(transposed, 1));
+}
+
+// The sample of each parameter has its first and its last values.
+TEST(SameStart, TheDigestIsOfTheValuesThatACompositionBeginsWith) {
+  const ModelDesign design = ModelConfig{1, 16, 1, 8, 32};
   auto world = comm::make_thread_world(1).value();
   const SystemClock clock;
-  const auto model = parallel::Composition::create({.design = ModelConfig{1, 16, 1, 8, 32},
+  const auto model = parallel::Composition::create({.design = design,
                                                     .mesh = {},
                                                     .micro_batch = 2,
                                                     .sequence = 8,
@@ -73,17 +82,17 @@ TEST(SameStart, TheDigestFollowsTheParameters) {
                                                     .optimizer = {}},
                                                    *world.front(), clock)
                          .value();
-  const auto digest_of = [&](uint64_t seed) {
-    EXPECT_TRUE(model->initialise(seed).ok());
-    return sample_digest(*model).value();
-  };
-  const Digest first = digest_of(1);
-  EXPECT_NE(digest_of(2), first);
-  EXPECT_EQ(digest_of(1), first);
-  // A value of the last parameter, a few of whose runs are read.
-  const ArenaEntry& last = model->state().arena->entries.back();
-  model->state().parameters[last.offset] += 1.0f;
-  EXPECT_NE(sample_digest(*model).value(), first);
+  ASSERT_TRUE(model->initialise(1).ok());
+  const std::vector<Parameter> table = parameter_table(design);
+  Sha256 sha;
+  for (const ArenaEntry& entry : model->state().arena->entries) {
+    const auto& dims = table[static_cast<size_t>(entry.id)].dims;
+    sha.update(dims.data(), sizeof(dims));
+    ASSERT_LE(entry.count, 2048) << "the sample is all of it";
+    sha.update(model->state().parameters + entry.offset,
+               static_cast<size_t>(entry.count) * sizeof(float));
+  }
+  EXPECT_EQ(draws_digest(design, 1), sha.finish());
 }
 
 }  // namespace

@@ -51,12 +51,23 @@ struct TrainingSetup {
   Recompute recompute = Recompute::kNone;
   ModelDesign design = kConfig;
   int64_t accumulation = 2;
-  int64_t ranks = 1;
+  int64_t ranks = 1;     // of all axes
+  int64_t pipeline = 1;  // stages
+  int64_t tensor = 1;
+  PipelineKind schedule = PipelineKind::kOneForwardOneBackward;
+  int64_t virtual_stages = 1;  // more than 1: an interleaved pipeline
   uint64_t rounding_seed = 0;
   int64_t begin_step = 0;        // steps already done elsewhere
   const Clock* clock = nullptr;  // for the times of steps; null: the system's
   ShardingOptions sharding = {};
   OffloadOptions offload = {};
+
+  Mesh mesh() const {
+    return {.pipeline = pipeline,
+            .data = ranks / pipeline / tensor,
+            .tensor = tensor,
+            .virtual_stages = virtual_stages};
+  }
 };
 
 // Returns text in which each token mostly determines the next.
@@ -122,8 +133,9 @@ class Training {
   }
   double validate() {
     Validator validator =
-        Validator::create({.rows = batch_.micro, .rank = world_.rank(), .ranks = world_.size()},
-                          *model_, *data_.samples)
+        Validator::create(
+            {.rows = batch_.micro, .rank = model_->place().data, .ranks = options_.mesh.data},
+            *model_, *data_.samples)
             .value();
     return validator.run().value().value().loss;
   }
@@ -186,10 +198,11 @@ class Training {
         world_(world == nullptr ? *own_world_ : *world),
         batch_{.micro = transformer_of(setup.design) != nullptr ? kMicro : kMicroOfTable,
                .accumulation = setup.accumulation,
-               .data_size = setup.ranks},
+               .data_size = setup.mesh().data},
         data_(open_data(data_of(setup.design), setup.design).value()),
         options_{.design = setup.design,
-                 .mesh = {.data = setup.ranks},
+                 .mesh = setup.mesh(),
+                 .pipeline = setup.virtual_stages > 1 ? PipelineKind::kInterleaved : setup.schedule,
                  .micro_batches = setup.accumulation,
                  .micro_batch = batch_.micro,
                  .sequence = transformer_of(setup.design) != nullptr ? kContext : 1,
@@ -203,12 +216,12 @@ class Training {
         clock_(setup.clock == nullptr ? system_clock_ : *setup.clock),
         model_(parallel::Composition::create(options_, world_, clock_).value()),
         loader_(*data_.samples, {.shape = batch_,
-                                 .data_rank = world_.rank(),
+                                 .data_rank = model_->place().data,
                                  .seed = 3,
                                  .position = setup.begin_step * batch_.global()}),
         step_(setup.begin_step) {
     // Only the first replicas' values count.
-    EXPECT_TRUE(model_->initialise(world_.rank() < setup.sharding.ranks ? 1 : 99).ok());
+    EXPECT_TRUE(model_->initialise(model_->place().data < setup.sharding.ranks ? 1 : 99).ok());
     EXPECT_TRUE(model_->broadcast_state(0).ok());
   }
 

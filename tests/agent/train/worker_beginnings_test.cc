@@ -159,31 +159,27 @@ TEST(Worker, RoundingStochasticallyGoesOnToTheSameBits) {
 }
 
 TEST(Worker, GoesOnToTheSameBitsWithEveryOptimizer) {
-  for (const OptimizerSpec& optimizer : other_optimizers()) {
-    SCOPED_TRACE(optimizer.name);
-    WorkerWorld::Options options = small_world(2);
-    options.train.optimizer = optimizer;
-    options.train.steps = 8;
-    options.train.validation = {};
-    options.checkpoint_every = 3;
-    WorkerWorld world(options);
-    ASSERT_NO_FATAL_FAILURE(world.run());
-    EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());
-    const bool has_state = optimizer.name != "sgd" || optimizer.momentum > 0;
-    EXPECT_EQ(world.checkpoint_bytes(8, "optimizer").empty(), !has_state);
-    expect_same_bits_from(world, 3);
-  }
+  expect_same_bits_with_every_optimizer(small_world(2));
 }
 
-// Every rank draws its parameters, so one that has another seed differs.
+// Every rank draws its parameters, so one that has another seed differs. With sharding it may draw
+// few of them, or gets them all from others.
 TEST(Worker, NamesTheRankThatDrawsOtherParameters) {
-  WorkerWorld::Options options = small_world(2, 2);
-  options.last_seed = 9;
-  WorkerWorld world(options);
-  ASSERT_NO_FATAL_FAILURE(world.start());
-  EXPECT_EQ(world.wait(), (std::vector<int>{kExitPeerLost, kExitPeerLost, kExitPeerLost, 1}));
-  for (int64_t rank = 0; rank < world.size(); ++rank) {
-    EXPECT_NE(world.log(rank).find("rank 3 drew others"), std::string::npos) << world.log(rank);
+  for (const std::string sharding : {"none", "optimizer", "gradients", "parameters"}) {
+    SCOPED_TRACE(sharding);
+    WorkerWorld::Options options = small_world(2, 2);
+    options.train.steps = 1;
+    options.last_seed = 9;
+    options.change = [&](WorkerConfig& config) {
+      config.world.layout.sharding = sharding;
+      config.hash = world_hash(config.world);
+    };
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.start());
+    EXPECT_EQ(world.wait(), (std::vector<int>{kExitPeerLost, kExitPeerLost, kExitPeerLost, 1}));
+    for (int64_t rank = 0; rank < world.size(); ++rank) {
+      EXPECT_NE(world.log(rank).find("rank 3 drew others"), std::string::npos) << world.log(rank);
+    }
   }
 }
 

@@ -66,6 +66,25 @@ TEST(Worker, FallsBackToTheCheckpointBeforeABrokenOne) {
   expect_same_end(undisturbed(), world);
 }
 
+// Also where they cannot be renamed, because of a folder of that name.
+TEST(Worker, KeepsTheMetricsOfATrainingThatStartsOver) {
+  WorkerWorld::Options options = small_world(1);
+  options.train.steps = 2;
+  for (const bool is_in_the_way : {false, true}) {
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    const std::string metrics = world.checkpoints() + "/metrics.jsonl";
+    const std::string kept = world.checkpoints() + "/metrics-before-2.jsonl";
+    const std::string before = read_file(metrics);
+    std::filesystem::remove(world.checkpoint_folder(2) + "/manifest.json");
+    if (is_in_the_way) std::filesystem::create_directory(kept);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_NE(world.log(0).find("a checkpoint was set aside"), std::string::npos);
+    EXPECT_EQ(read_file(is_in_the_way ? metrics : kept), before);
+    EXPECT_EQ(world.log(0).find("metrics can't be written") != std::string::npos, is_in_the_way);
+  }
+}
+
 TEST(Worker, SavesAndLeavesOnSigtermAndGoesOnLater) {
   WorkerWorld world(small_world(2));
   ASSERT_NO_FATAL_FAILURE(world.start());

@@ -129,6 +129,7 @@ void WorkerWorld::start(int64_t without) {
   TrainingJobSpec spec;
   spec.nodes = options_.nodes;
   spec.processesPerNode = options_.per_node;
+  spec.parallelism.pipeline = options_.pipeline;
   spec.train = options_.train;
   WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
   for (int64_t node = 0; node < options_.nodes; ++node) {
@@ -274,11 +275,25 @@ void expect_same_bits_from(WorkerWorld& world, int64_t step) {
   EXPECT_EQ(world.metric("loss"), losses);
 }
 
-std::vector<OptimizerSpec> other_optimizers() {
-  return {{.name = "sgd", .learningRate = 0.1, .weightDecay = 0},
-          {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .weightDecay = 0.01},
-          {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .nesterov = true, .weightDecay = 0},
-          {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0.01}};
+void expect_same_bits_with_every_optimizer(WorkerWorld::Options options) {
+  const OptimizerSpec optimizers[] = {
+      {.name = "sgd", .learningRate = 0.1, .weightDecay = 0},
+      {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .weightDecay = 0.01},
+      {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .nesterov = true, .weightDecay = 0},
+      {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0.01}};
+  options.train.steps = 8;
+  options.train.validation = {};
+  options.checkpoint_every = 3;
+  for (const OptimizerSpec& optimizer : optimizers) {
+    SCOPED_TRACE(optimizer.name);
+    options.train.optimizer = optimizer;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());
+    const bool has_state = optimizer.name != "sgd" || optimizer.momentum > 0;
+    EXPECT_EQ(world.checkpoint_bytes(8, "optimizer").empty(), !has_state);
+    expect_same_bits_from(world, 3);
+  }
 }
 
 }  // namespace lockstep::train

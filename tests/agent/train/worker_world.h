@@ -22,6 +22,7 @@ class WorkerWorld {
   struct Options {
     int64_t nodes = 1;
     int64_t per_node = 1;
+    int64_t pipeline = 1;  // stages
     TrainSpec train;
     int64_t checkpoint_every = 0;
     bool checkpoint_at_end = true;
@@ -96,8 +97,9 @@ class WorkerWorld {
 // and the last checkpoint that it had, bit for bit.
 void expect_same_bits_from(WorkerWorld& world, int64_t step);
 
-// Returns optimizers that are not the default, with all that distinguishes them.
-std::vector<OptimizerSpec> other_optimizers();
+// Runs 8 steps with each optimizer that is not the default, and expects that they reduce the loss,
+// keep the state that they need and continue from step 3 with the same bits.
+void expect_same_bits_with_every_optimizer(WorkerWorld::Options options);
 
 // Returns text that is easy to learn; the same for the same size.
 std::string easy_text(size_t bytes);

@@ -1,0 +1,125 @@
+// Ranks that divide a model, each on an emulated CUDA device, compared with one rank on the CPU
+// with the same global batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/layout/sharding.h"
+#include "tests/agent/train/emulated_ranks.h"
+#include "tests/support/emulated_cuda/devices.h"
+
+namespace lockstep::train {
+namespace {
+
+// Its stages have more blocks than the memory of gathered parameters.
+constexpr ModelConfig kDeep{6, 32, 2, kContext, 64};
+
+struct Case {
+  const char* name;
+  GradientPath path;
+  int64_t pipeline;
+  int64_t data;
+  int64_t tensor;
+  int64_t virtual_stages = 1;
+};
+
+// With a layer for each part of the pipeline.
+ModelConfig with_layers(const Case& c, ModelConfig config) {
+  config.layers = std::max(config.layers, c.pipeline * c.virtual_stages);
+  return config;
+}
+
+TrainingSetup setup_of(const Case& c, const ModelDesign& design, Sharding sharding) {
+  TrainingSetup setup{.device = {},
+                      .design = design,
+                      .accumulation = 4 / c.data,
+                      .ranks = c.pipeline * c.data * c.tensor,
+                      .pipeline = c.pipeline,
+                      .tensor = c.tensor,
+                      .virtual_stages = c.virtual_stages};
+  setup.sharding = {.sharding = sharding, .ranks = sharding == Sharding::kNone ? 1 : c.data};
+  return setup;
+}
+
+Trained alone_on_the_cpu(const ModelDesign& design) {
+  return train_ranks({.device = {}, .design = design, .accumulation = 4}, GradientPath::kCpu,
+                     kFewSteps)
+      .front();
+}
+
+class EmulatedMeshes : public testing::TestWithParam<Case> {};
+
+TEST_P(EmulatedMeshes, TakeTheStepsOfOneRankOnTheCpu) {
+  for (const ModelConfig& config : {kConfig, kLlama}) {
+    const ModelDesign design = with_layers(GetParam(), config);
+    const Trained expected = alone_on_the_cpu(design);
+    for (const Sharding sharding : {Sharding::kNone, Sharding::kParameters}) {
+      SCOPED_TRACE(std::string(family_name(design)) + ", " + std::string(sharding_name(sharding)));
+      for (const Trained& rank :
+           train_ranks(setup_of(GetParam(), design, sharding), GetParam().path, kFewSteps)) {
+        expect_near(rank.losses, expected.losses, 1e-5);
+        expect_near(rank.norms, expected.norms, 1e-4);
+      }
+    }
+  }
+}
+
+// The order of streams does not matter.
+TEST_P(EmulatedMeshes, AreTheSameBitForBitInWhateverOrderStreamsRun) {
+  const bool shards = GetParam().data > 1;
+  TrainingSetup setup =
+      shards ? setup_of(GetParam(), kDeep, Sharding::kParameters)
+             : setup_of(GetParam(), with_layers(GetParam(), kConfig), Sharding::kNone);
+  setup.precision = kernels::Precision::kBf16;
+  if (setup.virtual_stages == 1) setup.schedule = PipelineKind::kGpipe;
+  std::vector<Trained> first;
+  for (const uint64_t seed : {1, 2, 3}) {
+    emulated_cuda::set_seed(seed);
+    const std::vector<Trained> ranks = train_ranks(setup, GetParam().path, kFewSteps);
+    if (first.empty()) first = ranks;
+    EXPECT_TRUE(ranks == first) << "seed " << seed;
+  }
+}
+
+TEST_P(EmulatedMeshes, EvaluateAndWriteLikeOneRankOnTheCpu) {
+  const TrainingSetup setup =
+      setup_of(GetParam(), with_layers(GetParam(), kConfig), Sharding::kNone);
+  Training alone({.device = {}, .design = setup.design, .accumulation = 4});
+  alone.train(kFewSteps);
+  const double expected = alone.validate();
+  const std::vector<int32_t> text = alone.write_on();
+  on_emulated_ranks(
+      setup.ranks, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
+        TrainingSetup own = setup;
+        own.device = device;
+        Training training(own, world);
+        training.train(kFewSteps);
+        EXPECT_NEAR(training.validate(), expected, 1e-4);
+        const auto written =
+            training.model().generate({.prompt = {1, 6, 31}, .tokens = 6, .temperature = 0.0f});
+        ASSERT_TRUE(written.ok()) << written.error().message;
+        EXPECT_EQ(written->has_value(), training.model().place().data == 0);
+        if (*written) {
+          EXPECT_EQ(**written, text);
+        }
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, EmulatedMeshes,
+    testing::Values(Case{"TensorByHostMemory", GradientPath::kHostMemory, 1, 1, 2},
+                    Case{"TensorByNccl", GradientPath::kNccl, 1, 1, 2},
+                    Case{"PipelineByHostMemory", GradientPath::kHostMemory, 2, 1, 1},
+                    Case{"PipelineByNccl", GradientPath::kNccl, 2, 1, 1},
+                    Case{"PipelineAndDataByHostMemory", GradientPath::kHostMemory, 2, 2, 1},
+                    Case{"PipelineAndDataByNccl", GradientPath::kNccl, 2, 2, 1},
+                    Case{"PipelineAndTensorByNccl", GradientPath::kNccl, 2, 1, 2},
+                    Case{"InterleavedByHostMemory", GradientPath::kHostMemory, 2, 1, 1, 2},
+                    Case{"InterleavedByNccl", GradientPath::kNccl, 2, 2, 1, 2},
+                    Case{"RingOfFourByNccl", GradientPath::kNccl, 4, 1, 1, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace lockstep::train
