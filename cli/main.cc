@@ -16,6 +16,7 @@
 
 #include "cli/client/completion.h"
 #include "cli/run/run_job.h"
+#include "cli/timeline/show_timeline.h"
 #include "cli/up/up.h"
 #include "common/base/clock.h"
 #include "common/base/run_main.h"
@@ -240,6 +241,26 @@ void add_plan(CLI::App& app, lockstep::cli::ClientContext context) {
   command->callback([words, context] { context.exit_code = plan_memory(context, *words); });
 }
 
+void add_timeline(CLI::App& app, lockstep::cli::ClientContext context) {
+  const auto options = std::make_shared<lockstep::cli::TimelineOptions>();
+  CLI::App* command = app.add_subcommand(
+      "timeline", "Show what every rank did when in a step (of a job with spec.train.timeline)");
+  command
+      ->add_option("FOLDER", options->folder,
+                   "Folder of a job's checkpoints, or the folder timeline in it")
+      ->required();
+  command->add_option("--step", options->step, "Recorded step (default: the newest one)");
+  command->add_option("--out", options->trace,
+                      "File for all steps of the recording, for chrome://tracing or Perfetto");
+  command->add_option("--svg", options->svg, "File for a picture of the step");
+  command->footer(
+      "Example: lockstep timeline checkpoints --out trace.json --svg step.svg\n"
+      "BUBBLE is the share of the step in which a rank computed nothing.\n"
+      "Exit codes: 0; 1 if a file can't be written; 2 if there is no such recording.");
+  command->callback(
+      [options, context] { context.exit_code = lockstep::cli::show_timeline(*options); });
+}
+
 void add_version(CLI::App& app) {
   app.add_subcommand("version", "Print the version")->callback([] {
     std::cout << "lockstep " << lockstep::kVersion << "\n";
@@ -272,6 +293,7 @@ int program(int argc, char** argv) {
   add_bench(app, context);
   add_export(app, context);
   add_plan(app, context);
+  add_timeline(app, context);
   lockstep::cli::add_client_commands(app, context);
   add_version(app);
   // Subcommands would inherit it if it were set before they are added.

@@ -46,7 +46,7 @@ CompletionRequest value_of(const CLI::Option& option) {
   if (option.check_lname("dry-run")) return choices({"none", "client", "server"});
   if (option.check_lname("cascade")) return choices({"background", "foreground", "orphan"});
   if (option.check_lname("kubeconfig") || option.check_lname("filename") ||
-      option.check_lname("folder")) {
+      option.check_lname("folder") || option.check_lname("out") || option.check_lname("svg")) {
     return {.kind = CompletionKind::kFile};
   }
   return {};

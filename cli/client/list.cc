@@ -1,3 +1,4 @@
+#include "cli/client/aligned.h"
 #include "cli/client/command.h"
 
 namespace lockstep::cli {

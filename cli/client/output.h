@@ -13,11 +13,6 @@ enum class OutputFormat { kTable, kWide, kJson, kYaml, kName };
 // Parses the value of -o; kInvalid names the choices.
 Result<OutputFormat> output_format(const std::string& text);
 
-// Pads columns to their widest cell, three spaces apart, without trailing spaces. `widths`, if
-// given, keeps the widths from one part of a table to the next.
-std::string aligned(const std::vector<std::vector<std::string>>& rows,
-                    std::vector<size_t>* widths = nullptr);
-
 // Converts a meta.k8s.io/v1 Table to rows of cells, the header first. A wide table has all columns,
 // others those of priority 0.
 struct TableView {

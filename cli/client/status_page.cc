@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/client/aligned.h"
 #include "cli/client/output.h"
 #include "cli/run/progress_line.h"
 #include "common/api/conditions.h"

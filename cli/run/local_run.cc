@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "cli/run/loss_curve.h"
 #include "cli/run/run_job.h"
@@ -25,6 +28,27 @@ bool has_content(const std::string& file) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(file, error);
   return !error && bytes > 0;
+}
+
+// Returns the step of the newest complete checkpoint in a folder; 0 if there is none.
+int64_t newest_saved_step(const std::string& folder) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t newest = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    std::error_code ignored;  // it is no checkpoint then
+    if (!name.starts_with(kPrefix) ||
+        !std::filesystem::exists(entries->path() / "manifest.json", ignored)) {
+      continue;
+    }
+    int64_t step = 0;
+    const char* const end = name.data() + name.size();
+    const auto read = std::from_chars(name.data() + kPrefix.size(), end, step);
+    if (read.ec == std::errc() && read.ptr == end) newest = std::max(newest, step);
+  }
+  return newest;
 }
 
 std::string number(double value, const char* format) {
@@ -85,6 +109,7 @@ Status LocalRun::start() {
     MetricsReader earlier(options_.job.spec.checkpoint.path + "/metrics.jsonl");
     earlier.reread();
     earlier_step_ = earlier.newest().step.value_or(0);
+    saved_step_ = newest_saved_step(options_.job.spec.checkpoint.path);
   }
   TRY_ASSIGN(cluster_,
              local::LocalCluster::start(clock_, {.program_folder = options_.program_folder,
@@ -167,12 +192,15 @@ ProgressSnapshot LocalRun::snapshot() const {
 
 void LocalRun::report_resumption(const TrainingJobStatus& status) {
   if (!status.lastCheckpoint || status_.lastCheckpoint) return;
-  const int64_t step = status.lastCheckpoint->step;
+  const int64_t shown = status.lastCheckpoint->step;
   // The job started over if this run had steps before the checkpoint.
-  const bool started_over = !metrics_.losses().empty() && metrics_.newest().step.value_or(0) < step;
-  if (step > earlier_step_ || started_over) return;
+  const bool started_over =
+      !metrics_.losses().empty() && metrics_.newest().step.value_or(0) < shown;
+  // A quick job has saved again before anybody looks.
+  const int64_t step = shown > earlier_step_ ? saved_step_ : shown;
+  if (step == 0 || started_over) return;
   reporter_.line("resuming from the checkpoint of step " + std::to_string(step));
-  status_.lastCheckpoint = status.lastCheckpoint;
+  if (shown == step) status_.lastCheckpoint = status.lastCheckpoint;
   validated_step_ = step;
 }
 

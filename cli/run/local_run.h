@@ -77,6 +77,7 @@ class LocalRun {
   TrainingJobStatus status_;
   bool job_gone_ = false;
   int64_t earlier_step_ = 0;  // last step of an earlier run in the same folder
+  int64_t saved_step_ = 0;    // of the newest checkpoint there, before this run
   int64_t validated_step_ = -1;
   int64_t controller_exits_ = 0;
   SignalWait signals_;  // woken by threads of the members below

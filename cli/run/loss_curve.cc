@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+
+#include "cli/run/svg.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,29 +21,6 @@ struct Point {
   double low = 0;  // range over the steps that the point represents
   double high = 0;
 };
-
-std::string number(double value, const char* format = "%.2f") {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (char c : text) {
-    if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '&')
-      safe += "&amp;";
-    else if (c == '"')
-      safe += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20)
-      safe += c;
-  }
-  return safe;
-}
 
 std::vector<Point> reduced(const std::map<int64_t, double>& losses) {
   std::vector<Point> points;
@@ -98,33 +76,23 @@ Scale scale_of(const std::vector<Point>& train, const std::map<int64_t, double>&
   return {round_ticks(0, steps, 8), round_ticks(low, high, 6)};
 }
 
-std::string text_at(double x, double y, const std::string& anchor, const std::string& content,
-                    const std::string& more = "") {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\" " +
-         more + ">" + escaped(content) + "</text>\n";
-}
-
-std::string line(double x1, double y1, double x2, double y2, const std::string& color) {
-  return "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) +
-         "\" y2=\"" + number(y2) + "\" stroke=\"" + color + "\"/>\n";
-}
-
 std::string axes(const Scale& scale) {
   std::string svg;
   double bottom = kHeight - kBottom;
   for (double tick : scale.x_ticks) {
-    svg += line(scale.x(tick), kTop, scale.x(tick), bottom, "#eeeeee");
-    svg += text_at(scale.x(tick), bottom + 20, "middle", number(tick, "%g"));
+    svg += svg_line(scale.x(tick), kTop, scale.x(tick), bottom, "#eeeeee");
+    svg += svg_text(scale.x(tick), bottom + 20, "middle", svg_number(tick, "%g"));
   }
   for (double tick : scale.y_ticks) {
-    svg += line(kLeft, scale.y(tick), kWidth - kRight, scale.y(tick), "#e4e4e4");
-    svg += text_at(kLeft - 10, scale.y(tick) + 4, "end", number(tick, "%g"));
+    svg += svg_line(kLeft, scale.y(tick), kWidth - kRight, scale.y(tick), "#e4e4e4");
+    svg += svg_text(kLeft - 10, scale.y(tick) + 4, "end", svg_number(tick, "%g"));
   }
-  svg += line(kLeft, bottom, kWidth - kRight, bottom, "#444444");
-  svg += line(kLeft, kTop, kLeft, bottom, "#444444");
-  svg += text_at((kLeft + kWidth - kRight) / 2, kHeight - 14, "middle", "step");
-  svg += text_at(0, 0, "middle", "loss (nats per token)",
-                 "transform=\"translate(20 " + number((kTop + bottom) / 2) + ") rotate(-90)\"");
+  svg += svg_line(kLeft, bottom, kWidth - kRight, bottom, "#444444");
+  svg += svg_line(kLeft, kTop, kLeft, bottom, "#444444");
+  svg += svg_text((kLeft + kWidth - kRight) / 2, kHeight - 14, "middle", "step");
+  svg +=
+      svg_text(0, 0, "middle", "loss (nats per token)",
+               "transform=\"translate(20 " + svg_number((kTop + bottom) / 2) + ") rotate(-90)\"");
   return svg;
 }
 
@@ -132,10 +100,10 @@ std::string train_line(const Scale& scale, const std::vector<Point>& points) {
   if (points.empty()) return "";
   std::string path, above, below;
   for (size_t i = 0; i < points.size(); ++i) {
-    std::string x = number(scale.x(points[i].step)) + " ";
-    path += (i == 0 ? "M" : " L") + x + number(scale.y(points[i].loss));
-    above += (i == 0 ? "M" : " L") + x + number(scale.y(points[i].high));
-    below = " L" + x + number(scale.y(points[i].low)) + below;
+    std::string x = svg_number(scale.x(points[i].step)) + " ";
+    path += (i == 0 ? "M" : " L") + x + svg_number(scale.y(points[i].loss));
+    above += (i == 0 ? "M" : " L") + x + svg_number(scale.y(points[i].high));
+    below = " L" + x + svg_number(scale.y(points[i].low)) + below;
   }
   return "<path d=\"" + above + below + " Z\" fill=\"" + kTrainColor + "\" opacity=\"0.2\"/>\n" +
          "<path d=\"" + path + "\" fill=\"none\" stroke=\"" + kTrainColor +
@@ -147,24 +115,24 @@ std::string validation_points(const Scale& scale, const std::map<int64_t, double
   for (const auto& [step, loss] : validation) {
     if (!std::isfinite(loss)) continue;
     double x = scale.x(static_cast<double>(step)), y = scale.y(loss);
-    svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"4.5\" fill=\"" +
+    svg += "<circle cx=\"" + svg_number(x) + "\" cy=\"" + svg_number(y) + "\" r=\"4.5\" fill=\"" +
            kValidationColor + "\" stroke=\"white\"/>\n";
     if (step == validation.rbegin()->first)
-      svg += text_at(x, y - 12, "end", number(loss, "%.3f"),
-                     std::string("font-weight=\"bold\" fill=\"") + kValidationColor + "\"");
+      svg += svg_text(x, y - 12, "end", svg_number(loss, "%.3f"),
+                      std::string("font-weight=\"bold\" fill=\"") + kValidationColor + "\"");
   }
   return svg;
 }
 
 std::string legend(bool has_validation) {
   double x = kWidth - kRight - 150;
-  std::string svg = "<rect x=\"" + number(x) + "\" y=\"" + number(kTop + 10) +
+  std::string svg = "<rect x=\"" + svg_number(x) + "\" y=\"" + svg_number(kTop + 10) +
                     "\" width=\"24\" height=\"3\" fill=\"" + kTrainColor + "\"/>\n" +
-                    text_at(x + 34, kTop + 16, "start", "training");
+                    svg_text(x + 34, kTop + 16, "start", "training");
   if (!has_validation) return svg;
-  return svg + "<circle cx=\"" + number(x + 12) + "\" cy=\"" + number(kTop + 32) +
+  return svg + "<circle cx=\"" + svg_number(x + 12) + "\" cy=\"" + svg_number(kTop + 32) +
          "\" r=\"4.5\" fill=\"" + kValidationColor + "\"/>\n" +
-         text_at(x + 34, kTop + 36, "start", "validation");
+         svg_text(x + 34, kTop + 36, "start", "validation");
 }
 
 }  // namespace
@@ -187,14 +155,11 @@ std::vector<double> round_ticks(double low, double high, int count) {
 std::string loss_curve_svg(const LossCurve& curve) {
   std::vector<Point> points = reduced(curve.train);
   Scale scale = scale_of(points, curve.validation);
-  std::string size = number(kWidth, "%.0f") + "\" height=\"" + number(kHeight, "%.0f");
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size +
-         "\" viewBox=\"0 0 800 500\" font-family=\"sans-serif\" font-size=\"13\" "
-         "fill=\"#222222\">\n" +
-         "<rect width=\"" + size + "\" fill=\"white\"/>\n" +
-         text_at(kWidth / 2, 28, "middle", curve.title, "font-size=\"17\"") + axes(scale) +
-         train_line(scale, points) + validation_points(scale, curve.validation) +
-         legend(!curve.validation.empty()) + "</svg>\n";
+  return svg_picture(kWidth, kHeight,
+                     svg_text(kWidth / 2, 28, "middle", curve.title, "font-size=\"17\"") +
+                         axes(scale) + train_line(scale, points) +
+                         validation_points(scale, curve.validation) +
+                         legend(!curve.validation.empty()));
 }
 
 }  // namespace lockstep::cli

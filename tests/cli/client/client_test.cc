@@ -1,6 +1,7 @@
 // The parts of the client tool that need no cluster.
 #include <gtest/gtest.h>
 
+#include "cli/client/aligned.h"
 #include "cli/client/completion.h"
 #include "cli/client/job_documents.h"
 #include "cli/client/log_follower.h"
