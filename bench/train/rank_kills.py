@@ -28,14 +28,14 @@ class Kills:
     """Carries out kills one after the other, each in a process of its own. For local_job.run()."""
 
     def __init__(self, kills):
-        self.todo = list(kills)
+        self.left = list(kills)
         self.killed = set()
         self.page = self.pid = None
 
     def __call__(self, workers):
-        if not self.todo:
+        if not self.left:
             return
-        new = [pid for pid, rank in workers.items() if rank == self.todo[0].rank and pid not in self.killed]
+        new = [pid for pid, rank in workers.items() if rank == self.left[0].rank and pid not in self.killed]
         if not new:
             return
         if self.pid != new[-1]:
@@ -46,7 +46,7 @@ class Kills:
 
     def kill_if_due(self):
         step, phase = self.page.step_and_phase()
-        if phase != PHASES[self.todo[0].phase] or step < self.todo[0].step:
+        if phase != PHASES[self.left[0].phase] or step < self.left[0].step:
             return False
         try:
             os.kill(self.pid, signal.SIGKILL)
@@ -54,5 +54,5 @@ class Kills:
             return False
         self.killed |= {self.pid}
         self.pid = self.page = None
-        self.todo.pop(0)
+        self.left.pop(0)
         return True

@@ -19,8 +19,8 @@ import sys
 OPTIONS = ["--preset", "kjv", "--threads", "1", "--warmup", "5", "--steps", "40"]
 
 
-def start(folder, cpu, options):
-    command = ["taskset", "--cpu-list", str(cpu), f"{folder}/bench_step", *options]
+def start(program, cpu, options):
+    command = ["taskset", "--cpu-list", str(cpu), *program, *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -32,8 +32,8 @@ def tokens_per_second(process):
 
 
 def both(old, new, cpus, options):
-    """Returns the speeds of the old and the new build, on these CPUs at the same time."""
-    processes = [start(folder, cpu, options) for folder, cpu in zip((old, new), cpus)]
+    """Returns the speeds of the old and the new command, on these CPUs at the same time."""
+    processes = [start(program, cpu, options) for program, cpu in zip((old, new), cpus)]
     return [tokens_per_second(process) for process in processes]
 
 
@@ -49,6 +49,21 @@ def interval(values):
     return values[max(rank - 1, 0)], values[n - max(rank, 1)]
 
 
+def ratios_of(old, new, pairs, options):
+    """Measures two commands in turns, prints each pair, and returns the ratios of their speeds."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        sys.exit("expected two CPUs, found one")
+    ratios = []
+    for pair in range(pairs):
+        first = both(old, new, cpus, options)
+        second = both(old, new, cpus[::-1], options)
+        ratios.append(math.sqrt(first[1] / first[0] * second[1] / second[0]))
+        print(f"pair {pair + 1}: {first[0]:.0f} and {second[0]:.0f} tokens/s old, {first[1]:.0f} and "
+              f"{second[1]:.0f} new, ratio {ratios[-1]:.4f}", flush=True)
+    return ratios
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("old")
@@ -59,18 +74,11 @@ def main():
     options = sys.argv[end + 1:] or OPTIONS
     if arguments.pairs < 6:
         parser.error("--pairs: expected at least 6, fewer give no interval of 95 %")
-    cpus = sorted(os.sched_getaffinity(0))[:2]
-    if len(cpus) < 2:
-        sys.exit("expected two CPUs, found one")
-    ratios = []
-    for pair in range(arguments.pairs):
-        first = both(arguments.old, arguments.new, cpus, options)
-        second = both(arguments.old, arguments.new, cpus[::-1], options)
-        ratios.append(math.sqrt(first[1] / first[0] * second[1] / second[0]))
-        print(f"pair {pair + 1}: {first[0]:.0f} and {second[0]:.0f} tokens/s old, {first[1]:.0f} and "
-              f"{second[1]:.0f} new, ratio {ratios[-1]:.4f}", flush=True)
+    old, new = ([f"{folder}/bench_step"] for folder in (arguments.old, arguments.new))
+    ratios = ratios_of(old, new, arguments.pairs, options)
     low, high = interval(ratios)
     print(f"median ratio {statistics.median(ratios):.4f}, 95 % between {low:.4f} and {high:.4f}, {len(ratios)} pairs")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,5 @@
 """The cells of sharding_matrix.py, in the order in which they run."""
 import collections
-import random
 
 import rank_kills
 
@@ -54,9 +53,4 @@ def killed_cells(options):
             yield Cell("killed", family, mode, 4, phase=phase)
 
 
-def cells(options):
-    kinds = [list(kind(options)) for kind in (training_cells, resumed_cells, moved_cells, killed_cells)]
-    if options.sample:
-        draw = random.Random(options.seed)
-        kinds = [sorted(draw.sample(all_, min(options.sample, len(all_))), key=all_.index) for all_ in kinds]
-    return [cell for kind in kinds for cell in kind if cell.kind in options.kinds]
+KINDS = {"training": training_cells, "resumed": resumed_cells, "moved": moved_cells, "killed": killed_cells}

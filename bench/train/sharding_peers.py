@@ -16,27 +16,19 @@ Every turn's losses must be those of PyTorch's first turn, to 1e-4. Exits with 1
 failed, and with 77 if --python has no PyTorch. Nothing else should run on the machine meanwhile.
 """
 import argparse
-import array
 import collections
 import itertools
-import json
-import os
 import pathlib
-import random
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 
-import local_job
+import peer_turns
 import report
+from peer_turns import Failed, ratio, spread, text_of
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODEL = {"layers": 6, "width": 320, "heads": 5, "context": 128, "vocabulary": 4096}
 TINY = {"layers": 2, "width": 64, "heads": 4, "context": 32, "vocabulary": 512}
-RATE = 1e-3
-PARITY = 1e-4
 SHARDED = {"sharding": "parameters"}
 # name, spec.parallelism, torch_gpt2.py's --parallel
 Row = collections.namedtuple("Row", "name fields peer")
@@ -51,10 +43,6 @@ ROWS = {row.name: row for row in (
 PEERS = {"ddp": "DDP", "fsdp": "FSDP2", "fsdp-kept": "FSDP2, reshard_after_forward=False"}
 
 
-class Failed(Exception):
-    """A program that failed, or learned something else; the text says which and why."""
-
-
 def eager_settings(peer):
     """Returns the settings of PyTorch to choose from, without torch.compile."""
     buckets = ({"bucket-mb": 4}, {"bucket-mb": 25}) if peer == "ddp" else ({},)
@@ -65,145 +53,65 @@ def compiled_settings(peer, settings):
     return [settings | {"compile": what} for what in (("layers", "full") if peer == "ddp" else ("layers",))]
 
 
-def text_of(settings):
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
+def work_of(options, folder, ranks):
+    return peer_turns.Work(options, folder, TINY if options.tiny else MODEL, {"global": options.batch * ranks})
 
 
-class Work:
-    """What all programs train: the model, the tokens of a step, and the weights they begin with."""
-
-    def __init__(self, options, folder, ranks):
-        self.options, self.folder, self.ranks = options, folder, ranks
-        self.model = TINY if options.tiny else MODEL
-        self.tokens = folder / "tokens.u16"
-        self.weights = folder / "weights.safetensors"
-        self.losses = None
-        draw = random.Random(5)
-        common = draw.sample(range(self.model["vocabulary"]), 64)  # so that there is something to learn
-        count = self.batch() * self.model["context"] + 1
-        self.tokens.write_bytes(array.array("H", (draw.choice(common) for _ in range(count))).tobytes())
-
-    def batch(self):
-        return self.options.batch * self.ranks
-
-    def tokens_per_step(self):
-        return self.batch() * self.model["context"]
-
-    def check_losses(self, who, losses):
-        """Expects the losses of the first program: a step has all the tokens, in whatever order."""
-        if self.losses is None:
-            self.losses = losses
-        if len(losses) != len(self.losses):
-            raise Failed(f"{who}: {len(losses)} losses, expected {len(self.losses)}")
-        difference = max(abs(a - b) / abs(b) for a, b in zip(losses, self.losses))
-        if not difference <= PARITY:
-            raise Failed(f"{who}: losses differ by {difference:.1e}, expected at most {PARITY:.0e}: "
-                         f"{losses[:3]} and {self.losses[:3]}")
-
-
-def run_peer(work, peer, settings, steps):
+def run_peer(work, ranks, peer, settings):
     """Returns the tokens/s of PyTorch, and the version."""
-    flags = work.model | {"batch": work.options.batch, "ranks": work.ranks, "threads": 1, "rate": RATE,
-                          "warmup": work.options.warmup, "steps": steps, "parallel": peer, "tokens": work.tokens}
-    if not work.weights.exists():
-        flags["weights-out"] = work.weights
-    command = [work.options.python, str(ROOT / "bench/train/torch_gpt2.py"), "--curve"]
-    command += [str(part) for name, value in (flags | settings).items() for part in (f"--{name}", value)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True)
-    try:
-        output, errors = process.communicate(timeout=work.options.limit)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"PyTorch, {peer}, {text_of(settings)}: did not end within {work.options.limit:.0f} s") from None
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
-    if process.returncode != 0:
-        raise Failed(f"PyTorch, {peer}, {text_of(settings)}: exit code {process.returncode}\n{errors[-1500:]}")
-    result = json.loads(output.strip().splitlines()[-1])
-    work.check_losses(f"PyTorch, {peer}, {text_of(settings)}", result["losses"][:work.options.warmup + 1])
+    options = work.options
+    flags = work.model | {"batch": options.batch, "ranks": ranks, "threads": 1, "rate": peer_turns.RATE,
+                          "warmup": options.warmup, "steps": options.steps, "parallel": peer, "tokens": work.tokens}
+    result = peer_turns.run_python(work, f"PyTorch, {peer}, {text_of(settings)}", "torch_gpt2.py", flags | settings,
+                                   ["--curve"])
     return result["tokensPerSecond"], result["peer"]
 
 
-def try_settings(work, peer, tried):
+def try_settings(work, ranks, peer, tried):
     """Returns pairs of tokens/s and settings, and the version. A setting that fails is named and left out."""
     found, version = [], ""
     for settings in tried:
         try:
-            speed, version = run_peer(work, peer, settings, work.options.steps)
+            speed, version = run_peer(work, ranks, peer, settings)
         except Failed as error:
             print(error, file=sys.stderr, flush=True)
             continue
         found.append((speed, settings))
-        print(f"{work.ranks} ranks, {peer}, {text_of(settings)}: {speed:,.0f} tokens/s", file=sys.stderr, flush=True)
+        print(f"{ranks} ranks, {peer}, {text_of(settings)}: {speed:,.0f} tokens/s", file=sys.stderr, flush=True)
     return found, version
 
 
-def fastest(work, peer):
+def fastest(work, ranks, peer):
     """Returns PyTorch's fastest settings and its version."""
     def speed_of(pair):
         return pair[0]
 
-    found, version = try_settings(work, peer, eager_settings(peer))
+    found, version = try_settings(work, ranks, peer, eager_settings(peer))
     if not found:
         raise Failed(f"PyTorch, {peer}: every setting failed")
     if not work.options.eager:
-        found += try_settings(work, peer, compiled_settings(peer, max(found, key=speed_of)[1]))[0]
+        found += try_settings(work, ranks, peer, compiled_settings(peer, max(found, key=speed_of)[1]))[0]
     return max(found, key=speed_of)[1], version
 
 
-def run_ours(work, fields, pods):
-    """Returns the tokens/s of Lockstep, and the seconds of a step that it waited for communication."""
-    steps = work.options.warmup + work.options.steps
-    model = work.model | {"weights": {"path": str(work.weights)}}
-    train = {"model": model, "data": {"path": str(work.tokens), "tokenizer": "u16"}, "steps": steps,
-             "batch": {"global": work.batch()},
-             "optimizer": {"learningRate": RATE, "schedule": "constant"}}
-    spec = local_job.job(train, pods, work.ranks // pods, fields)
-    with tempfile.TemporaryDirectory(dir=work.folder) as folder:
-        program = pathlib.Path(work.options.build).resolve() / "bin/lockstep"
-        try:
-            local_job.run(program, spec, pathlib.Path(folder) / "job", work.options.limit)
-        except local_job.JobFailed as error:
-            raise Failed(f"Lockstep, {fields or 'replicated'}: {error}") from None
-        numbers = local_job.steps(pathlib.Path(folder) / "job")
-    work.check_losses(f"Lockstep, {fields or 'replicated'}",
-                      [step["loss"] for step in numbers[:work.options.warmup + 1]])
-    timed = [step["seconds"] for step in numbers[work.options.warmup:]]
-    return (work.tokens_per_step() / statistics.median(seconds["total"] for seconds in timed),
-            statistics.median(seconds["communication"] for seconds in timed))
-
-
-def spread(values, digits=0):
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
-
-
-def ratio(mine, theirs):
-    ratios = [a / b for a, b in zip(mine, theirs)]
-    return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def compare(work, row, settings, waits, table):
+def compare(work, ranks, row, settings, waits, table):
     """Runs the programs in turns, and adds a row."""
-    pods = {"one pod": 1, f"{work.ranks} pods": work.ranks}
+    pods = {"one pod": 1, f"{ranks} pods": ranks}
     mine, theirs = {name: [] for name in pods}, []
     for _ in range(work.options.rounds):
         for name, count in pods.items():
-            speed, wait = run_ours(work, row.fields, count)
+            speed, parts = peer_turns.run_ours(work, row.fields, count, ranks // count)
             mine[name].append(speed)
-            waits[row.name, work.ranks, name].append(wait)
-        theirs.append(run_peer(work, row.peer, settings, work.options.steps)[0])
+            waits[row.name, ranks, name].append(parts["communication"])
+        theirs.append(run_peer(work, ranks, row.peer, settings)[0])
     for name, speeds in mine.items():
-        table.row(row.name, work.ranks, name, spread(speeds), f"{PEERS[row.peer]}: {spread(theirs)}",
+        table.row(row.name, ranks, name, spread(speeds), f"{PEERS[row.peer]}: {spread(theirs)}",
                   ratio(speeds, theirs))
 
 
-def peer_only(work, peer, settings, table):
-    speeds = [run_peer(work, peer, settings, work.options.steps)[0] for _ in range(work.options.rounds)]
-    table.row("-", work.ranks, "-", "-", f"{PEERS[peer]}: {spread(speeds)}", "-")
+def peer_only(work, ranks, peer, settings, table):
+    speeds = [run_peer(work, ranks, peer, settings)[0] for _ in range(work.options.rounds)]
+    table.row("-", ranks, "-", "-", f"{PEERS[peer]}: {spread(speeds)}", "-")
 
 
 def all_rows(options, waits, table):
@@ -211,15 +119,15 @@ def all_rows(options, waits, table):
     used, failures, version = {}, [], ""
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory() as folder:
-            work = Work(options, pathlib.Path(folder), ranks)
+            work = work_of(options, pathlib.Path(folder), ranks)
             for row in options.rows:
                 try:
                     if (row.peer, ranks) not in used:
-                        used[row.peer, ranks], version = fastest(work, row.peer)
+                        used[row.peer, ranks], version = fastest(work, ranks, row.peer)
                     if options.peer_only:
-                        peer_only(work, row.peer, used[row.peer, ranks], table)
+                        peer_only(work, ranks, row.peer, used[row.peer, ranks], table)
                     else:
-                        compare(work, row, used[row.peer, ranks], waits, table)
+                        compare(work, ranks, row, used[row.peer, ranks], waits, table)
                 except Failed as error:
                     failures.append(str(error))
                     print(error, file=sys.stderr, flush=True)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Draws docs/images/schedules.svg: the passes of each pipeline schedule, with a backward as long as two forwards.
+
+  bench/train/schedule_picture.py docs/images/schedules.svg
+
+The lists of passes are written down here a second time, apart from common/layout/pipeline_schedule.cc. A test compares
+both with the same strings.
+"""
+import collections
+import pathlib
+import sys
+
+SCHEDULES = ("naive", "gpipe", "1f1b")
+SECONDS = {"F": 1, "B": 2}
+# One forward or backward of a micro-batch.
+Pass = collections.namedtuple("Pass", "kind micro_batch")
+Span = collections.namedtuple("Span", "kind micro_batch begin end")
+
+
+def passes(schedule, stages, stage, micro_batches):
+    """Returns the passes of a stage, in order."""
+    def forward(n):
+        return [Pass("F", n)] if n < micro_batches else []
+    if schedule == "naive":
+        return [Pass(kind, n) for n in range(micro_batches) for kind in "FB"]
+    ahead = min(micro_batches, micro_batches if schedule == "gpipe" else stages - stage - 1)
+    found = [Pass("F", n) for n in range(ahead)]
+    for n in range(micro_batches):
+        found += [*forward(n + ahead), Pass("B", n)]
+    return found
+
+
+def in_flight(schedule, stages, stage, micro_batches):
+    """Returns how many micro-batches at most are between forward and backward on a stage."""
+    now, peak = 0, 0
+    for one in passes(schedule, stages, stage, micro_batches):
+        now += 1 if one.kind == "F" else -1
+        peak = max(peak, now)
+    return peak
+
+
+def play(schedule, stages, micro_batches, seconds=SECONDS):
+    """Returns the spans of each stage: every pass begins as soon as its stage is free and what it reads is there."""
+    left = [passes(schedule, stages, stage, micro_batches) for stage in range(stages)]
+    ends, spans = {}, [[] for _ in range(stages)]
+    while any(left):
+        for stage, waiting in enumerate(left):
+            while waiting:
+                kind, n = waiting[0]
+                before = stage - 1 if kind == "F" else stage + 1
+                needs = [] if before in (-1, stages) else [(kind, before, n)]
+                if any(need not in ends for need in needs):
+                    break
+                begin = max([ends[need] for need in needs] + [span.end for span in spans[stage][-1:]] + [0])
+                ends[(kind, stage, n)] = begin + seconds[kind]
+                spans[stage].append(Span(*waiting.pop(0), begin, begin + seconds[kind]))
+    return spans
+
+
+def idle_share(schedule, stages, micro_batches, seconds=SECONDS):
+    """Returns the part of all stages' time in which they wait."""
+    spans = play(schedule, stages, micro_batches, seconds)
+    total = max(span.end for stage in spans for span in stage)
+    busy = sum(span.end - span.begin for stage in spans for span in stage)
+    return 1 - busy / (total * stages)
+
+
+UNIT, ROW, LEFT, TOP, GAP = 8, 20, 62, 30, 34
+STAGES, MICRO_BATCHES = 4, 8
+COLOURS = {"F": "#74c0fc", "B": "#ffc078"}
+STYLE = ("text{font:12px sans-serif;fill:#343a40}.number{font-size:9px;text-anchor:middle}.title{font-weight:bold}"
+         ".idle{fill:#f1f3f5}")
+
+
+def panel(schedule, top):
+    """Returns the SVG of one schedule."""
+    spans = play(schedule, STAGES, MICRO_BATCHES)
+    total = max(span.end for stage in spans for span in stage)
+    peaks = [in_flight(schedule, STAGES, stage, MICRO_BATCHES) for stage in range(STAGES)]
+    title = (f"{schedule}: idle {idle_share(schedule, STAGES, MICRO_BATCHES):.0%}, "
+             f"micro-batches in flight by stage: {', '.join(map(str, peaks))}")
+    parts = [f'<text class="title" x="{LEFT}" y="{top - 8}">{title}</text>']
+    for stage, found in enumerate(spans):
+        y = top + ROW * stage
+        parts.append(f'<text x="8" y="{y + 14}">stage {stage}</text>')
+        parts.append(f'<rect class="idle" x="{LEFT}" y="{y}" width="{UNIT * total}" height="{ROW - 2}"/>')
+        for span in found:
+            x, width = LEFT + UNIT * span.begin, UNIT * (span.end - span.begin)
+            parts.append(f'<rect fill="{COLOURS[span.kind]}" x="{x}" y="{y}" width="{width - 1}" height="{ROW - 2}"/>')
+            parts.append(f'<text class="number" x="{x + (width - 1) / 2}" y="{y + 12}">{span.micro_batch}</text>')
+    return parts
+
+
+def picture():
+    each = TOP + ROW * STAGES
+    width = LEFT + UNIT * MICRO_BATCHES * STAGES * sum(SECONDS.values()) + 12
+    height = len(SCHEDULES) * each + GAP
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+             f"<title>Pipeline schedules: {STAGES} stages, {MICRO_BATCHES} micro-batches</title><style>{STYLE}</style>",
+             f'<rect width="{width}" height="{height}" fill="#fff"/>']
+    for place, schedule in enumerate(SCHEDULES):
+        parts += panel(schedule, each * place + TOP)
+    y = height - 12
+    for place, (kind, name) in enumerate((("F", "forward of micro-batch 0, 1, ..."), ("B", "backward"))):
+        x = LEFT + 230 * place
+        parts.append(f'<rect fill="{COLOURS[kind]}" x="{x}" y="{y - 11}" width="14" height="14"/>')
+        parts.append(f'<text x="{x + 20}" y="{y}">{name}</text>')
+    return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("expected the file for the picture")
+    pathlib.Path(sys.argv[1]).write_text(picture())
+
+
+if __name__ == "__main__":
+    main()
