@@ -121,13 +121,16 @@ TEST_F(CommandTest, OtherFrameworksFindTheirVariablesAndFiles) {
       "echo jax $JAX_NUM_PROCESSES $JAX_PROCESS_ID\n"
       "echo \"tf $TF_CONFIG\"\n"
       "echo mpi $(cut -d' ' -f2 $OMPI_MCA_orte_default_hostfile) $(cut -d: -f2 $HYDRA_HOST_FILE)\n"
-      "echo groups $(grep -c even $LOCKSTEP_WORLD_FILE)\n",
-      "  processGroups: [{name: even, ranks: \"0::2\"}]\n", ", variables: [jax, tensorflow, mpi]");
+      "echo groups $(grep -c even $LOCKSTEP_WORLD_FILE)\n"
+      "grep -q '\"name\":\"tensor.1\",\"ranks\":.2,3.' $LOCKSTEP_WORLD_FILE && echo mesh\n",
+      "  processGroups: [{name: even, ranks: \"0::2\"}]\n  parallelism: {tensor: 2}\n",
+      ", variables: [jax, tensorflow, mpi]");
   EXPECT_EQ(run_->wait(), 0) << log();
   EXPECT_TRUE(says("[rank 3] jax 4 3\n")) << log();
   EXPECT_TRUE(says("\"task\":{\"index\":3,\"type\":\"worker\"}}\n")) << log();
   EXPECT_TRUE(says("[rank 3] mpi slots=2 slots=2 2 2\n")) << log();
   EXPECT_TRUE(says("[rank 3] groups 1\n")) << log();
+  EXPECT_TRUE(says("[rank 3] mesh\n")) << log();
 }
 
 }  // namespace

@@ -28,21 +28,34 @@ std::string between(const std::string& text, const std::string& before, const st
   return text.substr(begin, text.find(after, begin) - begin);
 }
 
+// Sets a number of the example, which has it once in words like "steps: 60".
+void set(std::string& text, const std::string& key, int64_t number) {
+  const size_t at = text.find(key + ": ");
+  CHECK(at != std::string::npos);
+  const size_t begin = at + key.size() + 2;
+  text.replace(begin, text.find_first_of(",}\n", begin) - begin, std::to_string(number));
+}
+
+// Writes the text that an example trains on to where its YAML says.
+void write_text(const fs::path& job, const std::string& yaml) {
+  const fs::path data = job.parent_path() / between(yaml, "data: {path: ", ",");
+  fs::create_directories(data.lexically_normal().parent_path());
+  write_file(data.lexically_normal(), generated_text(20'000, 3));
+}
+
 // Runs an example that trains a model on text, for a few steps.
 void expect_trains(const std::string& name) {
   std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples" / name);
-  replace(text, "steps: " + between(text, "    steps: ", "\n") + "\n", "steps: 6\n");
+  set(text, "steps", 6);
   replace(text, "validation: {everySteps: 500}", "validation: {everySteps: 3}");
   replace(text, "checkpoint: {everySteps: 500}", "checkpoint: {everySteps: 3}");
-  replace(text, "warmupSteps: 100", "warmupSteps: 2");
-  replace(text, "tokens: 400", "tokens: 20");
+  set(text, "warmupSteps", 2);
+  set(text, "tokens", 20);
   const TemporaryFolder folder;
   const fs::path job = folder.path() / "examples" / name;
-  const fs::path data = job.parent_path() / between(text, "data: {path: ", ",");
   fs::create_directories(job.parent_path());
-  fs::create_directories(data.lexically_normal().parent_path());
   write_file(job, text);
-  write_file(data.lexically_normal(), generated_text(20'000, 3));
+  write_text(job, text);
   const fs::path output = folder.path() / "out";
   JobRun run({.job = job, .output = output, .log = folder.path() / "log"});
   EXPECT_EQ(run.wait(), 0) << read_file(folder.path() / "log");
@@ -111,10 +124,12 @@ TEST(ExamplesTest, TheMlpReachesTheAccuracyOfPytorch) {
   EXPECT_NE(example.log().find(", accuracy 0.9"), std::string::npos) << example.log();
 }
 
-// A few steps of a job of examples/sharding.
+// A few steps of a job of examples/sharding or examples/parallelism.
 struct SharedRun {
   std::string log;             // of all pods
   std::vector<double> losses;  // by step
+  Json result;
+  std::string sample;  // empty if there is none
 
   // Returns a number that a rank has logged, as name=number.
   double logged(const std::string& name) const {
@@ -124,15 +139,15 @@ struct SharedRun {
 
 SharedRun run_shared(const std::string& yaml) {
   const TemporaryFolder folder;
-  const fs::path data = fs::path(LOCKSTEP_SOURCE_DIR) / "examples/data";
-  fs::create_directories(folder.path() / "sharding");
-  fs::copy(data, folder.path() / "data");
+  const fs::path job = folder.path() / "examples/some/job.yaml";
+  fs::create_directories(job.parent_path());
+  fs::copy(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/data", folder.path() / "examples/data");
   std::string text = yaml;
-  replace(text, "steps: 60", "steps: 8");
-  replace(text, "warmupSteps: 10", "warmupSteps: 2");
+  set(text, "steps", 8);
+  set(text, "warmupSteps", 2);
   replace(text, "spec:\n", "spec:\n  rendezvous: {port: " + std::to_string(free_port()) + "}\n");
-  const fs::path job = folder.path() / "sharding/job.yaml";
   write_file(job, text);
+  if (text.find("data: {path: ") != std::string::npos) write_text(job, text);
   JobRun run({.job = job, .output = folder.path() / "out", .log = folder.path() / "log"});
   EXPECT_EQ(run.wait(), 0) << read_file(folder.path() / "log");
   SharedRun result;
@@ -145,7 +160,18 @@ SharedRun run_shared(const std::string& yaml) {
     const Result<Json> numbers = parse_json(line);
     if (numbers->contains("loss")) result.losses.push_back(numbers->at("loss"));
   }
+  result.result = run.result();
+  const fs::path sample = folder.path() / "out/checkpoints/sample.txt";
+  if (fs::exists(sample)) result.sample = read_file(sample);
   return result;
+}
+
+// Returns the job of an example, which has such a field, on one process.
+std::string on_one_process(std::string yaml, const std::string& parallelism) {
+  replace(yaml, "nodes: 2", "nodes: 1");
+  replace(yaml, "processesPerNode: 2", "processesPerNode: 1");
+  replace(yaml, parallelism, "parallelism: {}");
+  return yaml;
 }
 
 // Parts of rank 0's line about its memory, and the numbers of which it has a share.
@@ -157,11 +183,8 @@ struct SharedCase {
 
 TEST(ExamplesTest, EveryWayToShareStateTrainsLikeOneProcessAndDividesWhatItSays) {
   const fs::path examples = fs::path(LOCKSTEP_SOURCE_DIR) / "examples/sharding";
-  std::string plain = read_file(examples / "optimizer.yaml");
-  replace(plain, "parallelism: {sharding: optimizer}", "parallelism: {sharding: none}");
-  replace(plain, "processesPerNode: 2", "processesPerNode: 1");
-  replace(plain, "nodes: 2", "nodes: 1");
-  const SharedRun whole = run_shared(plain);
+  const SharedRun whole = run_shared(
+      on_one_process(read_file(examples / "optimizer.yaml"), "parallelism: {sharding: optimizer}"));
   ASSERT_EQ(whole.losses.size(), 8u) << whole.log;
   const SharedCase cases[] = {
       {"optimizer", "sharding=optimizer shardingRanks=4", {"optimizerBytes"}},
@@ -187,6 +210,48 @@ TEST(ExamplesTest, EveryWayToShareStateTrainsLikeOneProcessAndDividesWhatItSays)
     for (const char* name : each.divided) {
       EXPECT_LT(run.logged(name), 0.75 * whole.logged(name)) << name;
     }
+  }
+}
+
+// Two ranks have the same bits in every way to share the state.
+TEST(ExamplesTest, TheGptOfWhichEachRankHasAPartTrainsValidatesAndSamplesLikeAWholeOne) {
+  const std::string yaml =
+      read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/sharding/gpt-parameters.yaml");
+  const SharedRun divided = run_shared(yaml);
+  std::string plain = yaml;
+  replace(plain, "sharding: parameters", "sharding: none");
+  const SharedRun whole = run_shared(plain);
+  EXPECT_NE(divided.log.find("sharding=parameters shardingRanks=2"), std::string::npos)
+      << divided.log;
+  EXPECT_LT(divided.logged("parametersBytes"), 0.75 * whole.logged("parametersBytes"));
+  ASSERT_EQ(divided.losses.size(), 8u) << divided.log;
+  EXPECT_LT(divided.losses.back(), divided.losses.front());
+  EXPECT_EQ(divided.losses, whole.losses);
+  EXPECT_TRUE(divided.result["validationLoss"].is_number());
+  EXPECT_EQ(divided.result["validationLoss"], whole.result["validationLoss"]);
+  EXPECT_EQ(divided.sample.find("And God said"), 0u) << divided.sample;
+  EXPECT_EQ(divided.sample, whole.sample);
+}
+
+TEST(ExamplesTest, EveryMeshTrainsLikeOneProcessAndDividesTheModel) {
+  const auto example = [](const std::string& name) {
+    return read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/parallelism" / (name + ".yaml"));
+  };
+  const SharedRun gpt = run_shared(on_one_process(example("tensor"), "parallelism: {tensor: 2}"));
+  const SharedRun llama = run_shared(on_one_process(
+      example("llama-mesh"), "parallelism: {pipeline: 2, tensor: 2, sequenceParallel: true}"));
+  for (const auto& [name, whole] :
+       {std::pair("tensor", &gpt), std::pair("pipeline", &gpt), std::pair("three-axes", &gpt),
+        std::pair("llama-mesh", &llama)}) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(whole->losses.size(), 8u) << whole->log;
+    const SharedRun run = run_shared(example(name));
+    ASSERT_EQ(run.losses.size(), 8u) << run.log;
+    for (size_t step = 0; step < 8; ++step) {
+      EXPECT_NEAR(run.losses[step], whole->losses[step], 1e-5 * whole->losses[step]);
+    }
+    EXPECT_LT(run.logged("parametersBytes"), 0.75 * whole->logged("parametersBytes"));
+    EXPECT_EQ(run.sample.find("And God said"), 0u) << run.sample;
   }
 }
 

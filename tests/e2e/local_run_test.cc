@@ -366,6 +366,7 @@ TEST(LocalRunTest, ASecondRunInTheSameFolderResumesAndSaysSo) {
 
   tiny.start();
   ASSERT_TRUE(tiny.wait_for_step(saved + 30)) << tiny.log();
+  ASSERT_TRUE(eventually([&] { return tiny.log().find("resuming") != std::string::npos; }));
   tiny.run().signal(SIGINT);
   EXPECT_EQ(tiny.run().wait(), 130) << tiny.log();
   const std::string step = std::to_string(saved);
