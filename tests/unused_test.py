@@ -15,14 +15,11 @@ PROGRAMS = ("common/", "kernels/", "agent/", "controller/", "local/", "cli/")
 
 # Functions that only tests call, each with the reason why it stays. This list only shrinks.
 OPERATIONS = "Communicator has every operation, waiting and not waiting"
-PIPELINE = "pipeline parallelism, the next kind of layout"
 DEFINITION = "writes the definition of TrainingJob, which tests compare with the chart's"
 WAIVERS = {
     "all_policies": "the simulator runs the controller with a mistake in one policy",
     "jump": "ManualClock is a fake, for all folders",
     "restore": "resets a server for the next input of a fuzz target",
-    "stage_gradient": PIPELINE,
-    "stage_output": PIPELINE,
     "start_all_to_all": OPERATIONS,
     "start_broadcast": OPERATIONS,
     "training_job_fields": DEFINITION,

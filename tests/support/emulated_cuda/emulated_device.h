@@ -50,7 +50,7 @@ using Work = std::function<Status(uint64_t seed)>;
 class EmulatedDevice {
  public:
   // Like a small GPU's; larger requests fail as on a GPU.
-  static constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
+  static constexpr uint64_t kMemoryBytes = uint64_t{16} << 30;
 
   EmulatedDevice(int index, uint64_t seed);
 
