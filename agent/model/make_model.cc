@@ -15,6 +15,7 @@ GptOptions gpt_options(const ModelOptions& options, const ModelConfig& config) {
           .precision = options.precision,
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
+          .splits_backward = options.splits_backward,
           .attention = options.attention};
 }
 

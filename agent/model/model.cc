@@ -8,4 +8,8 @@ kernels::DType activation_dtype(kernels::DeviceType device, kernels::Precision p
   return is_half ? kernels::DType::kBf16 : kernels::DType::kF32;
 }
 
+Status MicroBatch::backward_weights(int64_t, GradSink&) {
+  return internal("[model] this model's backward has no second part");
+}
+
 }  // namespace lockstep::model

@@ -45,6 +45,12 @@ class MicroBatch {
   // Call after the whole forward, on a micro-batch that trains. Adds to the sink's buffers and
   // reports when each is complete.
   virtual Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) = 0;
+  // The second part of a backward, if the model splits_backward (ModelOptions): the gradients of
+  // the layers' matrices. Call after the whole backward(), with the blocks in descending order.
+  // Together they add what backward() of another model adds. backward() may need the sink's buffers
+  // for the other parameters. Only what this reports to the sink counts as ready. Reads no
+  // parameters. kInternal for another model.
+  virtual Status backward_weights(int64_t block, GradSink& sink);
 
   // The values that pass from stage to stage: edge_count() of them, in activation_dtype(). Null for
   // families that are not cut into stages. On stages after the first one: filled before forward.

@@ -59,4 +59,34 @@ Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, G
   return sink.end_micro_batch();
 }
 
+namespace {
+
+// Gives the buffers of another sink, and reports nothing to it.
+class QuietSink final : public GradSink {
+ public:
+  explicit QuietSink(GradSink& sink) : sink_(sink) {}
+  float* buffer(int64_t id) override { return sink_.buffer(id); }
+  Status ready(int64_t) override { return {}; }
+  Status end_micro_batch() override { return {}; }
+
+ private:
+  GradSink& sink_;
+};
+
+}  // namespace
+
+Status backward_inputs_pass(const Model& model, ParamStore& store, MicroBatch& batch,
+                            GradSink& sink) {
+  QuietSink quiet(sink);
+  return backward_pass(model, store, batch, quiet);
+}
+
+Status backward_weights_pass(const Model& model, MicroBatch& batch, GradSink& sink) {
+  const Stage& stage = model.stage();
+  for (int64_t block = stage.end - 1; block >= stage.begin; --block) {
+    TRY(batch.backward_weights(block, sink));
+  }
+  return sink.end_micro_batch();
+}
+
 }  // namespace lockstep::model

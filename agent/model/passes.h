@@ -12,4 +12,10 @@ Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch);
 // Runs backward through the blocks; ends with the sink's end_micro_batch().
 Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
 
+// The two parts of backward_pass() if the model splits_backward (ModelOptions). Other passes may be
+// in between. The first part reports nothing to the sink.
+Status backward_inputs_pass(const Model& model, ParamStore& store, MicroBatch& batch,
+                            GradSink& sink);
+Status backward_weights_pass(const Model& model, MicroBatch& batch, GradSink& sink);
+
 }  // namespace lockstep::model

@@ -55,6 +55,9 @@ Status check_stages(const ComposeOptions& options) {
                    std::to_string(config->layers) + ", got " +
                    std::to_string(mesh.pipeline * mesh.virtual_stages));
   }
+  if (const std::string problem = part_problem(options.design, mesh); !problem.empty()) {
+    return invalid("[compose] the layers of the stages: " + problem, Blame::kConfig);
+  }
   TRY(pipeline_schedule(pipeline_shape(options)));
   return {};
 }
@@ -73,6 +76,11 @@ Status check(const ComposeOptions& options) {
     return invalid("[compose] " + std::to_string(options.mesh.tensor) +
                    " tensor-parallel ranks cannot divide sequences of " +
                    std::to_string(options.sequence));
+  }
+  if (splits_backward(options) && (options.recompute != Recompute::kNone ||
+                                   options.sharding.sharding >= Sharding::kGradients)) {
+    return invalid(
+        "[compose] zerobubble works only without recomputation and without sharded gradients");
   }
   return check_sharing(options);
 }
@@ -137,6 +145,10 @@ ParameterArena arena_of(const ComposeOptions& options) {
   return parameter_arena(options.design, chunks_of(options), shard_of(options));
 }
 
+bool splits_backward(const ComposeOptions& options) {
+  return gradients_in(pipeline_shape(options)) == ActionKind::kBackwardWeights;
+}
+
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
                                   const model::AttentionChoice& attention) {
   return {.design = options.design,
@@ -144,6 +156,7 @@ model::ModelOptions model_options(const ComposeOptions& options, const Stage& ch
           .precision = options.precision,
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
+          .splits_backward = splits_backward(options),
           .attention = attention};
 }
 

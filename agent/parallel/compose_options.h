@@ -77,6 +77,8 @@ int64_t edge_count(const ComposeOptions& options);
 std::vector<Stage> chunks_of(const ComposeOptions& options);
 TensorShard shard_of(const ComposeOptions& options);
 ParameterArena arena_of(const ComposeOptions& options);
+// Returns whether the gradients of parameters are computed apart (MicroBatch::backward_weights()).
+bool splits_backward(const ComposeOptions& options);
 // Returns the model of one of the rank's chunks, with the attention that its device has.
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
                                   const model::AttentionChoice& attention);

@@ -13,7 +13,9 @@ ScheduleExecutor::ScheduleExecutor(Options options, std::vector<Chunk> chunks, c
       chunks_(std::move(chunks)),
       parts_(parts),
       laps_(parts.timer),
-      batches_(std::max<size_t>(options_.data.size(), 1)) {
+      batches_(std::max<size_t>(options_.data.size(), 1)),
+      splits_backward_(
+          std::ranges::count(options_.actions, ActionKind::kBackwardWeights, &Action::kind) > 0) {
   for (int64_t i = 0; i < std::ssize(chunks_); ++i) {
     const size_t in_flight = chunks_[static_cast<size_t>(i)].micro_batches.size();
     CHECK(peak_in_flight(options_.actions, i) == static_cast<int64_t>(in_flight));
@@ -73,6 +75,8 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
       TRY(parts_.links.gradients_out->send(chunk_of(action).model.stage_gradient(),
                                            micro_batch(action).edge_count()));
       return parts_.timer.lap(StepPart::kCommunication);
+    case ActionKind::kBackwardWeights:
+      return backward_weights(action);
     case ActionKind::kFinishReductions:
       TRY(parts_.sink.finish());
       return parts_.timer.lap(StepPart::kCommunication);
@@ -130,9 +134,16 @@ Status ScheduleExecutor::forward(const Action& action) {
 
 Status ScheduleExecutor::backward(const Action& action) {
   if (action.completes_gradients) parts_.sink.enable_reduction();
-  TRY(model::backward_pass(chunk_of(action).model, parts_.store, micro_batch(action), parts_.sink));
+  const auto pass = splits_backward_ ? model::backward_inputs_pass : model::backward_pass;
+  TRY(pass(chunk_of(action).model, parts_.store, micro_batch(action), parts_.sink));
   TRY(laps_.status());
   parts_.scalars.add_results(parts_.ops, parts_.stream, micro_batch(action));
+  return parts_.timer.lap(StepPart::kBackward);
+}
+
+Status ScheduleExecutor::backward_weights(const Action& action) {
+  if (action.completes_gradients) parts_.sink.enable_reduction();
+  TRY(model::backward_weights_pass(chunk_of(action).model, micro_batch(action), parts_.sink));
   return parts_.timer.lap(StepPart::kBackward);
 }
 

@@ -88,6 +88,7 @@ class ScheduleExecutor {
   Status receive_activation(const Action& action);
   Status forward(const Action& action);
   Status backward(const Action& action);
+  Status backward_weights(const Action& action);
   // Begins the pass of a micro-batch.
   Status begin(const Action& action);
   Chunk& chunk_of(const Action& action) { return chunks_[static_cast<size_t>(action.chunk)]; }
@@ -106,6 +107,7 @@ class ScheduleExecutor {
   Parts parts_;
   HeadLaps laps_;
   std::vector<DeviceBatch> batches_;  // by place of the data
+  bool splits_backward_;              // the gradients of parameters have actions of their own
   int64_t taken_ = 0;                 // micro-batches of this step
 };
 

@@ -166,7 +166,8 @@ Mesh mesh_of(const WorldAssignment& world) {
   return {.pipeline = world.pipeline,
           .data = world.data,
           .tensor = world.tensor,
-          .virtual_stages = world.layout.virtualStages};
+          .virtual_stages = world.layout.virtualStages,
+          .part_layers = world.layout.stages};
 }
 
 }  // namespace lockstep::train

@@ -210,6 +210,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
                                    .pipeline = spec.parallelism.pipeline,
                                    .tensor = spec.parallelism.tensor}));
   mesh.virtual_stages = spec.parallelism.virtualStages;
+  mesh.part_layers = spec.parallelism.stages;
   TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, mesh));
   const kernels::DeviceType device =
       spec.gpusPerNode > 0 ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;

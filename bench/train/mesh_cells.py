@@ -8,6 +8,7 @@ import rank_kills
 RANKS = tuple(range(1, 9))
 FAMILIES = ("gpt", "llama")
 SCHEDULES = ("naive", "gpipe", "1f1b")
+SPLIT, SPLIT_SHARDINGS = "zerobubble", ("none", "optimizer")  # it holds gradients back
 INTERLEAVED, CHUNKS, CHUNKED_STAGES_MAX = "interleaved", 2, 4  # the models have 8 layers
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
 KV_HEADS, SAMPLES, CONTEXT = 4, 24, 16  # where the mesh can divide them
@@ -61,8 +62,10 @@ def turn_of(mesh):
     return mesh.pipeline if is_chunked(mesh) else 1
 
 
-def schedules(mesh):
-    return SCHEDULES + (INTERLEAVED,) * is_chunked(mesh) if mesh.pipeline > 1 else ("",)
+def schedules(mesh, sharding):
+    if mesh.pipeline == 1:
+        return ("",)
+    return SCHEDULES + (SPLIT,) * (sharding in SPLIT_SHARDINGS) + (INTERLEAVED,) * is_chunked(mesh)
 
 
 def shardings(mesh, options):
@@ -78,7 +81,7 @@ def rows(mesh):
 def ways(mesh, options):
     """Returns all ways to train on a mesh."""
     return [Way(family, mesh, schedule, sharding, split, *dimensions(mesh))
-            for schedule in schedules(mesh) for sharding in shardings(mesh, options) for split in rows(mesh)
+            for sharding in shardings(mesh, options) for schedule in schedules(mesh, sharding) for split in rows(mesh)
             for family in options.families]
 
 

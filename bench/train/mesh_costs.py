@@ -26,7 +26,7 @@ from mesh_formulas import Mesh
 STEPS, KIBI = 4, 1024
 MESHES = (Mesh(1, 1, 1), *(Mesh(1, n, 1) for n in (2, 4, 8)), *(Mesh(1, 1, n) for n in (2, 4, 8)),
           *(Mesh(1, 1, n, rows=True) for n in (2, 4, 8)),
-          *(Mesh(n, 1, 1, schedule) for schedule in ("1f1b", "gpipe", "naive") for n in (2, 4, 8)),
+          *(Mesh(n, 1, 1, schedule) for schedule in ("1f1b", "gpipe", "naive", "zerobubble") for n in (2, 4, 8)),
           Mesh(2, 2, 2), Mesh(2, 2, 2, rows=True))
 
 

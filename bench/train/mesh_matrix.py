@@ -73,7 +73,7 @@ def check_training(runs, cell):
 
 
 def check_schedules(runs, cell):
-    schedules = mesh_cells.schedules(cell.way.mesh)
+    schedules = mesh_cells.schedules(cell.way.mesh, cell.way.sharding)
     first, *others = (runs.run(setup(cell.way._replace(schedule=name))) for name in schedules)
     for name, other in zip(schedules[1:], others):
         matrix_runs.expect_same_runs(f"{schedules[0]} and {name}", other, first)

@@ -8,8 +8,8 @@
 Both train the same GPT-2 of 7 M parameters in fp32 on the same tokens, with one thread per process, from the weights
 that PyTorch drew, with the same micro-batches, AdamW and clipping. PyTorch uses gloo over TCP: DTensor with
 parallelize_module, and the schedules of torch.distributed.pipelining (torch_mesh.py). Lockstep's tensor-parallel ranks
-are one pod, which shares memory; pipelines also run as one pod per stage, which use TCP. A schedule that Lockstep does
-not have is compared with the one named first in the row.
+are one pod, which shares memory; pipelines also run as one pod per stage, which use TCP. PyTorch's zero-bubble
+schedules have two chunks of the model on each stage; Lockstep's has one.
 
 First, PyTorch tries its settings (fused or foreach AdamW; then, with the fastest of these, torch.compile of the
 layers), and the fastest one is kept. Then the programs take turns. Prints Markdown tables of tokens/s, by the median
@@ -53,8 +53,9 @@ ROWS = {row.name: row for row in (
     Row("gpipe", pipeline("gpipe"), "gpipe", is_tcp=True),
     Row("1f1b", pipeline("1f1b"), "1f1b", is_tcp=True),
     Row("interleaved", pipeline("interleaved", virtualStages=2), "interleaved", is_tcp=True),
-    Row("1f1b, interleaved zero-bubble", pipeline("1f1b"), "interleaved-zero-bubble", is_tcp=True, is_split=True),
-    Row("1f1b, zero-bubble V", pipeline("1f1b"), "zbv", is_tcp=True, is_split=True),
+    Row("zerobubble, interleaved zero-bubble", pipeline("zerobubble"), "interleaved-zero-bubble", is_tcp=True,
+        is_split=True),
+    Row("zerobubble, zero-bubble V", pipeline("zerobubble"), "zbv", is_tcp=True, is_split=True),
 )}
 PEERS = {"tensor": "DTensor", "sequence": "DTensor, SequenceParallel", "gpipe": "ScheduleGPipe",
          "1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B",

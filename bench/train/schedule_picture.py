@@ -10,9 +10,10 @@ import collections
 import pathlib
 import sys
 
-SCHEDULES = ("naive", "gpipe", "1f1b")
+SCHEDULES = ("naive", "gpipe", "1f1b", "zerobubble")
 SECONDS = {"F": 1, "B": 2}
-# One forward or backward of a micro-batch.
+SPLIT_SECONDS = {"F": 1, "B": 1, "W": 1}
+# A forward or backward of a micro-batch; W: the gradients of parameters, where they are apart.
 Pass = collections.namedtuple("Pass", "kind micro_batch")
 Span = collections.namedtuple("Span", "kind micro_batch begin end")
 
@@ -25,22 +26,31 @@ def passes(schedule, stages, stage, micro_batches):
         return [Pass(kind, n) for n in range(micro_batches) for kind in "FB"]
     ahead = min(micro_batches, micro_batches if schedule == "gpipe" else stages - stage - 1)
     found = [Pass("F", n) for n in range(ahead)]
+    behind = stage if schedule == "zerobubble" else None
     for n in range(micro_batches):
         found += [*forward(n + ahead), Pass("B", n)]
-    return found
+        found += [Pass("W", n - behind)] if behind is not None and n >= behind else []
+    done = sum(one.kind == "W" for one in found)
+    return found + [Pass("W", n) for n in range(done, micro_batches) if behind is not None]
+
+
+def seconds_of(schedule):
+    return SPLIT_SECONDS if schedule == "zerobubble" else SECONDS
 
 
 def in_flight(schedule, stages, stage, micro_batches):
     """Returns how many micro-batches at most are between forward and backward on a stage."""
     now, peak = 0, 0
+    last = "W" if "W" in seconds_of(schedule) else "B"
     for one in passes(schedule, stages, stage, micro_batches):
-        now += 1 if one.kind == "F" else -1
+        now += (one.kind == "F") - (one.kind == last)
         peak = max(peak, now)
     return peak
 
 
-def play(schedule, stages, micro_batches, seconds=SECONDS):
+def play(schedule, stages, micro_batches):
     """Returns the spans of each stage: every pass begins as soon as its stage is free and what it reads is there."""
+    seconds = seconds_of(schedule)
     left = [passes(schedule, stages, stage, micro_batches) for stage in range(stages)]
     ends, spans = {}, [[] for _ in range(stages)]
     while any(left):
@@ -48,7 +58,7 @@ def play(schedule, stages, micro_batches, seconds=SECONDS):
             while waiting:
                 kind, n = waiting[0]
                 before = stage - 1 if kind == "F" else stage + 1
-                needs = [] if before in (-1, stages) else [(kind, before, n)]
+                needs = [] if before in (-1, stages) or kind == "W" else [(kind, before, n)]
                 if any(need not in ends for need in needs):
                     break
                 begin = max([ends[need] for need in needs] + [span.end for span in spans[stage][-1:]] + [0])
@@ -57,9 +67,9 @@ def play(schedule, stages, micro_batches, seconds=SECONDS):
     return spans
 
 
-def idle_share(schedule, stages, micro_batches, seconds=SECONDS):
+def idle_share(schedule, stages, micro_batches):
     """Returns the part of all stages' time in which they wait."""
-    spans = play(schedule, stages, micro_batches, seconds)
+    spans = play(schedule, stages, micro_batches)
     total = max(span.end for stage in spans for span in stage)
     busy = sum(span.end - span.begin for stage in spans for span in stage)
     return 1 - busy / (total * stages)
@@ -67,7 +77,7 @@ def idle_share(schedule, stages, micro_batches, seconds=SECONDS):
 
 UNIT, ROW, LEFT, TOP, GAP = 8, 20, 62, 30, 34
 STAGES, MICRO_BATCHES = 4, 8
-COLOURS = {"F": "#74c0fc", "B": "#ffc078"}
+COLOURS = {"F": "#74c0fc", "B": "#ffc078", "W": "#ffe8a1"}
 STYLE = ("text{font:12px sans-serif;fill:#343a40}.number{font-size:9px;text-anchor:middle}.title{font-weight:bold}"
          ".idle{fill:#f1f3f5}")
 
@@ -102,7 +112,8 @@ def picture():
     for place, schedule in enumerate(SCHEDULES):
         parts += panel(schedule, each * place + TOP)
     y = height - 12
-    for place, (kind, name) in enumerate((("F", "forward of micro-batch 0, 1, ..."), ("B", "backward"))):
+    for place, (kind, name) in enumerate((("F", "forward of micro-batch 0, 1, ..."), ("B", "backward"),
+                                          ("W", "gradients of parameters"))):
         x = LEFT + 230 * place
         parts.append(f'<rect fill="{COLOURS[kind]}" x="{x}" y="{y - 11}" width="14" height="14"/>')
         parts.append(f'<text x="{x + 20}" y="{y}">{name}</text>')

@@ -42,6 +42,7 @@ const Kind& kind_of(const ActionSpan& span) {
     case ActionKind::kForward:
       return kForward;
     case ActionKind::kBackward:
+    case ActionKind::kBackwardWeights:
       return kBackward;
     case ActionKind::kUpdate:
       return kUpdate;

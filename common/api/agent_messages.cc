@@ -9,6 +9,7 @@
 #include "common/api/message_fields.h"
 #include "common/base/check.h"
 #include "common/base/utf8.h"
+#include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
 namespace {
@@ -108,6 +109,10 @@ std::string signal_name(int64_t signal) {
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
   const bool is_recorded = train && train->timeline.everySteps > 0;
+  const std::string& schedule = world.layout.schedule;
+  const bool has_versions = schedule == pipeline_kind_name(PipelineKind::kZeroBubble) ||
+                            schedule == pipeline_kind_name(PipelineKind::kPipeDream);
+  if (has_versions || !world.layout.stages.empty()) return kProtocolWithVersions;
   if (world.tensor > 1 || world.pipeline > 1 || is_recorded) return kProtocolWithMeshes;
   if (!shares_nothing(world.layout)) return kProtocolWithSharing;
   return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;

@@ -37,7 +37,8 @@ namespace lockstep {
 //   4  workers carry out a layout that shards, offloads or exchanges state; the agent's state has
 //      `holdings`
 //   5  workers carry out a mesh with a tensor or pipeline axis, and record a timeline together
-inline constexpr int64_t kProtocolNewest = 5;
+//   6  workers carry out the schedules zerobubble and pipedream, and stages of given sizes
+inline constexpr int64_t kProtocolNewest = 6;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -48,6 +49,8 @@ inline constexpr int64_t kProtocolWithLayouts = 3;
 inline constexpr int64_t kProtocolWithSharing = 4;
 // Older workers refuse such a mesh, and do not compare their clocks for a timeline.
 inline constexpr int64_t kProtocolWithMeshes = 5;
+// Older workers refuse such schedules, and would cut the model into other stages.
+inline constexpr int64_t kProtocolWithVersions = 6;
 inline constexpr int64_t kAgentPort = 29400;
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;

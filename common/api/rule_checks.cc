@@ -4,6 +4,9 @@
 
 #include "common/api/rank_list.h"
 #include "common/api/training_job_fields.h"
+#include "common/layout/mesh.h"
+#include "common/layout/model_design.h"
+#include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
 namespace {
@@ -76,6 +79,15 @@ void check_parts(const ModelConfig& config, const ParallelismSpec& parallelism,
     problems.push_back("spec.parallelism.virtualStages: " + text(parallelism.virtualStages) +
                        " on each of " + text(parallelism.pipeline) + " stages are " + text(parts) +
                        " parts of the model, " + layers);
+  }
+  const std::string problem = part_problem(config, {.pipeline = parallelism.pipeline,
+                                                    .virtual_stages = parallelism.virtualStages,
+                                                    .part_layers = parallelism.stages});
+  if (!problem.empty()) problems.push_back("spec.parallelism.stages: " + problem);
+  if (parallelism.pipelineSchedule == pipeline_kind_name(PipelineKind::kPipeDream) && config.tied) {
+    problems.push_back(
+        "spec.parallelism.pipelineSchedule: pipedream needs spec.train.model.head: untied, because "
+        "the first and the last stage would update a tied embedding at different times");
   }
 }
 

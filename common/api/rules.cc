@@ -96,6 +96,7 @@ class Table {
   void add_optimizer();
   void add_command();
   void add_sharing();
+  void add_schedules();
 
   const Scope root_{""};
   const Scope spec_{"spec"};
@@ -371,13 +372,57 @@ void Table::add_command() {
         "parallelism.sharding", "parallelism.shardingGroup", "parallelism.reshardAfterForward",
         "parallelism.prefetch", "parallelism.gatherPrecision", "parallelism.reducePrecision",
         "parallelism.transferPrecision", "parallelism.offload", "parallelism.offloadPath",
-        "parallelism.exchange", "checkpoint.everySteps", "checkpoint.atEnd", "checkpoint.keep",
+        "parallelism.exchange", "parallelism.weightStashing", "parallelism.verticalSync",
+        "checkpoint.everySteps", "checkpoint.atEnd", "checkpoint.keep",
         "rendezvous.timeoutSeconds"}) {
     require(spec_, field, spec_.given("train") || spec_.is_default(field),
             "[found {}, which is ]only valid with spec.train; omit the field, because a command "
             "does this itself",
             {spec_[field]});
   }
+  require(spec_, "parallelism.stages", spec_.given("train") || !spec_.given("parallelism.stages"),
+          "only valid with spec.train; omit the field, because a command does this itself");
+}
+
+// Some schedules split backward, or work with several versions of the parameters.
+void Table::add_schedules() {
+  const Scope parallelism("spec.parallelism");
+  const Expression schedule = parallelism["pipelineSchedule"];
+  const Expression sharding = parallelism["sharding"];
+  const Expression is_pipedream = schedule == "pipedream";
+  for (const auto& [field, expected] :
+       {std::pair("weightStashing", "true"), std::pair("verticalSync", "false")}) {
+    require(parallelism, field, parallelism.is_default(field) || is_pipedream,
+            std::string("needs spec.parallelism.pipelineSchedule: pipedream[ (found {})], "
+                        "expected ") +
+                expected,
+            {schedule});
+  }
+  require(parallelism, "verticalSync",
+          parallelism.is_default("verticalSync") || parallelism.is_default("weightStashing"),
+          "needs spec.parallelism.weightStashing: true, expected false");
+  require(parallelism, "sharding", !is_pipedream || sharding == "none",
+          "{} with pipelineSchedule: pipedream, expected none: each rank keeps several versions of "
+          "all parameters of its stage",
+          {sharding});
+  require(
+      parallelism, "sharding",
+      schedule != "zerobubble" || sharding == "none" || sharding == "optimizer",
+      "{} with pipelineSchedule: zerobubble, expected none or optimizer: it holds the gradients "
+      "of several micro-batches back",
+      {sharding});
+  require(spec_, "train.recompute",
+          in_train(spec_["parallelism.pipelineSchedule"] != "zerobubble" ||
+                   spec_["train.recompute"] == "auto" || spec_["train.recompute"] == "none"),
+          "{} with spec.parallelism.pipelineSchedule: zerobubble, expected none: it reads "
+          "activations again after backward",
+          {spec_["train.recompute"]});
+  require(spec_, "train.optimizer.clipNorm",
+          in_train(spec_["parallelism.pipelineSchedule"] != "pipedream" ||
+                   spec_["train.optimizer.clipNorm"] == 0.0),
+          "{} with spec.parallelism.pipelineSchedule: pipedream, expected 0: stages update at "
+          "different times, and never know the norm of all gradients",
+          {spec_["train.optimizer.clipNorm"]});
 }
 
 // A field that would have no effect with the others is refused.
@@ -432,6 +477,10 @@ void Table::add_sharing() {
           parallelism["pipelineSchedule"] != "interleaved" || parallelism["virtualStages"] > 1,
           "{} with pipelineSchedule: interleaved, expected 2 or more",
           {parallelism["virtualStages"]});
+  require(parallelism, "stages", !parallelism.given("stages") || parallelism["pipeline"] > 1,
+          "needs spec.parallelism.pipeline above 1[ (found {})], expected none",
+          {parallelism["pipeline"]});
+  add_schedules();
   const Expression by_data = spec_["parallelism.shardingGroup"] == "data";
   // A node has several data-parallel ranks of a stage, or several stages.
   const Expression group = processes_ / tensor_;
@@ -507,6 +556,7 @@ std::span<const FixedField> fixed_rules() {
        "parallelism.sharding parallelism.shardingGroup "
        "parallelism.reshardAfterForward parallelism.prefetch parallelism.gatherPrecision "
        "parallelism.reducePrecision parallelism.offload parallelism.offloadPath"},
+      {"parallelism", "parallelism.weightStashing parallelism.verticalSync"},
       {"processGroups"},
       {"rendezvous", "rendezvous.port"},
       {"checkpoint", "checkpoint.path"},

@@ -17,7 +17,8 @@ constexpr std::string_view kParts[kStepParts] = {"data", "forward", "backward", 
 constexpr ActionKind kActions[] = {
     ActionKind::kTake,           ActionKind::kReceiveActivation, ActionKind::kForward,
     ActionKind::kSendActivation, ActionKind::kReceiveGradient,   ActionKind::kBackward,
-    ActionKind::kSendGradient,   ActionKind::kFinishReductions,  ActionKind::kUpdate};
+    ActionKind::kSendGradient,   ActionKind::kBackwardWeights,   ActionKind::kFinishReductions,
+    ActionKind::kUpdate};
 constexpr int64_t kNumberMax = int64_t{1} << 40;  // of steps, ranks, micro-batches
 constexpr int64_t kTimeMax = int64_t{1} << 60;    // of a clock, in nanoseconds: 36 years
 // Since the recording's begin: 19 hours. The sum over all records is within an integer.

@@ -155,6 +155,9 @@ struct StateSharing {
   std::string offload = "none";            // none, optimizer, parameters
   std::string offloadPath;                 // folder of the scratch file
   std::string exchange = "allReduce";      // allReduce, firstRank, host
+  std::vector<int64_t> stages;             // Mesh::part_layers
+  bool weightStashing = true;              // this and the one below: only with pipedream
+  bool verticalSync = false;
 
   bool operator==(const StateSharing&) const = default;
 };
@@ -162,7 +165,7 @@ struct StateSharing {
 struct ParallelismSpec : StateSharing {
   int64_t tensor = 1;
   int64_t pipeline = 1;
-  std::string pipelineSchedule = "1f1b";  // naive, gpipe, 1f1b, interleaved
+  std::string pipelineSchedule = "1f1b";  // parse_pipeline_kind()
   int64_t virtualStages = 1;              // Mesh::virtual_stages
 
   bool operator==(const ParallelismSpec&) const = default;

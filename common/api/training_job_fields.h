@@ -18,6 +18,9 @@ inline constexpr double kProcessesMax = 64;  // per node
 inline constexpr int64_t kWorldSizeMax = 65536;
 inline constexpr size_t kCommandWordBytesMax = 64 << 10;
 inline constexpr size_t kCommandBytesMax = 128 << 10;
+inline constexpr int64_t kPipelinePartsMax = 1024;
+inline constexpr std::string_view kPipelineSchedules =
+    "naive gpipe 1f1b interleaved zerobubble pipedream";
 inline constexpr double kDayMax = 365 * 86400;  // seconds
 
 // Visits the fields of StateSharing in `Owner`, which is one.
@@ -85,6 +88,23 @@ void visit_sharing(Visit&& visit) {
                     "updates and sends parameters; host does so in the memory of one node.",
          .choices = "allReduce firstRank host"},
         &StateSharing::exchange);
+  field(
+      {.name = "stages",
+       .meaning = "Layers of each part of the model, from first to last: pipeline x virtualStages "
+                  "numbers. None means parts that take about as long as each other.",
+       .minimum = 1,
+       .maximum = kPipelinePartsMax,
+       .items_max = kPipelinePartsMax},
+      &StateSharing::stages);
+  field({.name = "weightStashing",
+         .meaning = "With pipelineSchedule: pipedream, true runs a batch's backward with the "
+                    "parameters that its forward used, which a stage keeps meanwhile; false with "
+                    "the latest ones."},
+        &StateSharing::weightStashing);
+  field({.name = "verticalSync",
+         .meaning = "With pipelineSchedule: pipedream, true uses on every stage the version of the "
+                    "parameters that was the first stage's latest when the batch entered it."},
+        &StateSharing::verticalSync);
 }
 
 template <>
@@ -108,8 +128,11 @@ struct Schema<ParallelismSpec> {
               .meaning = "Order of a step's micro-batches: 1f1b keeps at most as many in flight "
                          "as there are stages; gpipe runs all forward passes first; naive has one "
                          "in flight; interleaved is like 1f1b, with virtualStages parts of the "
-                         "model on each stage.",
-              .choices = "naive gpipe 1f1b interleaved"},
+                         "model on each stage; zerobubble is like 1f1b, with the gradients of "
+                         "parameters computed while a stage would wait; pipedream never waits for "
+                         "a step's end: batches follow each other, and their gradients are of "
+                         "older parameters.",
+              .choices = kPipelineSchedules},
         &ParallelismSpec::pipelineSchedule);
     visit(Field{.name = "virtualStages",
                 .meaning = "Parts of the model on each stage of an interleaved pipeline: a "

@@ -35,8 +35,7 @@ struct Schema<WorldLayout> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit_sharing<WorldLayout>(visit);
-    visit(Field{.name = "schedule", .choices = "naive gpipe 1f1b interleaved"},
-          &WorldLayout::schedule);
+    visit(Field{.name = "schedule", .choices = kPipelineSchedules}, &WorldLayout::schedule);
     visit(Field{.name = "virtualStages", .minimum = 1, .maximum = 1024},
           &WorldLayout::virtualStages);
   }

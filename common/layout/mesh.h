@@ -22,6 +22,8 @@ struct Mesh {
   // How many parts of the model are on each stage of the pipeline. Several of them make it an
   // interleaved one.
   int64_t virtual_stages = 1;
+  // The layers of each part, from first to last; empty: pipeline_stage() chooses.
+  std::vector<int64_t> part_layers = {};
 
   int64_t size() const { return pipeline * data * tensor; }
   bool operator==(const Mesh&) const = default;

@@ -1,6 +1,7 @@
 #include "common/layout/model_design.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lockstep {
 namespace {
@@ -151,13 +152,56 @@ Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
       });
 }
 
+namespace {
+
+int64_t layers_of(const ModelDesign& design) {
+  return by_family(
+      design, [](const ModelConfig& config) { return config.layers; },
+      [](const MlpConfig& config) { return config.layers(); });
+}
+
+// Blocks that are no layers of a transformer, the embedding and the head, are with the first and
+// the last part.
+Stage given_part(const ModelDesign& design, const std::vector<int64_t>& part_layers, int64_t part) {
+  const int64_t before_layers = residual_layers(design) > 0 ? 1 : 0;
+  const auto first = part_layers.begin();
+  const int64_t layers_before = std::accumulate(first, first + part, int64_t{0});
+  const int64_t begin = part == 0 ? 0 : before_layers + layers_before;
+  const bool is_last = part + 1 == std::ssize(part_layers);
+  const int64_t layers = part_layers[static_cast<size_t>(part)];
+  return {.begin = begin,
+          .end = is_last ? block_count(design) : before_layers + layers_before + layers};
+}
+
+}  // namespace
+
 std::vector<Stage> stage_chunks(const ModelDesign& design, const Mesh& mesh, int64_t stage) {
   const int64_t parts = mesh.pipeline * mesh.virtual_stages;
   std::vector<Stage> chunks;
   for (int64_t part = stage; part < parts; part += mesh.pipeline) {
-    chunks.push_back(pipeline_stage(design, parts, part));
+    chunks.push_back(mesh.part_layers.empty() ? pipeline_stage(design, parts, part)
+                                              : given_part(design, mesh.part_layers, part));
   }
   return chunks;
+}
+
+std::string part_problem(const ModelDesign& design, const Mesh& mesh) {
+  const std::vector<int64_t>& parts = mesh.part_layers;
+  if (parts.empty()) return "";
+  const int64_t expected = mesh.pipeline * mesh.virtual_stages;
+  if (std::ssize(parts) != expected) {
+    return "found " + std::to_string(parts.size()) + " numbers, expected " +
+           std::to_string(expected) + ", one for each of pipeline x virtualStages parts";
+  }
+  int64_t left = layers_of(design);
+  bool has_each = true;
+  for (const int64_t layers : parts) {
+    has_each = has_each && layers >= 1 && layers <= left;  // so that nothing overflows
+    if (has_each) left -= layers;
+  }
+  if (has_each && left == 0) return "";
+  return "expected numbers of at least 1 whose sum is the layers, " +
+         std::to_string(layers_of(design));
 }
 
 std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks) {

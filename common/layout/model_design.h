@@ -49,8 +49,11 @@ bool backward_reads(const ModelDesign& design, int64_t block);
 Stage whole_model(const ModelDesign& design);
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
 // Returns the chunks of the model that a stage of the mesh's pipeline has, ascending: one, or
-// mesh.virtual_stages of them. Chunk i is part i * mesh.pipeline + stage of all parts.
+// mesh.virtual_stages of them. Chunk i is part i * mesh.pipeline + stage of all parts. Expects
+// part_problem() to find none.
 std::vector<Stage> stage_chunks(const ModelDesign& design, const Mesh& mesh, int64_t stage);
+// Returns the mistake in mesh.part_layers: a sentence without an end; empty if there is none.
+std::string part_problem(const ModelDesign& design, const Mesh& mesh);
 // Returns the chunks' blocks, ascending.
 std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks);
 // Returns the layers whose outputs add to a residual stream; 0 if there is none.

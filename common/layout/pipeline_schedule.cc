@@ -8,9 +8,9 @@
 namespace lockstep {
 namespace {
 
-// A forward or backward of one chunk.
+// A forward or backward of one chunk, or the part of a backward that is left to compute apart.
 struct Pass {
-  bool is_forward = true;
+  ActionKind kind = ActionKind::kForward;
   int64_t micro_batch = 0;
   int64_t chunk = 0;
 };
@@ -25,6 +25,7 @@ Status check(const PipelineShape& shape) {
   if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) {
     return refused("each must be at least 1");
   }
+  if (shape.kind == PipelineKind::kPipeDream) return refused("its steps overlap");
   if (shape.kind != PipelineKind::kInterleaved) {
     return shape.chunks == 1 ? Status()
                              : refused("only an interleaved schedule has several chunks");
@@ -39,8 +40,8 @@ Status check(const PipelineShape& shape) {
 std::vector<Pass> one_at_a_time(const PipelineShape& shape) {
   std::vector<Pass> passes;
   for (int64_t micro = 0; micro < shape.micro_batches; ++micro) {
-    passes.push_back({true, micro, 0});
-    passes.push_back({false, micro, 0});
+    passes.push_back({ActionKind::kForward, micro, 0});
+    passes.push_back({ActionKind::kBackward, micro, 0});
   }
   return passes;
 }
@@ -60,10 +61,10 @@ std::vector<Pass> plain(const PipelineShape& shape, int64_t ahead) {
   return alternating(
       shape.micro_batches, std::min(ahead, shape.micro_batches),
       [](int64_t n) {
-        return Pass{true, n, 0};
+        return Pass{ActionKind::kForward, n, 0};
       },
       [](int64_t n) {
-        return Pass{false, n, 0};
+        return Pass{ActionKind::kBackward, n, 0};
       });
 }
 
@@ -78,11 +79,29 @@ std::vector<Pass> interleaved(const PipelineShape& shape, int64_t stage) {
   return alternating(
       count, ahead,
       [=](int64_t n) {
-        return Pass{true, micro_batch(n), chunk(n)};
+        return Pass{ActionKind::kForward, micro_batch(n), chunk(n)};
       },
       [=](int64_t n) {
-        return Pass{false, micro_batch(n), chunks - 1 - chunk(n)};
+        return Pass{ActionKind::kBackward, micro_batch(n), chunks - 1 - chunk(n)};
       });
+}
+
+// As plain(), where the gradients of parameters follow `stage` backwards later, so that every stage
+// keeps as many micro-batches as the first one. Those that are left after the last backward fill
+// the time in which a stage would wait for the stages before it.
+std::vector<Pass> zero_bubble(const PipelineShape& shape, int64_t stage) {
+  std::vector<Pass> passes;
+  int64_t backwards = 0;
+  int64_t weights = 0;
+  for (const Pass& pass : plain(shape, shape.stages - stage - 1)) {
+    passes.push_back(pass);
+    if (pass.kind != ActionKind::kBackward || backwards++ < stage) continue;
+    passes.push_back({ActionKind::kBackwardWeights, weights++, 0});
+  }
+  while (weights < shape.micro_batches) {
+    passes.push_back({ActionKind::kBackwardWeights, weights++, 0});
+  }
+  return passes;
 }
 
 std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage) {
@@ -93,7 +112,10 @@ std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage) {
       return plain(shape, shape.micro_batches);
     case PipelineKind::kOneForwardOneBackward:
       return plain(shape, shape.stages - stage - 1);
+    case PipelineKind::kZeroBubble:
+      return zero_bubble(shape, stage);
     case PipelineKind::kInterleaved:
+    case PipelineKind::kPipeDream:
       break;
   }
   return interleaved(shape, stage);
@@ -112,8 +134,10 @@ int64_t stage_of(const PipelineShape& shape, int64_t part) {
 // Where a pass's result goes. Parts of one stage need no transport.
 Transport sent_after(const PipelineShape& shape, int64_t stage, const Pass& pass) {
   const int64_t part = shape.part(stage, pass.chunk);
-  const int64_t next = pass.is_forward ? part + 1 : part - 1;
-  const auto kind = pass.is_forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+  if (pass.kind == ActionKind::kBackwardWeights) return {pass.kind};
+  const bool is_forward = pass.kind == ActionKind::kForward;
+  const int64_t next = is_forward ? part + 1 : part - 1;
+  const auto kind = is_forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
   if (next < 0 || next >= shape.parts() || stage_of(shape, next) == stage) return {kind};
   return {kind, stage_of(shape, next)};
 }
@@ -122,7 +146,7 @@ Transport sent_after(const PipelineShape& shape, int64_t stage, const Pass& pass
 bool takes_data(const PipelineShape& shape, int64_t stage, const Pass& pass) {
   const int64_t part = shape.part(stage, pass.chunk);
   const bool is_last = part == shape.parts() - 1 && shape.stages > 1;
-  return pass.is_forward && (part == 0 || is_last);
+  return pass.kind == ActionKind::kForward && (part == 0 || is_last);
 }
 
 // Builds the list of one stage.
@@ -146,10 +170,8 @@ class StageList {
       actions_.push_back({.kind = ActionKind::kTake, .micro_batch = pass.micro_batch});
     }
     receive_for(pass);
-    Action compute{.kind = pass.is_forward ? ActionKind::kForward : ActionKind::kBackward,
-                   .micro_batch = pass.micro_batch,
-                   .chunk = pass.chunk};
-    if (!pass.is_forward) {
+    Action compute{.kind = pass.kind, .micro_batch = pass.micro_batch, .chunk = pass.chunk};
+    if (pass.kind == gradients_in(shape_)) {
       compute.completes_gradients = --left_[static_cast<size_t>(pass.chunk)] == 0;
     }
     actions_.push_back(compute);
@@ -164,13 +186,15 @@ class StageList {
   // Neighbours run the passes of all parts in the same order, so what a pass needs is the next
   // message.
   void receive_for(const Pass& pass) {
+    if (pass.kind == ActionKind::kBackwardWeights) return;
+    const bool is_forward = pass.kind == ActionKind::kForward;
     const int64_t part = shape_.part(stage_, pass.chunk);
-    const int64_t from_part = pass.is_forward ? part - 1 : part + 1;
+    const int64_t from_part = is_forward ? part - 1 : part + 1;
     if (from_part < 0 || from_part >= shape_.parts()) return;
     const int64_t peer = stage_of(shape_, from_part);
     if (peer == stage_) return;
     actions_.push_back(
-        {.kind = pass.is_forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient,
+        {.kind = is_forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient,
          .micro_batch = pass.micro_batch,
          .chunk = pass.chunk,
          .peer = peer});
@@ -185,26 +209,33 @@ class StageList {
 }  // namespace
 
 std::string_view pipeline_kind_name(PipelineKind kind) {
-  constexpr std::array<std::string_view, 4> kNames{"naive", "gpipe", "1f1b", "interleaved"};
+  constexpr std::array<std::string_view, 6> kNames{"naive",       "gpipe",      "1f1b",
+                                                   "interleaved", "zerobubble", "pipedream"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 Result<PipelineKind> parse_pipeline_kind(std::string_view name) {
   for (const PipelineKind kind :
        {PipelineKind::kNaive, PipelineKind::kGpipe, PipelineKind::kOneForwardOneBackward,
-        PipelineKind::kInterleaved}) {
+        PipelineKind::kInterleaved, PipelineKind::kZeroBubble, PipelineKind::kPipeDream}) {
     if (name == pipeline_kind_name(kind)) return kind;
   }
   return invalid(
-      "[schedule] expected naive, gpipe, 1f1b or interleaved, got \"" + std::string(name) + "\"",
+      "[schedule] expected naive, gpipe, 1f1b, interleaved, zerobubble or pipedream, got \"" +
+          std::string(name) + "\"",
       Blame::kConfig);
 }
 
 std::string_view action_name(ActionKind kind) {
-  constexpr std::array<std::string_view, 9> kNames{
-      "take",     "receive activation", "forward",           "send activation", "receive gradient",
-      "backward", "send gradient",      "finish reductions", "update"};
+  constexpr std::array<std::string_view, 10> kNames{
+      "take",     "receive activation", "forward",          "send activation",   "receive gradient",
+      "backward", "send gradient",      "backward weights", "finish reductions", "update"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+ActionKind gradients_in(const PipelineShape& shape) {
+  return shape.kind == PipelineKind::kZeroBubble ? ActionKind::kBackwardWeights
+                                                 : ActionKind::kBackward;
 }
 
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape) {
@@ -220,12 +251,14 @@ namespace {
 
 template <class Counts>
 int64_t peak_of(const std::vector<Action>& actions, Counts counts) {
+  const bool splits = std::ranges::count(actions, ActionKind::kBackwardWeights, &Action::kind) > 0;
+  const ActionKind last = splits ? ActionKind::kBackwardWeights : ActionKind::kBackward;
   int64_t now = 0;
   int64_t peak = 0;
   for (const Action& action : actions) {
     if (!counts(action)) continue;
     if (action.kind == ActionKind::kForward) peak = std::max(peak, ++now);
-    if (action.kind == ActionKind::kBackward) --now;
+    if (action.kind == last) --now;
   }
   return peak;
 }

@@ -22,9 +22,15 @@ enum class PipelineKind : uint8_t {
   // Likewise, with several chunks of the model on each stage. Source: Narayanan et al., "Efficient
   // large-scale language model training on GPU clusters using Megatron-LM", 2021, section 2.2.
   kInterleaved,
+  // As kOneForwardOneBackward, with the gradients of parameters computed apart, while a stage would
+  // wait for the next one. Source: Qi et al., "Zero bubble pipeline parallelism", 2023 (ZB-H1).
+  kZeroBubble,
+  // Without an end of the step: the stages never wait for an update, and train with several
+  // versions of the parameters. Source: Narayanan et al., "PipeDream", 2019.
+  kPipeDream,
 };
 
-// "naive", "gpipe", "1f1b", "interleaved".
+// "naive", "gpipe", "1f1b", "interleaved", "zerobubble", "pipedream".
 std::string_view pipeline_kind_name(PipelineKind kind);
 // kInvalid for any other name.
 Result<PipelineKind> parse_pipeline_kind(std::string_view name);
@@ -46,8 +52,9 @@ enum class ActionKind : uint8_t {
   kForward,
   kSendActivation,    // to `peer`; does not wait for the receiver, and keeps its buffer meanwhile
   kReceiveGradient,   // of the activation, from `peer`
-  kBackward,          // adds to the gradients of the chunk's parameters
+  kBackward,          // adds to the gradients of the chunk's parameters, except with kZeroBubble
   kSendGradient,      // to `peer`; does not wait for the receiver
+  kBackwardWeights,   // with kZeroBubble: adds to the gradients of the chunk's parameters
   kFinishReductions,  // orders what follows after the reductions of all gradients
   kUpdate,            // of the parameters
 };
@@ -61,8 +68,8 @@ struct Action {
   int64_t micro_batch = -1;
   int64_t chunk = 0;
   int64_t peer = -1;  // a stage: with sends and receives
-  // This backward is the last one that adds to the gradients of its chunk. They can be reduced over
-  // the data-parallel ranks while it runs.
+  // This backward (of weights, with kZeroBubble) is the last one that adds to the gradients of its
+  // chunk. They can be reduced over the data-parallel ranks while it runs.
   bool completes_gradients = false;
 
   bool operator==(const Action&) const = default;
@@ -78,8 +85,12 @@ using PipelineSchedule = std::vector<std::vector<Action>>;
 // with one chunk or if the micro-batches are no multiple of the stages.
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
 
-// Returns how many micro-batches (each chunk's count) at most are between forward and backward on a
-// stage: what `actions` need activations for.
+// Returns the actions that add to the gradients of parameters, in the last of which those of a
+// chunk are complete.
+ActionKind gradients_in(const PipelineShape& shape);
+
+// Returns how many micro-batches (each chunk's count) at most are between forward and the end of
+// backward on a stage: what `actions` need activations for.
 int64_t peak_in_flight(const std::vector<Action>& actions);
 // Returns how many micro-batches of one chunk are.
 int64_t peak_in_flight(const std::vector<Action>& actions, int64_t chunk);

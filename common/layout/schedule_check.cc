@@ -62,8 +62,10 @@ class StageCheck {
     const bool has_peer =
         moves ? action.peer >= 0 && action.peer < shape_.stages && action.peer != stage_
               : action.peer == -1;
-    const bool may_complete = action.kind == ActionKind::kBackward || !action.completes_gradients;
-    if (has_chunk && has_micro && has_peer && may_complete) return true;
+    const bool may_complete = action.kind == gradients_in(shape_) || !action.completes_gradients;
+    const bool is_split = gradients_in(shape_) == ActionKind::kBackwardWeights;
+    const bool is_known = action.kind != ActionKind::kBackwardWeights || is_split;
+    if (has_chunk && has_micro && has_peer && may_complete && is_known) return true;
     add(describe(action) + " does not exist");
     return false;
   }
@@ -110,6 +112,9 @@ class StageCheck {
         return check_forward(action);
       case ActionKind::kBackward:
         return check_backward(action);
+      case ActionKind::kBackwardWeights:
+        needs(ActionKind::kBackward, action);
+        return check_gradients(action);
       case ActionKind::kSendActivation:
         needs(ActionKind::kForward, action);
         return expect_peer(other_stage(part(action) + 1), action);
@@ -148,6 +153,14 @@ class StageCheck {
     if (!is_last(mine) && other_stage(mine + 1) < 0) {
       needs(ActionKind::kBackward, {action.micro_batch, action.chunk + 1}, action);
     }
+    if (action.kind == gradients_in(shape_)) return check_gradients(action);
+    if (action.micro_batch != passed_[action.chunk]++) {
+      add(describe(action) + ": backwards must ascend");
+    }
+  }
+
+  // The gradients of parameters are added in the same order whatever the schedule.
+  void check_gradients(const Action& action) {
     int64_t& count = backwards_[action.chunk];
     if (action.micro_batch != count) add(describe(action) + ": backwards must ascend");
     const bool completes = ++count == shape_.micro_batches;
@@ -166,6 +179,7 @@ class StageCheck {
       for (int64_t micro = 0; micro < shape_.micro_batches; ++micro) {
         expect(ActionKind::kForward, micro, chunk);
         expect(ActionKind::kBackward, micro, chunk);
+        expect(gradients_in(shape_), micro, chunk);
         if (other_stage(mine + 1) >= 0) expect(ActionKind::kSendActivation, micro, chunk);
         if (other_stage(mine - 1) >= 0) expect(ActionKind::kSendGradient, micro, chunk);
       }
@@ -189,7 +203,8 @@ class StageCheck {
   std::vector<std::string>& problems_;
   size_t index_ = 0;
   std::map<ActionKind, std::set<MicroChunk>> done_;
-  std::map<int64_t, int64_t> backwards_;  // of each chunk
+  std::map<int64_t, int64_t> backwards_;  // of each chunk: those that add to gradients
+  std::map<int64_t, int64_t> passed_;     // of each chunk: those that do not, where they are apart
   int64_t taken_ = 0;
   bool updated_ = false;
 };
@@ -313,7 +328,10 @@ int64_t in_flight_bound(const PipelineShape& shape, int64_t stage) {
       return shape.micro_batches;
     case PipelineKind::kOneForwardOneBackward:
       return std::min(shape.micro_batches, following + 1);
+    case PipelineKind::kZeroBubble:
+      return std::min(shape.micro_batches, shape.stages);
     case PipelineKind::kInterleaved:
+    case PipelineKind::kPipeDream:
       break;
   }
   return std::min(shape.micro_batches * shape.chunks,

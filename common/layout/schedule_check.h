@@ -21,6 +21,8 @@ inline constexpr size_t kMessagesUnderWay = 4;
 // - whatever a pass produces for another stage is sent exactly once, after the pass;
 // - activations that a stage sends to another one are received in the same order, and gradients
 // too;
+// - gradients of parameters that are computed apart follow the backward of their micro-batch, and
+//   ascend, too;
 // - the backward that completes the gradients of a chunk is the last one, and the reductions'
 //   end and the update follow, once;
 // - no stage waits forever, given that activations and gradients have channels of their own, and a

@@ -19,6 +19,7 @@ class Simulation {
       : schedule_(schedule),
         forward_(seconds.forward / static_cast<double>(shape.chunks)),
         backward_(seconds.backward / static_cast<double>(shape.chunks)),
+        weights_(gradients_in(shape) == ActionKind::kBackwardWeights ? seconds.weights : 0),
         next_(schedule.size()),
         now_(schedule.size()),
         busy_(schedule.size()) {}
@@ -54,7 +55,10 @@ class Simulation {
         compute(at, forward_);
         return true;
       case ActionKind::kBackward:
-        compute(at, backward_);
+        compute(at, backward_ - weights_);
+        return true;
+      case ActionKind::kBackwardWeights:
+        compute(at, weights_);
         return true;
       case ActionKind::kSendActivation:
       case ActionKind::kSendGradient:
@@ -94,6 +98,7 @@ class Simulation {
   const PipelineSchedule& schedule_;
   double forward_;  // of one chunk
   double backward_;
+  double weights_;            // of the backward: those that are computed apart
   std::vector<size_t> next_;  // by stage: its next action
   std::vector<double> now_;   // by stage: when its last action ended
   std::vector<double> busy_;  // by stage

@@ -12,6 +12,7 @@ namespace lockstep {
 struct PassSeconds {
   double forward = 1;
   double backward = 2;  // with the gradients of activations and of parameters
+  double weights = 1;   // of `backward`: for the gradients of parameters, where they are apart
 };
 
 struct ScheduleTime {

@@ -59,7 +59,7 @@ class Meshes(unittest.TestCase):
         self.assertEqual(len(wanted), 38)
         self.assertEqual({tuple(way.mesh) for way in self.training}, wanted)
         ways = {(way.family, way.schedule, way.sharding, way.rows) for way in self.training if way.mesh == (2, 2, 2)}
-        self.assertEqual(len(ways), 2 * 4 * 4 * 2)
+        self.assertEqual(len(ways), 2 * (2 * 5 + 2 * 4) * 2)  # zerobubble with two of the shardings
 
     def test_every_mesh_divides_its_model_and_its_batch(self):
         ways = [way for cell in self.cells for way in (cell.way, cell.then) if way]
@@ -111,16 +111,21 @@ class Schedules(unittest.TestCase):
         self.assertEqual(self.passes("gpipe", 2, 0, 3), "F0 F1 F2 B0 B1 B2")
         self.assertEqual([self.passes("1f1b", 3, stage, 4) for stage in range(3)],
                          ["F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"])
+        self.assertEqual([self.passes("zerobubble", 3, stage, 4) for stage in range(3)],
+                         ["F0 F1 F2 B0 W0 F3 B1 W1 B2 W2 B3 W3", "F0 F1 B0 F2 B1 W0 F3 B2 W1 B3 W2 W3",
+                          "F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3"])
 
     def test_idle_shares_and_micro_batches_in_flight_follow_their_formulas(self):
         for p in (1, 2, 3, 4, 8):
             for m in (1, 2, 3, 8, 16):
                 idle = {"naive": 1 - 1 / p, "gpipe": (p - 1) / (m + p - 1), "1f1b": (p - 1) / (m + p - 1)}
-                for schedule in schedule_picture.SCHEDULES:
+                if m >= p:  # (p - 1)(F + B - W) of m (F + B + W) and as much
+                    idle["zerobubble"] = (p - 1) / (3 * m + p - 1)
+                for schedule in idle:
                     self.assertAlmostEqual(schedule_picture.idle_share(schedule, p, m), idle[schedule], places=9)
                 for stage in range(p):
                     kept = [schedule_picture.in_flight(name, p, stage, m) for name in schedule_picture.SCHEDULES]
-                    self.assertEqual(kept, [1, m, min(m, p - stage)])
+                    self.assertEqual(kept, [1, m, min(m, p - stage), min(m, p)])
 
     def test_the_picture_is_drawn_from_them(self):
         self.assertEqual((ROOT / "docs/images/schedules.svg").read_text(), schedule_picture.picture())

@@ -125,7 +125,7 @@ class Turns(unittest.TestCase):
         self.assertEqual(notes, ["PyTorch 9, Schedule1F1B, 2 ranks, its fastest settings: optimizer fused."])
 
     def test_a_schedule_that_pytorch_cannot_run_is_a_row_with_its_error(self):
-        lines, notes, failures = self.one_row("1f1b, zero-bubble V", "echo 'ValueError: no such stage' >&2; exit 1")
+        lines, notes, failures = self.one_row("zerobubble, zero-bubble V", "echo 'ValueError: no such stage' >&2; exit 1")
         self.assertEqual(len(failures), 1)
         self.assertIn("| one pod | 300 (300 to 300) | ScheduleZBVZeroBubble: cannot run | - |", lines[0])
         self.assertEqual(notes,
@@ -134,7 +134,7 @@ class Turns(unittest.TestCase):
     def test_what_pytorch_splits_is_not_compiled(self):
         said = '{"tokensPerSecond": 200, "losses": [6, 5, 4, 3], "peer": "PyTorch 9"}'
         asked = self.folder / "asked"
-        for name, times in (("1f1b", 1), ("1f1b, zero-bubble V", 0)):
+        for name, times in (("1f1b", 1), ("zerobubble, zero-bubble V", 0)):
             asked.write_text("")
             self.one_row(name, f"echo \"$@\" >> {asked}; echo '{said}'")
             self.assertEqual(asked.read_text().count("--compile layers"), times, name)

@@ -37,6 +37,9 @@ GptImpl::GptImpl(const GptOptions& model_options, const kernels::OpTable& op_tab
 Result<Gpt> Gpt::create(const GptOptions& options, const kernels::OpTable& ops,
                         kernels::Stream& stream, TpRegion& region) {
   TRY(validate(options.config, region.shard().size));
+  if (options.splits_backward && options.recompute != Recompute::kNone) {
+    return invalid("[model] a backward in two parts cannot recompute activations");
+  }
   if (options.sequence_parallel && options.config.context % region.shard().size != 0) {
     return invalid("[model] expected a context that " + std::to_string(region.shard().size) +
                    " shards divide, got " + std::to_string(options.config.context));
@@ -163,6 +166,12 @@ Status GptBatch::backward(int64_t block, std::span<const ParamView> parameters, 
   CHECK(model_->has_block(block));
   CHECK(trains());
   return model_->backward(block, parameters, *this, sink);
+}
+
+Status GptBatch::backward_weights(int64_t block, GradSink& sink) {
+  CHECK(model_->has_block(block));
+  CHECK(trains() && model_->options.splits_backward);
+  return model_->backward_weights(block, *this, sink);
 }
 
 kernels::View Gpt::stage_gradient() {

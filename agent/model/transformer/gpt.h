@@ -49,6 +49,7 @@ class GptBatch final : public MicroBatch {
   // The micro-batch has targets. In training, the head computes its logits, losses and gradients
   // here, in chunks of rows, so that the full logits never exist.
   Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) override;
+  Status backward_weights(int64_t block, GradSink& sink) override;
   int64_t version() const override { return input_.version; }
   // Each token's loss in nats.
   Terms losses() const override {
@@ -97,6 +98,7 @@ struct GptOptions {
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   bool sequence_parallel = false;  // ActivationOptions::splits_rows
+  bool splits_backward = false;    // ModelOptions::splits_backward
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
 };

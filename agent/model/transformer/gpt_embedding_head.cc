@@ -173,7 +173,7 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
     TRY(head_losses(p, chunk, batch));
     if (observer != nullptr) observer->head_forward_issued();
     backward_product(head_product(p, chunk, batch),
-                     {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, sink);
+                     {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, &sink);
     if (observer != nullptr) observer->head_backward_issued();
   }
   if (!options.config.tied) TRY(ready(head_weights(p), sink));

@@ -28,6 +28,7 @@ class GptImpl {
 
   Status forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
   Status backward(int64_t block, std::span<const ParamView> views, GptBatch& batch, GradSink& sink);
+  Status backward_weights(int64_t block, GptBatch& batch, GradSink& sink);
   // Provides scratch and workspace for passes of that shape. Allocates only for a new shape.
   Status reserve(const ActivationShape& shape);
   bool has_block(int64_t block) const {
@@ -62,13 +63,16 @@ class GptImpl {
   };
   // The parts of a layer that have weights, in table order.
   enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
-  Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
   // `place` in the views, `id` in the table; followed by the bias if there is one.
   struct Address {
     int64_t place = 0;
     int64_t id = 0;
     bool has_bias = false;
   };
+  // Returns how many parameters a layer has before a part.
+  int64_t place_of(int64_t part) const;
+  Address address_of(int64_t block, LayerPart part) const;
+  Weights layer_weights(int64_t block, LayerPart part, std::span<const ParamView> views) const;
   static Weights weights_at(const Address& address, std::span<const ParamView> views);
   bool has_bias(LayerPart part) const;
   // A bias after a sum over shards must be added only once, so only shard 0 adds it.
@@ -99,7 +103,8 @@ class GptImpl {
     kernels::View dx;
   };
   void forward_product(const Product& product, const ProductOutput& output);
-  void backward_product(const Product& product, const ProductGradient& gradient, GradSink& sink);
+  // Without a sink: the gradient of x alone.
+  void backward_product(const Product& product, const ProductGradient& gradient, GradSink* sink);
 
   // A norm of the residual stream h, which is in the micro-batch's arena: a layer norm in a GPT-2,
   // an RMS norm in a Llama.
@@ -114,6 +119,29 @@ class GptImpl {
   RegionRows rows_of(kernels::View part, const GptBatch& batch) const;
   // Returns the rows that are all at `whole`.
   RegionRows rows_within(kernels::View whole, const GptBatch& batch) const;
+  // With splits_backward, a layer's backward leaves what backward_weights() reads in the places of
+  // activations that it has read for the last time:
+  // - the gradient of an MLP's output where the output was
+  // - the gradient of attention's output in `post_attention_stream`
+  // - the gradients of `hidden_in` and `qkv` in their own places
+  Status keep(kernels::View place, kernels::View values, int64_t count);
+  // Returns the sink if backward computes the gradients of a layer's matrices now; null otherwise.
+  GradSink* now(GradSink& sink) const { return options.splits_backward ? nullptr : &sink; }
+  // Returns what a region's first product has read, if its gradient is computed now.
+  Result<kernels::ConstView> rows_now(kernels::View part, const GptBatch& batch);
+  void clear_key_bias(int64_t id, GradSink& sink);
+  // A layer's product y = x W^T + b whose weights' gradients are computed apart.
+  struct LateProduct {
+    LayerPart part = kQkv;
+    int64_t n = 0;
+    int64_t k = 0;
+    kernels::ConstView x;
+    kernels::ConstView dy;
+  };
+  Status late_product(int64_t block, const LateProduct& product, const GptBatch& batch,
+                      GradSink& sink);
+  Status layer_backward_weights(int64_t block, GptBatch& batch, GradSink& sink);
+  Status ready(const Address& address, GradSink& sink) const;
   // Brings the rows whose kept part is at `part` to all shards; returns them.
   Result<kernels::View> gather_rows(kernels::View part, Pass pass, const GptBatch& batch);
 

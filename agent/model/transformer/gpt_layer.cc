@@ -149,6 +149,14 @@ void GptImpl::recompute_ops(int64_t block, std::span<const ParamView> p, GptBatc
                             .count = batch.rows() * local_hidden()});
 }
 
+Status GptImpl::keep(kernels::View place, kernels::View values, int64_t count) {
+  if (!options.splits_backward) return {};
+  return kernels::copy_bytes(stream,
+                             {.to = place.data,
+                              .from = values.data,
+                              .bytes = static_cast<size_t>(count) * kernels::dtype_bytes(dtype)});
+}
+
 // Returns the gradient of the first MLP product's output. GELU's is computed in the
 // scratch, together with the second product's backward; SwiGLU's overwrites the values in place.
 Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& weights,
@@ -156,6 +164,8 @@ Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& wei
   const LayerActivations& at = layer_at(block, batch);
   const kernels::View hidden_in = batch.at(at.hidden_in);
   const kernels::View dhidden = scratch_tensor(scratch_layout.wide_gradient);
+  TRY(keep(layer_output(block, batch), scratch_tensor(scratch_layout.residual_gradient),
+           batch.kept_rows() * options.config.width));
   TRY_ASSIGN(const kernels::View dy,
              gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
   backward_product({.m = batch.rows(),
@@ -166,8 +176,11 @@ Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& wei
                    {.dy = dy,
                     .x_pre_activation = design().has_swiglu() ? kernels::View() : hidden_in,
                     .dx = dhidden},
-                   sink);
-  if (!design().has_swiglu()) return dhidden;
+                   now(sink));
+  if (!design().has_swiglu()) {
+    TRY(keep(hidden_in, dhidden, batch.rows() * local_hidden()));
+    return dhidden;
+  }
   ops.swiglu_backward(stream, {.gate_up = hidden_in,
                                .dy = dhidden,
                                .dgate_up = hidden_in,
@@ -185,14 +198,20 @@ Status GptImpl::mlp_backward(int64_t block, std::span<const ParamView> p, GptBat
 
   TRY_ASSIGN(const kernels::View dhidden_in, hidden_backward(block, output, batch, sink));
   TRY(ready(output, sink));
-  TRY_ASSIGN(const kernels::View x,
-             gather_rows(batch.at(layer_at(block, batch).norm2), Pass::kBackward, batch));
+  TRY_ASSIGN(const kernels::ConstView x, rows_now(batch.at(layer_at(block, batch).norm2), batch));
   backward_product(
       {.m = batch.rows(), .n = local_hidden_in(), .k = width, .x = x, .weights = hidden},
-      {.dy = dhidden_in, .dx = dnorm}, sink);
+      {.dy = dhidden_in, .dx = dnorm}, now(sink));
   TRY(ready(hidden, sink));
   TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(second_norm(block, p, batch), true, batch, sink);
+}
+
+// A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
+// gradient is zero. The kernel leaves rounding errors there, which AdamW would amplify to full
+// steps that differ from one world size to another.
+void GptImpl::clear_key_bias(int64_t id, GradSink& sink) {
+  ops.fill(stream, {.out = sink.buffer(id) + local_width(), .count = local_width(), .value = 0.0f});
 }
 
 Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, GptBatch& batch,
@@ -207,11 +226,12 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
   const kernels::View dqkv = scratch_tensor(scratch_layout.wide_gradient);
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
-  TRY_ASSIGN(const kernels::View dy,
-             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
+  const kernels::View dstream = scratch_tensor(scratch_layout.residual_gradient);
+  TRY(keep(batch.at(at.post_attention_stream), dstream, batch.kept_rows() * width));
+  TRY_ASSIGN(const kernels::View dy, gather_rows(dstream, Pass::kBackward, batch));
   backward_product(
       {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
-      {.dy = dy, .dx = dattention}, sink);
+      {.dy = dy, .dx = dattention}, now(sink));
   TRY(ready(output, sink));
   ops.attention_backward(stream, {.dout = dattention,
                                   .qkv = batch.at(at.qkv),
@@ -222,16 +242,11 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
                                   .workspace = workspace,
                                   .by = attention_by(batch)});
   if (design().has_rotary()) apply_rotary(dqkv, true, batch);
-  TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm1), Pass::kBackward, batch));
+  TRY(keep(batch.at(at.qkv), dqkv, batch.rows() * local_qkv()));
+  TRY_ASSIGN(const kernels::ConstView x, rows_now(batch.at(at.norm1), batch));
   backward_product({.m = batch.rows(), .n = local_qkv(), .k = width, .x = x, .weights = qkv},
-                   {.dy = dqkv, .dx = dnorm}, sink);
-  if (qkv.bias != nullptr) {
-    // A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
-    // gradient is zero. The kernel leaves rounding errors there, which AdamW would amplify to full
-    // steps that differ from one world size to another.
-    float* dkey_bias = sink.buffer(qkv.id + 1) + split;
-    ops.fill(stream, {.out = dkey_bias, .count = split, .value = 0.0f});
-  }
+                   {.dy = dqkv, .dx = dnorm}, now(sink));
+  if (qkv.bias != nullptr) clear_key_bias(qkv.id + 1, sink);
   TRY(ready(qkv, sink));
   TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(first_norm(block, p, batch), true, batch, sink);

@@ -27,6 +27,12 @@ Result<kernels::View> GptImpl::gather_rows(kernels::View part, Pass pass, const 
   return rows.whole;
 }
 
+Result<kernels::ConstView> GptImpl::rows_now(kernels::View part, const GptBatch& batch) {
+  if (options.splits_backward) return kernels::ConstView();
+  TRY_ASSIGN(const kernels::View rows, gather_rows(part, Pass::kBackward, batch));
+  return kernels::ConstView(rows);
+}
+
 GptImpl::Weights GptImpl::weights_at(const Address& address, std::span<const ParamView> views) {
   const ParamView* weight = &views[static_cast<size_t>(address.place)];
   return {.weight = weight, .bias = address.has_bias ? weight + 1 : nullptr, .id = address.id};
@@ -37,18 +43,25 @@ bool GptImpl::has_bias(LayerPart part) const {
   return is_norm ? design().norm == NormKind::kLayer : design().biases;
 }
 
+int64_t GptImpl::place_of(int64_t part) const {
+  int64_t place = 0;
+  for (int64_t each = 0; each < part; ++each) {
+    place += has_bias(static_cast<LayerPart>(each)) ? 2 : 1;
+  }
+  return place;
+}
+
+GptImpl::Address GptImpl::address_of(int64_t block, LayerPart part) const {
+  const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
+  const int64_t place = place_of(part);
+  const int64_t id = before + (block - 1) * place_of(kLayerParts) + place;
+  return {place, id, has_bias(part)};
+}
+
 GptImpl::Weights GptImpl::layer_weights(int64_t block, LayerPart part,
                                         std::span<const ParamView> views) const {
-  int64_t place = 0;
-  int64_t count = 0;
-  for (int64_t each = 0; each < kLayerParts; ++each) {
-    if (each == part) place = count;
-    count += has_bias(static_cast<LayerPart>(each)) ? 2 : 1;
-  }
-  CHECK(std::ssize(views) == count);  // the table of parameters has the same biases
-  const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
-  const int64_t id = before + (block - 1) * std::ssize(views) + place;
-  return weights_at({place, id, has_bias(part)}, views);
+  CHECK(std::ssize(views) == place_of(kLayerParts));  // the table of parameters has these biases
+  return weights_at(address_of(block, part), views);
 }
 
 Status GptImpl::ready(const Weights& weights, GradSink& sink) {
@@ -71,21 +84,22 @@ void GptImpl::forward_product(const Product& product, const ProductOutput& outpu
 }
 
 void GptImpl::backward_product(const Product& product, const ProductGradient& gradient,
-                               GradSink& sink) {
+                               GradSink* sink) {
   const Weights& weights = product.weights;
-  ops.matmul_backward(stream,
-                      {.dy = gradient.dy,
-                       .x = product.x,
-                       .weight = weights.weight->product,
-                       .x_pre_activation = gradient.x_pre_activation,
-                       .dx = gradient.dx,
-                       .dweight = sink.buffer(weights.id),
-                       .dbias = weights.bias == nullptr ? nullptr : sink.buffer(weights.id + 1),
-                       .m = product.m,
-                       .n = product.n,
-                       .k = product.k,
-                       .precision = options.precision,
-                       .workspace = workspace});
+  const bool has_bias = weights.bias != nullptr;
+  ops.matmul_backward(
+      stream, {.dy = gradient.dy,
+               .x = product.x,
+               .weight = weights.weight->product,
+               .x_pre_activation = gradient.x_pre_activation,
+               .dx = gradient.dx,
+               .dweight = sink == nullptr ? nullptr : sink->buffer(weights.id),
+               .dbias = sink == nullptr || !has_bias ? nullptr : sink->buffer(weights.id + 1),
+               .m = product.m,
+               .n = product.n,
+               .k = product.k,
+               .precision = options.precision,
+               .workspace = workspace});
 }
 
 void GptImpl::forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <barrier>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -143,6 +145,55 @@ TEST_P(EachSplitModel, OfAStageSaysOnceAndInDescendingOrderWhichGradientsAreComp
     }
     EXPECT_EQ(part->sink.ready_ids(), expected);
   }
+}
+
+// Two micro-batches go backward before either of them computes the gradients of the matrices.
+TEST_P(EachSplitModel, HasTheSameGradientsWithABackwardInTwoParts) {
+  const Text texts[] = {{config_, 4, 8, 5}, {config_, 4, 8, 6}};
+  TinyGpt whole(config_, {4, 8});
+  whole.sink.begin_step();
+  kernels::Stream stream;
+  WholeTensor no_shards;
+  const Stage stage = whole_model(config_);
+  Gpt model = Gpt::create({.config = config_, .stage = stage, .splits_backward = true},
+                          kernels::cpu_ops(), stream, no_shards)
+                  .value();
+  ArenaStore store(config_, stage);
+  store.initialise({}, 1);
+  ArenaSink sink(store.arena());
+  GptBatch batches[] = {model.make_micro_batch({4, 8}).value(),
+                        model.make_micro_batch({4, 8}).value()};
+  for (size_t i = 0; i < 2; ++i) {
+    whole.forward_backward(texts[i].input());
+    ASSERT_TRUE(batches[i].begin(texts[i].input()).ok());
+    ASSERT_TRUE(forward_pass(model, store, batches[i]).ok());
+    ASSERT_TRUE(backward_inputs_pass(model, store, batches[i], sink).ok());
+  }
+  EXPECT_TRUE(sink.ready_ids().empty());
+  EXPECT_EQ(sink.micro_batches(), 0);
+  ASSERT_TRUE(backward_weights_pass(model, batches[0], sink).ok());
+  EXPECT_EQ(std::ssize(sink.ready_ids()), std::ssize(store.arena().entries));
+  EXPECT_TRUE(std::ranges::is_sorted(sink.ready_ids(), std::greater<>()));
+  ASSERT_TRUE(backward_weights_pass(model, batches[1], sink).ok());
+  EXPECT_EQ(sink.micro_batches(), 2);
+  for (const Parameter& parameter : parameter_table(config_)) {
+    const std::span<float> expected = whole.sink.of(parameter.id);
+    const std::span<float> found = sink.of(parameter.id);
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_NEAR(found[i], expected[i], 1e-7) << parameter.name << " at " << i;
+    }
+  }
+}
+
+TEST(SplitBackward, DoesNotRecompute) {
+  kernels::Stream stream;
+  WholeTensor no_shards;
+  const Result<Gpt> model = Gpt::create({.config = kTiny,
+                                         .stage = whole_model(kTiny),
+                                         .recompute = Recompute::kOps,
+                                         .splits_backward = true},
+                                        kernels::cpu_ops(), stream, no_shards);
+  EXPECT_EQ(model.error().message, "[model] a backward in two parts cannot recompute activations");
 }
 
 // Two shards as two threads, which reduce in the order of their indices.

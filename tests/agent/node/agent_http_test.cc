@@ -53,6 +53,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=3", 3},
                                                   {"?protocol=4", 4},
                                                   {"?protocol=5", 5},
+                                                  {"?protocol=6", 6},
                                                   {"?protocol=9", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);

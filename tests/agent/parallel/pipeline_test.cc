@@ -24,7 +24,7 @@ constexpr ModelConfig kLlama{.layers = 4,
                              .tied = false,
                              .kv_heads = 4};
 constexpr PipelineKind kKinds[] = {PipelineKind::kNaive, PipelineKind::kGpipe,
-                                   PipelineKind::kOneForwardOneBackward};
+                                   PipelineKind::kOneForwardOneBackward, PipelineKind::kZeroBubble};
 
 ComposeOptions pipeline_for(const ModelDesign& design, const Mesh& mesh, PipelineKind kind,
                             int64_t micro_batches) {

@@ -147,7 +147,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 6), "assignment.protocol: 6 is out of range, expected 1 to 5");
+  EXPECT_EQ(error_of("/protocol", 7), "assignment.protocol: 7 is out of range, expected 1 to 6");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -183,6 +183,15 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   spec.parallelism = {};
   spec.parallelism.pipeline = 2;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 5);
+  spec.train.emplace();
+  for (const char* schedule : {"zerobubble", "pipedream"}) {
+    spec.parallelism.pipelineSchedule = schedule;
+    EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 6);
+  }
+  spec.parallelism.pipelineSchedule = "1f1b";
+  spec.parallelism.stages = {1, 2};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 6);
+  spec.train.reset();
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);

@@ -258,7 +258,12 @@ constexpr void (*kSharing[])(StateSharing&) = {
     [](StateSharing& sharing) { sharing.transferPrecision = "bf16"; },
     [](StateSharing& sharing) { sharing.offload = "optimizer"; },
     [](StateSharing& sharing) { sharing.offloadPath = "/scratch"; },
-    [](StateSharing& sharing) { sharing.exchange = "firstRank"; }};
+    [](StateSharing& sharing) { sharing.exchange = "firstRank"; },
+    [](StateSharing& sharing) {
+      sharing.stages = {1, 1};
+    },
+    [](StateSharing& sharing) { sharing.weightStashing = false; },
+    [](StateSharing& sharing) { sharing.verticalSync = true; }};
 
 TEST(WorldAssignment, IsOrdinaryOnlyIfEachWorkerHoldsEverything) {
   const auto with = [](const ParallelismSpec& parallelism) {
@@ -380,7 +385,8 @@ TEST(WorldAssignment, RefusesMembersAndLayoutsThatCannotBe) {
   EXPECT_EQ(error_with("/layout/schedule", "1f1b"),
             "layout.schedule: found \"1f1b\", expected none without a pipeline");
   EXPECT_EQ(error_with("/layout/schedule", "fast"),
-            "layout.schedule: found \"fast\", expected naive, gpipe, 1f1b or interleaved");
+            "layout.schedule: found \"fast\", expected naive, gpipe, 1f1b, "
+            "interleaved, zerobubble or pipedream");
   EXPECT_EQ(error_with("/layout", 1), "layout: found 1, expected an object");
   EXPECT_EQ(error_with("/groups", Json{{{"name", "x"}, {"ranks", {4}}}}),
             "group \"x\": rank 4, expected each once, from 0 to 3");

@@ -60,6 +60,28 @@ TEST(StageChunks, AreThePartsOfAStageInTheirOrder) {
   EXPECT_EQ(stage_chunks(design, {}, 0), (std::vector<Stage>{whole_model(design)}));
 }
 
+TEST(ModelDesign, IsCutIntoThePartsThatAreGiven) {
+  const ModelDesign design = ModelConfig{.layers = 9};
+  Mesh mesh{.pipeline = 2, .virtual_stages = 2, .part_layers = {1, 5, 1, 2}};
+  EXPECT_EQ(part_problem(design, mesh), "");
+  EXPECT_EQ(stage_chunks(design, mesh, 0), (std::vector<Stage>{{0, 2}, {7, 8}}));
+  EXPECT_EQ(stage_chunks(design, mesh, 1), (std::vector<Stage>{{2, 7}, {8, 11}}));
+  const ModelDesign mlp = MlpConfig{.inputs = 4, .hidden = {8, 8}, .outputs = 2};
+  const Mesh two{.pipeline = 2, .part_layers = {2, 1}};
+  EXPECT_EQ(part_problem(mlp, two), "");
+  EXPECT_EQ(stage_chunks(mlp, two, 0), (std::vector<Stage>{{0, 2}}));
+  EXPECT_EQ(stage_chunks(mlp, two, 1), (std::vector<Stage>{{2, 3}}));
+  mesh.part_layers = {9};
+  EXPECT_EQ(part_problem(design, mesh),
+            "found 1 numbers, expected 4, one for each of pipeline x virtualStages parts");
+  for (const std::vector<int64_t>& wrong :
+       {std::vector<int64_t>{3, 3, 3, 0}, {3, 3, 3, 1}, {1, 1, 1, 1}}) {
+    mesh.part_layers = wrong;
+    EXPECT_EQ(part_problem(design, mesh),
+              "expected numbers of at least 1 whose sum is the layers, 9");
+  }
+}
+
 TEST(ModelDesign, NamesTheProblemsOfAnyFamily) {
   EXPECT_TRUE(validate(kGpt).ok());
   EXPECT_TRUE(validate(ModelDesign(kMlp)).ok());

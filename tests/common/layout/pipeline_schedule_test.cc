@@ -11,8 +11,8 @@ namespace lockstep {
 namespace {
 
 constexpr PipelineKind kKinds[] = {PipelineKind::kNaive, PipelineKind::kGpipe,
-                                   PipelineKind::kOneForwardOneBackward,
-                                   PipelineKind::kInterleaved};
+                                   PipelineKind::kOneForwardOneBackward, PipelineKind::kInterleaved,
+                                   PipelineKind::kZeroBubble};
 
 std::string text_of(const std::vector<Action>& actions) {
   std::string text;
@@ -25,14 +25,17 @@ std::string text_of(const std::vector<Action>& actions) {
   return text;
 }
 
-// The passes alone: F0 B0.
+// The passes alone: F0 B0 W0.
 std::string passes_of(const std::vector<Action>& actions) {
   std::string text;
   for (const Action& action : actions) {
-    const bool forward = action.kind == ActionKind::kForward;
-    if (!forward && action.kind != ActionKind::kBackward) continue;
+    const std::map<ActionKind, char> letters{{ActionKind::kForward, 'F'},
+                                             {ActionKind::kBackward, 'B'},
+                                             {ActionKind::kBackwardWeights, 'W'}};
+    const auto letter = letters.find(action.kind);
+    if (letter == letters.end()) continue;
     if (!text.empty()) text += ' ';
-    text += (forward ? 'F' : 'B') + std::to_string(action.micro_batch);
+    text += letter->second + std::to_string(action.micro_batch);
     if (action.chunk > 0) text += std::string(static_cast<size_t>(action.chunk), '\'');
   }
   return text;
@@ -89,6 +92,16 @@ TEST(PipelineSchedule, OfInterleavedChunksTakesTurns) {
   EXPECT_EQ(passes_of(schedule[1]), "F0 F1 F0' B0' F1' B1' B0 B1");
 }
 
+TEST(PipelineSchedule, OfZeroBubbleComputesTheGradientsOfParametersApart) {
+  const PipelineSchedule schedule =
+      made({.kind = PipelineKind::kZeroBubble, .stages = 3, .micro_batches = 4});
+  EXPECT_EQ(passes_of(schedule[0]), "F0 F1 F2 B0 W0 F3 B1 W1 B2 W2 B3 W3");
+  EXPECT_EQ(passes_of(schedule[1]), "F0 F1 B0 F2 B1 W0 F3 B2 W1 B3 W2 W3");
+  EXPECT_EQ(passes_of(schedule[2]), "F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3");
+  EXPECT_TRUE(
+      text_of(schedule[2]).ends_with("backward weights 3 completes, finish reductions, update"));
+}
+
 TEST(PipelineSchedule, IsRightForAllSmallShapes) {
   int checked = 0;
   for (const PipelineKind kind : kKinds) {
@@ -106,7 +119,7 @@ TEST(PipelineSchedule, IsRightForAllSmallShapes) {
       }
     }
   }
-  EXPECT_EQ(checked, 3 * 6 * 12 + 2 * (12 + 6 + 4 + 3 + 2 + 2));
+  EXPECT_EQ(checked, 4 * 6 * 12 + 2 * (12 + 6 + 4 + 3 + 2 + 2));
 }
 
 TEST(PipelineSchedule, KeepsAsManyMicroBatchesInFlightAsItsKindSays) {
@@ -117,6 +130,7 @@ TEST(PipelineSchedule, KeepsAsManyMicroBatchesInFlightAsItsKindSays) {
   EXPECT_EQ(peak(PipelineKind::kGpipe, 0), 8);
   EXPECT_EQ(peak(PipelineKind::kOneForwardOneBackward, 0), 4);
   EXPECT_EQ(peak(PipelineKind::kOneForwardOneBackward, 3), 1);
+  for (size_t stage = 0; stage < 4; ++stage) EXPECT_EQ(peak(PipelineKind::kZeroBubble, stage), 4);
   const PipelineSchedule interleaved =
       made({.kind = PipelineKind::kInterleaved, .stages = 4, .micro_batches = 8, .chunks = 2});
   for (size_t stage = 0; stage < 4; ++stage) {
@@ -174,14 +188,19 @@ class PlantedMistake : public ::testing::Test {
 };
 
 TEST_F(PlantedMistake, AMissingActionIsFoundWhateverItIs) {
-  const PipelineSchedule right = made(shape_);
-  for (size_t stage = 0; stage < right.size(); ++stage) {
-    for (size_t i = 0; i < right[stage].size(); ++i) {
-      PipelineSchedule wrong = right;
-      wrong[stage].erase(wrong[stage].begin() + static_cast<int64_t>(i));
-      EXPECT_FALSE(schedule_problems(shape_, wrong).empty())
-          << "stage " << stage << " without " << action_name(right[stage][i].kind) << " "
-          << right[stage][i].micro_batch;
+  const auto expect_found = [&](PipelineSchedule wrong, size_t stage, size_t i) {
+    const Action missing = wrong[stage][i];
+    wrong[stage].erase(wrong[stage].begin() + static_cast<int64_t>(i));
+    EXPECT_FALSE(schedule_problems(shape_, wrong).empty())
+        << "stage " << stage << " without " << action_name(missing.kind) << " "
+        << missing.micro_batch;
+  };
+  for (const PipelineKind kind :
+       {PipelineKind::kZeroBubble, PipelineKind::kOneForwardOneBackward}) {
+    shape_.kind = kind;
+    const PipelineSchedule right = made(shape_);
+    for (size_t stage = 0; stage < right.size(); ++stage) {
+      for (size_t i = 0; i < right[stage].size(); ++i) expect_found(right, stage, i);
     }
   }
   EXPECT_EQ(found([](PipelineSchedule& s) { erase(s[1], ActionKind::kSendActivation, 2); }),
@@ -253,6 +272,29 @@ TEST_F(PlantedMistake, TooManyMicroBatchesInFlightAreFound) {
       made({.kind = PipelineKind::kGpipe, .stages = 3, .micro_batches = 4});
   EXPECT_EQ(first_problem(shape_, gpipe),
             "stage 0, action 22: 4 micro-batches are in flight, at most 3 fit");
+}
+
+TEST_F(PlantedMistake, GradientsOfParametersAtAWrongPlaceAreFound) {
+  const PipelineSchedule plain = made(shape_);
+  shape_.kind = PipelineKind::kZeroBubble;
+  EXPECT_NE(first_problem(shape_, plain), "");
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              std::swap(s[2][find(s[2], ActionKind::kBackwardWeights, 0)].micro_batch,
+                        s[2][find(s[2], ActionKind::kBackwardWeights, 1)].micro_batch);
+            }),
+            "stage 2, action 15: backward weights 1 of chunk 0: backwards must ascend");
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              std::vector<Action>& first = s[0];
+              const size_t weights = find(first, ActionKind::kBackwardWeights, 0);
+              std::swap(first[weights], first[find(first, ActionKind::kBackward, 0)]);
+            }),
+            "stage 0, action 10: backward weights 0 of chunk 0 comes before backward");
+  shape_.kind = PipelineKind::kOneForwardOneBackward;
+  EXPECT_EQ(found([](PipelineSchedule& s) {
+              s[0].insert(s[0].begin() + 12,
+                          {.kind = ActionKind::kBackwardWeights, .micro_batch = 0});
+            }),
+            "stage 0, action 12: backward weights 0 of chunk 0 does not exist");
 }
 
 TEST_F(PlantedMistake, AWrongEndOfTheGradientsIsFound) {

@@ -49,6 +49,26 @@ TEST(ScheduleTime, OfInterleavedChunksIsShorter) {
   }
 }
 
+// (p - 1)(F + B - W) on each stage, if there are as many micro-batches as stages. Source: Qi et
+// al., "Zero bubble pipeline parallelism", 2023, table 2.
+TEST(ScheduleTime, OfZeroBubbleIdlesOnlyForActivations) {
+  for (const PassSeconds& seconds : {PassSeconds{},
+                                     {.forward = 1, .backward = 2.2},
+                                     {.forward = 1, .backward = 1.8, .weights = 0.9}}) {
+    for (int64_t stages = 1; stages <= 8; ++stages) {
+      for (int64_t micro_batches = stages; micro_batches <= 32; ++micro_batches) {
+        const PipelineShape shape{
+            .kind = PipelineKind::kZeroBubble, .stages = stages, .micro_batches = micro_batches};
+        const double idle = static_cast<double>(stages - 1) *
+                            (seconds.forward + seconds.backward - 2 * seconds.weights);
+        for (const double each : time_of(shape, seconds).idle_seconds) {
+          EXPECT_NEAR(each, idle, 1e-9) << stages << " " << micro_batches;
+        }
+      }
+    }
+  }
+}
+
 TEST(ScheduleTime, IsThatOfTheWorkOnOneStage) {
   const ScheduleTime time = time_of({.micro_batches = 3}, {.forward = 2, .backward = 5});
   EXPECT_EQ(time.step_seconds, 21);

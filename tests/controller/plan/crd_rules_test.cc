@@ -114,6 +114,7 @@ Json job_of(const std::string& spec) {
 }
 
 const std::string kTrain = "train: {data: {path: /d}, model: {preset: gpt2-124m}";
+const std::string kVersions = "}, parallelism: {pipeline: 2, pipelineSchedule: pipedream, ";
 const std::string kTable = "data: {features: /x.npy, targets: /y.npy}";
 const std::string kMlpModel = "family: mlp, inputs: 4, outputs: 3";
 
@@ -276,6 +277,29 @@ std::vector<Case> all_cases() {
       {"spec.train.batch.micro", "{nodes: 2, " + kTrain +
                                      ", batch: {global: 12, micro: 4}}, parallelism: {pipeline: 2, "
                                      "pipelineSchedule: interleaved, virtualStages: 2}}"},
+      {"spec.parallelism.stages", "{" + kTrain + "}, parallelism: {stages: [2]}}"},
+      {"spec.parallelism.stages", "{command: [a], nodes: 2, parallelism: {stages: [1, 1]}}"},
+      {"spec.parallelism.stages",
+       "{nodes: 2, " + kTrain + "}, parallelism: {pipeline: 2, stages: [1, 2, 3]}}"},
+      {"spec.parallelism.weightStashing",
+       "{nodes: 2, " + kTrain + "}, parallelism: {pipeline: 2, weightStashing: false}}"},
+      {"spec.parallelism.verticalSync",
+       "{nodes: 2, " + kTrain + "}, parallelism: {pipeline: 2, verticalSync: true}}"},
+      {"spec.parallelism.verticalSync",
+       "{nodes: 2, " + kTrain + kVersions + "weightStashing: false, verticalSync: true}}"},
+      {"spec.parallelism.weightStashing",
+       "{command: [a], nodes: 2, parallelism: {pipeline: 2, weightStashing: false}}"},
+      {"spec.parallelism.verticalSync",
+       "{command: [a], nodes: 2, parallelism: {pipeline: 2, verticalSync: true}}"},
+      {"spec.parallelism.sharding", "{nodes: 2, " + kTrain + kVersions + "sharding: optimizer}}"},
+      {"spec.train.optimizer.clipNorm", "{nodes: 2, " + kTrain + kVersions + "}}"},
+      {"spec.parallelism.pipelineSchedule", "{nodes: 2, " + kTrain + kVersions + "}}"},
+      {"spec.parallelism.sharding",
+       "{nodes: 2, " + kTrain +
+           "}, parallelism: {pipeline: 2, pipelineSchedule: zerobubble, sharding: gradients}}"},
+      {"spec.train.recompute",
+       "{nodes: 2, " + kTrain +
+           ", recompute: ops}, parallelism: {pipeline: 2, pipelineSchedule: zerobubble}}"},
       {"spec.parallelism.exchange",
        "{processesPerNode: 2, " + kTrain + "}, parallelism: {tensor: 2, exchange: host}}"},
       {"spec.parallelism.pipeline",
@@ -585,6 +609,8 @@ TEST(CrdRules, RefuseChangesOfFixedFieldsAsTheControllerDoes) {
       {"parallelism.offload", "optimizer"},
       {"parallelism.offloadPath", "/scratch"},
       {"parallelism.exchange", "firstRank"},
+      {"parallelism.weightStashing", false},
+      {"parallelism.verticalSync", true},
       {"processGroups", {{{"name", "a"}, {"ranks", "0"}}}},
       {"rendezvous.port", 30000},
       {"checkpoint.path", "/elsewhere"},
