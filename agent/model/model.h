@@ -26,7 +26,7 @@ struct PassInput {
   // Weight of each counted term of the loss in the gradient. 1 / terms of the global batch gives
   // the gradient of the mean loss.
   float gradient_scale = 1.0f;
-  int64_t version = kLatestVersion;  // of the parameters; the same in forward and backward
+  int64_t version = kLatestVersion;  // of the parameters that forward reads
   PassObserver* observer = nullptr;  // of the last block's backward; null: none
 };
 

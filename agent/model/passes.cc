@@ -47,7 +47,12 @@ Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch) {
 }
 
 Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink) {
-  BlockUse use{.version = batch.version(), .pass = Pass::kBackward};
+  return backward_pass(model, store, batch, sink, batch.version());
+}
+
+Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink,
+                     int64_t version) {
+  BlockUse use{.version = version, .pass = Pass::kBackward};
   const Stage& stage = model.stage();
   for (use.block = stage.end - 1; use.block >= stage.begin; --use.block) {
     TRY_ASSIGN(const Held held, Held::get(store, use));

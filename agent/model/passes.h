@@ -9,8 +9,11 @@ namespace lockstep::model {
 // prefetches the next one meanwhile.
 Status forward_pass(const Model& model, ParamStore& store, MicroBatch& batch);
 
-// Runs backward through the blocks; ends with the sink's end_micro_batch().
+// Runs backward through the blocks; ends with the sink's end_micro_batch(). Reads the version of
+// the parameters that forward has read, or the given one.
 Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink);
+Status backward_pass(const Model& model, ParamStore& store, MicroBatch& batch, GradSink& sink,
+                     int64_t version);
 
 // The two parts of backward_pass() if the model splits_backward (ModelOptions). Other passes may be
 // in between. The first part reports nothing to the sink.

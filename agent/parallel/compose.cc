@@ -1,5 +1,7 @@
 #include "agent/parallel/compose.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +46,10 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   scalars_->clear(*ops_, stream_);
   exchange_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
-  TRY(executor_->run(feed, [&]() -> Status {
+  const std::vector<Action>& actions =
+      actions_->of(request.step, std::max(request.flush, request.step));
+  TRY(executor_->run(actions, feed, [&]() -> Status {
+    TRY(store_->updating(request.step));
     TRY(exchange_->update({.step = request.step,
                            .learning_rate = request.learning_rate,
                            .clip_norm = request.clip_norm,
@@ -55,21 +60,44 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   TRY(exchange_->wait());
   TRY(wait_for_streams());
   TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
-  TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh,
-                                              {.loss_sum = values.loss_sum,
-                                               .counted = counted_per_step(),
-                                               .stop = request.stop ? 1 : 0,
-                                               .busy = request.busy ? 1 : 0}));
-  StepReport report{.numbers = {.loss = totals.loss, .gradient_norm = values.norm()},
-                    .stop = totals.stop,
-                    .busy = totals.busy};
+  // Before the update, stages that update together have added up their squares.
+  const bool counts = steps_overlap(options_) || options_.place.pipeline == 0;
+  TRY_ASSIGN(StepReport report,
+             end_step(request.step, {.loss_sum = values.loss_sum,
+                                     .counted = counted_per_step(),
+                                     .stop = request.stop ? 1 : 0,
+                                     .busy = request.busy ? 1 : 0,
+                                     .squares = counts ? kernels::value_of(values.squares) : 0}));
   TRY(timer_->end(report.numbers));
+  return report;
+}
+
+Result<StepReport> Composition::end_step(int64_t step, const RankTotals& mine) {
+  TRY_ASSIGN(std::optional<LateTotals::Step> known, totals_->add(step, mine));
+  const auto notice_stop = [&] {
+    if (known && known->totals.stop) stops_ = true;
+  };
+  notice_stop();
+  if (stops_ && known) actions_->flush_soon(known->step);
+  StepReport report;
+  if (actions_->is_flushed()) {
+    TRY(links_.wait());
+    TRY_ASSIGN(known, totals_->finish(known));
+    notice_stop();
+    report.stop = std::exchange(stops_, false);
+  }
+  if (!known) return report;
+  report.numbers.loss = known->totals.loss;
+  report.numbers.gradient_norm = std::sqrt(known->totals.squares);
+  report.known_step = known->step;
+  report.busy = known->totals.busy;
   return report;
 }
 
 Status Composition::wait_for_streams() {
   TRY(store_->wait());
-  TRY(links_.wait());
+  // Messages to a stage that is a step behind are under way.
+  if (actions_->is_flushed()) TRY(links_.wait());
   return shared_tensors_ ? shared_tensors_->wait() : Status();
 }
 

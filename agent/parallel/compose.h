@@ -15,6 +15,7 @@
 #include "agent/parallel/compose_options.h"
 #include "agent/parallel/gradient_exchange.h"
 #include "agent/parallel/host_transfer.h"
+#include "agent/parallel/late_totals.h"
 #include "agent/parallel/memory_plan.h"
 #include "agent/parallel/offload/far_memory.h"
 #include "agent/parallel/parameter_casts.h"
@@ -25,6 +26,7 @@
 #include "agent/parallel/schedule_executor.h"
 #include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
+#include "agent/parallel/step_actions.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_timer.h"
 #include "agent/parallel/tensor_region.h"
@@ -50,6 +52,10 @@ struct DeviceState {
 struct StepRequest {
   int64_t step = 1;  // counted from 1
   double learning_rate = 0;
+  // The next step, this one or a later one, after which the pipeline is to be empty: for a
+  // checkpoint or an evaluation. The same on all ranks and until it is reached. 0: this one. Read
+  // only if steps overlap (PipeDream).
+  int64_t flush = 0;
   double clip_norm = 0;                  // of the gradients; 0: no limit
   bool stop = false;                     // this rank was asked to stop
   bool busy = false;                     // this rank is still writing its part of a checkpoint
@@ -60,8 +66,11 @@ struct StepReport {
   // Loss, gradient norm and seconds by part. The loss is the mean over what counts in the global
   // batch (BatchDesign::counted). It and the norm are the same bits on every rank.
   StepNumbers numbers;
+  // The step that loss, norm and `busy` are of. If steps overlap, stages after the first one learn
+  // them later: then it is an earlier step, or -1, without loss and norm and with `busy`.
+  int64_t known_step = -1;
   bool stop = false;  // some rank was asked to stop: all learn it at the same step
-  bool busy = false;  // some rank was busy when the step began; the same on all ranks
+  bool busy = true;   // some rank was busy when the step began; the same on all ranks
 };
 
 // The results of an evaluation, the same bits on every rank.
@@ -85,9 +94,12 @@ class Composition {
   ~Composition();
 
   // One optimizer step: data, forward, backward, reductions and update, as the schedule orders
-  // them. On a GPU the host issues the step and waits once, at its end (where gradients go by way
-  // of host memory also for the last of them); the parts' times are the device's (step_timer.h). If
-  // the loss or the norm is not finite the report says so; with such a norm nothing is updated.
+  // them. If steps overlap, forwards of later steps are part of it, and it ends when this rank has
+  // made its update. Checkpoints, evaluations and samples need an empty pipeline
+  // (StepRequest::flush, or a report that says to stop). On a GPU the host issues the step and
+  // waits once, at its end (where gradients go by way of host memory also for the last of them);
+  // the parts' times are the device's (step_timer.h). If the loss or the norm is not finite the
+  // report says so; with such a norm nothing is updated.
   Result<StepReport> run_step(BatchFeed& feed, const StepRequest& request);
   // Evaluates all samples of all ranks' feeds. Nothing if `stop_requested` returned true on some
   // rank before one of its batches.
@@ -176,6 +188,8 @@ class Composition {
   Status build_store();
   Status build_gathered_store();
   ReplicatedStoreOptions replica() const;
+  // A store of all parameters of the rank, with the versions that its schedule needs.
+  std::unique_ptr<RankStore> make_replica();
   // Counts the host's waits within a pass as communication; empty on a GPU.
   std::function<void(model::Pass pass, bool begins)> waits_lapped();
   std::function<void(bool begins)> backward_waits_lapped();
@@ -189,6 +203,7 @@ class Composition {
   Status build_sharded_exchange(const ExchangeParts& parts, const Clock& clock);
   Status build_tensor_sums();
   Status build_executor();
+  Status build_totals();
   // Returns how many terms of the loss this rank has in a step.
   int64_t counted_per_step() const {
     return options_.micro_batch * options_.micro_batches * batch_design_.counted;
@@ -221,6 +236,8 @@ class Composition {
   bool gathers_parameters() const { return !has_all_parameters() && shards().ranks() > 1; }
   // Waits for everything that was issued to streams behind collectives.
   Status wait_for_streams();
+  // Ends a step whose share of the totals is `mine`.
+  Result<StepReport> end_step(int64_t step, const RankTotals& mine);
   kernels::Workspace memory_of(DevicePart part) const {
     return arena_->workspace(static_cast<size_t>(part));
   }
@@ -267,7 +284,11 @@ class Composition {
   std::unique_ptr<StepTimer> timer_;
   StageLinks links_;                    // with the neighbours of a pipeline
   std::optional<PipelineRelay> relay_;  // of evaluations, in a pipeline
+  std::unique_ptr<StepActions> actions_;
   std::optional<ScheduleExecutor> executor_;
+  std::unique_ptr<comm::Communicator> totals_group_;  // if steps overlap: nothing else uses it
+  std::optional<LateTotals> totals_;                  // of steps
+  bool stops_ = false;  // some rank was asked to stop, and the pipeline is not empty yet
   ScheduleExecutor::MicroBatches evaluated_;  // the one that evaluates, by chunk
 };
 

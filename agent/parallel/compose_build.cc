@@ -10,7 +10,9 @@
 #include "agent/parallel/shard/regathered_store.h"
 #include "agent/parallel/shard/shard_memory.h"
 #include "agent/parallel/shard/sharded_exchange.h"
+#include "agent/parallel/stashed_store.h"
 #include "agent/parallel/world_totals.h"
+#include "common/layout/pipedream_schedule.h"
 #include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::parallel {
@@ -153,7 +155,7 @@ std::function<void(bool)> Composition::backward_waits_lapped() {
 Status Composition::build_store() {
   switch (options_.sharding.sharding) {
     case Sharding::kNone:
-      store_ = std::make_unique<ReplicatedStore>(replica());
+      store_ = make_replica();
       return {};
     case Sharding::kOptimizer:
     case Sharding::kGradients: {
@@ -170,6 +172,17 @@ Status Composition::build_store() {
       return build_gathered_store();
   }
   return internal("[compose] unknown sharding");
+}
+
+std::unique_ptr<RankStore> Composition::make_replica() {
+  if (!steps_overlap(options_)) return std::make_unique<ReplicatedStore>(replica());
+  return std::make_unique<StashedStore>(
+      StashedStore::Options{
+          .latest = replica(),
+          .versions = stashed_versions(pipeline_shape(options_), options_.place.pipeline),
+          .stash = floats_of(DevicePart::kStashed),
+          .stashed_copies = bf16_of(DevicePart::kStashedCopies)},
+      stream_);
 }
 
 ReplicatedStoreOptions Composition::replica() const {
@@ -217,7 +230,8 @@ Composition::StateArrays Composition::state_arrays() const {
 }
 
 Status Composition::build_exchange(const Clock& clock) {
-  TRY_ASSIGN(std::vector<comm::Communicator*> norms, norm_groups(*groups_, options_.mesh));
+  TRY_ASSIGN(std::vector<comm::Communicator*> norms,
+             norm_groups(*groups_, options_.mesh, steps_overlap(options_)));
   if (reducing_ != nullptr) norms.insert(norms.begin(), reducing_.get());
   const ExchangeParts parts{.group = *data_group_,
                             .norm_groups = std::move(norms),

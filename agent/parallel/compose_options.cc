@@ -58,7 +58,25 @@ Status check_stages(const ComposeOptions& options) {
   if (const std::string problem = part_problem(options.design, mesh); !problem.empty()) {
     return invalid("[compose] the layers of the stages: " + problem, Blame::kConfig);
   }
-  TRY(pipeline_schedule(pipeline_shape(options)));
+  return validate(pipeline_shape(options));
+}
+
+Status check_versions(const ComposeOptions& options) {
+  if (!steps_overlap(options)) return {};
+  if (is_tied(options.design)) {
+    return invalid("[compose] pipedream works only without a tied embedding");
+  }
+  if (options.sharding.sharding != Sharding::kNone) {
+    return invalid("[compose] pipedream works only without sharding");
+  }
+  if (options.versions.is_vertical && !options.versions.stashes) {
+    return invalid("[compose] vertical sync works only with weight stashing");
+  }
+  if (!options.versions.stashes && options.recompute != Recompute::kNone) {
+    return invalid(
+        "[compose] pipedream without weight stashing works only without recomputation, which "
+        "would read other parameters than forward");
+  }
   return {};
 }
 
@@ -82,6 +100,7 @@ Status check(const ComposeOptions& options) {
     return invalid(
         "[compose] zerobubble works only without recomputation and without sharded gradients");
   }
+  TRY(check_versions(options));
   return check_sharing(options);
 }
 
@@ -94,7 +113,8 @@ PipelineShape pipeline_shape(const ComposeOptions& options) {
   return {.kind = stages == 1 ? PipelineKind::kNaive : options.pipeline,
           .stages = stages,
           .micro_batches = options.micro_batches,
-          .chunks = options.mesh.virtual_stages};
+          .chunks = options.mesh.virtual_stages,
+          .versions = options.versions};
 }
 
 std::vector<int64_t> micro_batches_in_flight(const ComposeOptions& options) {
@@ -147,6 +167,10 @@ ParameterArena arena_of(const ComposeOptions& options) {
 
 bool splits_backward(const ComposeOptions& options) {
   return gradients_in(pipeline_shape(options)) == ActionKind::kBackwardWeights;
+}
+
+bool steps_overlap(const ComposeOptions& options) {
+  return pipeline_shape(options).kind == PipelineKind::kPipeDream;
 }
 
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,

@@ -28,6 +28,7 @@ struct ComposeOptions {
   Mesh mesh;
   MeshCoordinates place = {};                                    // of the rank
   PipelineKind pipeline = PipelineKind::kOneForwardOneBackward;  // with several stages
+  VersionRules versions = {};                                    // with kPipeDream
   // The groups of the WorldAssignment; empty: those of the mesh's axes.
   std::vector<WorldGroup> groups = {};
   int64_t micro_batches = 1;  // of a step, on each rank: gradients accumulate over them
@@ -79,6 +80,8 @@ TensorShard shard_of(const ComposeOptions& options);
 ParameterArena arena_of(const ComposeOptions& options);
 // Returns whether the gradients of parameters are computed apart (MicroBatch::backward_weights()).
 bool splits_backward(const ComposeOptions& options);
+// Returns whether stages update at different times, and steps overlap.
+bool steps_overlap(const ComposeOptions& options);
 // Returns the model of one of the rank's chunks, with the attention that its device has.
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
                                   const model::AttentionChoice& attention);

@@ -1,4 +1,5 @@
 // The parts of a Composition that concern stages: channels, tied embeddings, executor.
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -6,7 +7,6 @@
 #include "agent/parallel/compose.h"
 #include "agent/parallel/tied_exchange.h"
 #include "common/layout/pipeline_schedule.h"
-#include "common/layout/schedule_check.h"
 
 namespace lockstep::parallel {
 // The two stages of a link make it at the same time. Each stage makes its links in the order of
@@ -39,14 +39,16 @@ Result<StageChannel*> Composition::make_channel(int64_t stage, size_t index, boo
              stages->sub_group({static_cast<int>(stage),
                                 static_cast<int>((stage + 1) % options_.mesh.pipeline)}));
   const size_t bytes = message_bytes(options_);
-  auto* const memory =
-      static_cast<std::byte*>(memory_of(DevicePart::kMessages).data) + 2 * index * bytes;
+  const auto slots = static_cast<size_t>(channel_slots(pipeline_shape(options_)));
+  auto* memory =
+      static_cast<std::byte*>(memory_of(DevicePart::kMessages).data) + slots * index * bytes;
+  std::vector<kernels::Workspace> buffers;
+  for (size_t i = 0; i < slots; ++i, memory += bytes) buffers.push_back({memory, bytes});
   TRY_ASSIGN(std::unique_ptr<StageChannel> channel,
              StageChannel::create({.pair = std::move(pair),
                                    .sends = sends,
                                    .travelling = transfer_dtype(options_),
-                                   .buffers = {kernels::Workspace{memory, bytes},
-                                               kernels::Workspace{memory + bytes, bytes}}},
+                                   .buffers = std::move(buffers)},
                                   *ops_, stream_));
   links_.channels.push_back(std::move(channel));
   return links_.channels.back().get();
@@ -97,19 +99,16 @@ Result<std::vector<ScheduleExecutor::Chunk>> Composition::make_chunks() {
 // The micro-batches that train and evaluate share their memory: no step is under way during an
 // evaluation.
 Status Composition::build_executor() {
-  const PipelineShape shape = pipeline_shape(options_);
-  TRY_ASSIGN(PipelineSchedule schedule, pipeline_schedule(shape));
-  const std::vector<std::string> problems = schedule_problems(shape, schedule);
-  CHECK(problems.empty());
+  actions_ = make_step_actions(pipeline_shape(options_), options_.place.pipeline);
   TRY_ASSIGN(std::vector<ScheduleExecutor::Chunk> chunks, make_chunks());
   const auto counted = static_cast<double>(counted_per_step() * options_.mesh.data);
-  ScheduleExecutor::Options options{
-      .actions = schedule[static_cast<size_t>(options_.place.pipeline)],
-      .batch = batch_design_,
-      .samples = options_.micro_batch,
-      .edge_count = edge_count(options_),
-      .gradient_scale = static_cast<float>(1.0 / counted),
-      .observe = options_.observe_micro_batch};
+  ScheduleExecutor::Options options{.batch = batch_design_,
+                                    .micro_batches = options_.micro_batches,
+                                    .samples = options_.micro_batch,
+                                    .splits_backward = splits_backward(options_),
+                                    .edge_count = edge_count(options_),
+                                    .gradient_scale = static_cast<float>(1.0 / counted),
+                                    .observe = options_.observe_micro_batch};
   const size_t bytes = data_bytes(options_);
   auto* const data = static_cast<std::byte*>(memory_of(DevicePart::kData).data);
   for (int64_t i = 0; bytes > 0 && i < data_places(options_); ++i) {
@@ -124,6 +123,18 @@ Status Composition::build_executor() {
                                       memory_of(DevicePart::kActivations)));
     evaluated_.push_back(std::move(batch));
   }
+  return build_totals();
+}
+
+// Ranks whose steps overlap come to a step's totals and to other collectives of the world in
+// different orders, so totals have a group of their own.
+Status Composition::build_totals() {
+  if (steps_overlap(options_)) {
+    std::vector<int> all(static_cast<size_t>(world_.size()));
+    std::iota(all.begin(), all.end(), 0);
+    TRY_ASSIGN(totals_group_, world_.sub_group(all));
+  }
+  totals_.emplace(totals_group_ ? *totals_group_ : world_, options_.mesh, actions_->delay());
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "agent/parallel/shard/shard_memory.h"
 #include "agent/parallel/staging_memory.h"
 #include "agent/parallel/step_scalars.h"
+#include "common/layout/pipedream_schedule.h"
 #include "common/layout/state_layout.h"
 
 namespace lockstep::parallel {
@@ -143,10 +144,13 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
                        .rank = static_cast<int>(findings.data_rank),
                        .is_stream_ordered = findings.is_stream_ordered});
   const uint64_t buffer = offload_buffer_bytes(options, memory);
+  const int64_t stashed = stashed_values(options);
   using kernels::ArenaUse;
   std::vector<kernels::ArenaRequest> requests{
       {ArenaUse::kParameters, "fp32", float_bytes(memory.parameters)},
       {ArenaUse::kParameters, "bf16 for products", bf16_bytes(memory.copies)},
+      {ArenaUse::kParameters, "versions before the latest one", float_bytes(stashed)},
+      {ArenaUse::kParameters, "bf16 of them", memory.copies > 0 ? bf16_bytes(stashed) : 0},
       {ArenaUse::kGradients, "fp32", float_bytes(memory.gradients)}};
   add_states(options, exchange.state_bytes > 0 ? float_bytes(memory.state) : 0, requests);
   requests.insert(
@@ -166,7 +170,8 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
        {ArenaUse::kWorkspace, "rotary embedding's angles", model.tables},
        {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
        {ArenaUse::kActivations, "between stages",
-        message_bytes(options) * channel_count(options) * 2},
+        message_bytes(options) * channel_count(options) *
+            static_cast<uint64_t>(channel_slots(pipeline_shape(options)))},
        {ArenaUse::kWorkspace, "data of micro-batches in flight",
         data_bytes(options) * static_cast<uint64_t>(data_places(options))}});
   add_batches(options, requests);
@@ -214,6 +219,11 @@ bool shares_heads(const ComposeOptions& options) {
 size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
                         const model::AttentionChoice& attention) {
   return aligned(exact_bytes(options, chunk, attention));
+}
+
+int64_t stashed_values(const ComposeOptions& options) {
+  return stashed_versions(pipeline_shape(options), options.place.pipeline) *
+         arena_of(options).count;
 }
 
 size_t message_bytes(const ComposeOptions& options) {

@@ -28,6 +28,8 @@ struct BatchMemory {
 enum class DevicePart : size_t {
   kParameters,
   kCopies,
+  kStashed,  // versions of the parameters before the latest one
+  kStashedCopies,
   kGradients,
   kStates,  // the first of the optimizer's; without a state its place is empty
   kGathered = kStates + optim::kStatesMax,  // ShardMemory names these four
@@ -114,6 +116,9 @@ uint64_t device_groups(const ComposeOptions& options);
 // on set_threads() and the CPU's instructions. The options' model must pass validate(). Returns
 // plan_arena()'s errors.
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
+
+// Returns how many values a rank keeps of versions of its parameters before the latest one.
+int64_t stashed_values(const ComposeOptions& options);
 
 // Returns the size of a buffer for messages between stages; 0 without a pipeline.
 size_t message_bytes(const ComposeOptions& options);

@@ -10,6 +10,9 @@ namespace lockstep::parallel {
 // A store whose parameters change from step to step.
 class RankStore : public model::ParamStore {
  public:
+  // The update of that step is about to change the memory that this rank updates. Work issued on
+  // the computing stream before reads the parameters as they are.
+  virtual Status updating(int64_t /*step*/) { return {}; }
   // The memory that this rank updates has the parameters of that step (0: before the first one),
   // in the order of the computing stream. All ranks call it.
   virtual Status updated(int64_t step) = 0;

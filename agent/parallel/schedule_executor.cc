@@ -13,20 +13,16 @@ ScheduleExecutor::ScheduleExecutor(Options options, std::vector<Chunk> chunks, c
       chunks_(std::move(chunks)),
       parts_(parts),
       laps_(parts.timer),
-      batches_(std::max<size_t>(options_.data.size(), 1)),
-      splits_backward_(
-          std::ranges::count(options_.actions, ActionKind::kBackwardWeights, &Action::kind) > 0) {
-  for (int64_t i = 0; i < std::ssize(chunks_); ++i) {
-    const size_t in_flight = chunks_[static_cast<size_t>(i)].micro_batches.size();
-    CHECK(peak_in_flight(options_.actions, i) == static_cast<int64_t>(in_flight));
-    CHECK(in_flight <= batches_.size());
-  }
+      batches_(std::max<size_t>(options_.data.size(), 1)) {
+  for (const Chunk& chunk : chunks_) CHECK(chunk.micro_batches.size() <= batches_.size());
 }
 
-Status ScheduleExecutor::run(BatchFeed& feed, const std::function<Status()>& update) {
-  taken_ = 0;
-  TRY(announce());
-  for (const Action& action : options_.actions) {
+Status ScheduleExecutor::run(const std::vector<Action>& actions, BatchFeed& feed,
+                             const std::function<Status()>& update) {
+  const auto taken = std::ranges::find(actions, ActionKind::kTake, &Action::kind);
+  if (taken != actions.end()) next_taken_ = turn_of(*taken);
+  TRY(announce(actions));
+  for (const Action& action : actions) {
     tell(action);
     parts_.timer.enter(action);
     TRY(run(action, feed, update));
@@ -40,9 +36,9 @@ void ScheduleExecutor::tell(const Action& action) const {
   if (options_.observe && !is_send) options_.observe(action.micro_batch);
 }
 
-Status ScheduleExecutor::announce() {
+Status ScheduleExecutor::announce(const std::vector<Action>& actions) {
   const auto count = [&](ActionKind kind) {
-    return std::ranges::count(options_.actions, kind, &Action::kind);
+    return std::ranges::count(actions, kind, &Action::kind);
   };
   const int64_t values = options_.edge_count;
   if (parts_.links.activations_in != nullptr) {
@@ -88,7 +84,7 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
 }
 
 Status ScheduleExecutor::take(const Action& action, BatchFeed& feed) {
-  CHECK(action.micro_batch == taken_++);
+  CHECK(turn_of(action) == next_taken_++);
   TRY_ASSIGN(const std::optional<DeviceBatch> batch, feed.next());
   if (!batch) return internal("[step] expected another micro-batch, the data has ended");
   // gradient_scale takes whole micro-batches for granted.
@@ -115,8 +111,10 @@ Status ScheduleExecutor::keep(const DeviceBatch& batch, size_t place) {
 Status ScheduleExecutor::begin(const Action& action) {
   DeviceBatch& batch = batches_[place_of_data(action)];
   batch.rows = options_.samples;  // chunks in the middle take no data
-  return micro_batch(action).begin(
-      {.batch = batch, .gradient_scale = options_.gradient_scale, .observer = &laps_});
+  return micro_batch(action).begin({.batch = batch,
+                                    .gradient_scale = options_.gradient_scale,
+                                    .version = action.version,
+                                    .observer = &laps_});
 }
 
 Status ScheduleExecutor::receive_activation(const Action& action) {
@@ -134,8 +132,11 @@ Status ScheduleExecutor::forward(const Action& action) {
 
 Status ScheduleExecutor::backward(const Action& action) {
   if (action.completes_gradients) parts_.sink.enable_reduction();
-  const auto pass = splits_backward_ ? model::backward_inputs_pass : model::backward_pass;
-  TRY(pass(chunk_of(action).model, parts_.store, micro_batch(action), parts_.sink));
+  const model::Model& model = chunk_of(action).model;
+  TRY(options_.splits_backward
+          ? model::backward_inputs_pass(model, parts_.store, micro_batch(action), parts_.sink)
+          : model::backward_pass(model, parts_.store, micro_batch(action), parts_.sink,
+                                 action.version));
   TRY(laps_.status());
   parts_.scalars.add_results(parts_.ops, parts_.stream, micro_batch(action));
   return parts_.timer.lap(StepPart::kBackward);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,9 +20,9 @@
 
 namespace lockstep::parallel {
 
-// Carries out one rank's actions of a step, in order, and laps the timer after each part. Neither
-// the model nor the sink knows the schedule. It issues work on the model's stream and does not wait
-// for it. One thread.
+// Carries out one rank's actions of a step, in order, and laps the timer after each part.
+// Micro-batches may stay in flight from one step to the next. Neither the model nor the sink knows
+// the schedule. It issues work on the model's stream and does not wait for it. One thread.
 class ScheduleExecutor {
  public:
   // All outlive it.
@@ -35,11 +36,12 @@ class ScheduleExecutor {
     const StageLinks& links;
   };
   struct Options {
-    std::vector<Action> actions;
     BatchDesign batch;
-    int64_t samples = 1;       // of a micro-batch
-    int64_t edge_count = 0;    // values of a message between stages
-    float gradient_scale = 1;  // 1 / terms of the loss in the global batch
+    int64_t micro_batches = 1;     // of a step
+    int64_t samples = 1;           // of a micro-batch
+    bool splits_backward = false;  // the gradients of parameters have actions of their own
+    int64_t edge_count = 0;        // values of a message between stages
+    float gradient_scale = 1;      // 1 / terms of the loss in the global batch
     // Memory of the device for the data of as many micro-batches as a chunk has in flight; empty if
     // that is one, which is read where the feed has it.
     std::vector<kernels::Workspace> data = {};
@@ -49,15 +51,17 @@ class ScheduleExecutor {
   // A chunk of the model on this rank.
   struct Chunk {
     model::Model& model;  // outlives the executor
-    // As many as are in flight (peak_in_flight()). They train, and are nobody else's during a step.
+    // As many as are in flight at most. They train, and are nobody else's until they are through.
     MicroBatches micro_batches;
   };
   ScheduleExecutor(Options options, std::vector<Chunk> chunks, const Parts& parts);
   ScheduleExecutor(const ScheduleExecutor&) = delete;
   ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
 
-  // `update` issues the update of the parameters. kInternal if the feed ends.
-  Status run(BatchFeed& feed, const std::function<Status()>& update);
+  // `update` issues the update of the parameters. The actions outlive the timer's step. kInternal
+  // if the feed ends.
+  Status run(const std::vector<Action>& actions, BatchFeed& feed,
+             const std::function<Status()>& update);
 
  private:
   // Counts the forward work in the head's backward as forward.
@@ -81,8 +85,8 @@ class ScheduleExecutor {
   Status run(const Action& action, BatchFeed& feed, const std::function<Status()>& update);
   // Tells the observer which micro-batch the action is about.
   void tell(const Action& action) const;
-  // Announces the messages of a step.
-  Status announce();
+  // Announces the messages that the actions receive.
+  Status announce(const std::vector<Action>& actions);
   Status take(const Action& action, BatchFeed& feed);
   Status keep(const DeviceBatch& batch, size_t place);
   Status receive_activation(const Action& action);
@@ -96,10 +100,14 @@ class ScheduleExecutor {
   // the places. So does their data, which one of the chunks reads.
   model::MicroBatch& micro_batch(const Action& action) {
     const MicroBatches& places = chunk_of(action).micro_batches;
-    return *places[static_cast<size_t>(action.micro_batch) % places.size()];
+    return *places[turn_of(action) % places.size()];
   }
-  size_t place_of_data(const Action& action) const {
-    return static_cast<size_t>(action.micro_batch) % batches_.size();
+  size_t place_of_data(const Action& action) const { return turn_of(action) % batches_.size(); }
+  // Returns the number of a micro-batch among those of all steps, or of this one if steps do not
+  // overlap.
+  size_t turn_of(const Action& action) const {
+    const int64_t before = std::max<int64_t>(action.step, 0) * options_.micro_batches;
+    return static_cast<size_t>(before + action.micro_batch);
   }
 
   Options options_;
@@ -107,8 +115,7 @@ class ScheduleExecutor {
   Parts parts_;
   HeadLaps laps_;
   std::vector<DeviceBatch> batches_;  // by place of the data
-  bool splits_backward_;              // the gradients of parameters have actions of their own
-  int64_t taken_ = 0;                 // micro-batches of this step
+  size_t next_taken_ = 0;             // turn of the next micro-batch to be taken
 };
 
 }  // namespace lockstep::parallel

@@ -1,10 +1,16 @@
 #include "agent/parallel/stage_channel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/parallel/works.h"
 
 namespace lockstep::parallel {
+namespace {
+
+constexpr size_t kWorksMax = 1024;
+
+}  // namespace
 
 Result<std::unique_ptr<StageChannel>> StageChannel::create(Options options,
                                                            const kernels::OpTable& ops,
@@ -53,20 +59,23 @@ Status StageChannel::copy(const kernels::ConstView& from, const kernels::View& t
                   .bytes = static_cast<size_t>(count) * kernels::dtype_bytes(to.dtype)});
 }
 
+// Results of works that a stream orders are kept for wait(). The oldest ones are over, and those
+// that a long run of steps without a wait() adds are not to pile up.
 Status StageChannel::finish(Slot& slot) {
   if (!slot.is_busy) return {};
   slot.is_busy = false;
   comm::Work work = std::exchange(slot.work, {});
-  if (is_stream_ordered()) {
-    works_.push_back(std::move(work));
-    return {};
-  }
-  return work.wait();
+  if (!is_stream_ordered()) return work.wait();
+  works_.push_back(std::move(work));
+  if (works_.size() <= kWorksMax) return {};
+  comm::Work oldest = std::move(works_.front());
+  works_.erase(works_.begin());
+  return oldest.wait();
 }
 
 Status StageChannel::send(const kernels::ConstView& values, int64_t count) {
   const size_t index = next_;
-  next_ = 1 - next_;
+  next_ = after(next_);
   Slot& slot = slots_[index];
   TRY(finish(slot));
   TRY(slot.free.make_stream_wait(compute_->handle()));
@@ -79,14 +88,11 @@ Status StageChannel::send(const kernels::ConstView& values, int64_t count) {
 }
 
 Status StageChannel::announce(int64_t messages, int64_t count) {
-  CHECK(unposted_ == 0 && !slots_[0].is_busy && !slots_[1].is_busy);
+  CHECK(unposted_ == 0 && std::ranges::none_of(slots_, &Slot::is_busy));
   unposted_ = messages;
   count_ = count;
   next_ = 0;
-  TRY(post());
-  next_ = 1;
-  TRY(post());
-  next_ = 0;
+  for (size_t i = 0; i < slots_.size(); ++i, next_ = after(next_)) TRY(post());
   return {};
 }
 
@@ -111,7 +117,7 @@ Status StageChannel::receive(const kernels::View& values) {
   TRY(copy(view(next_), values, count_));
   TRY(slot.free.record(compute_->handle()));
   TRY(post());
-  next_ = 1 - next_;
+  next_ = after(next_);
   return {};
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,16 +12,17 @@
 namespace lockstep::parallel {
 
 // One direction between two neighbouring stages: messages of up to `count` values, which the
-// receiver takes in the order in which they are sent. Values are copied through two buffers at each
-// end, so that both ends compute while messages are on their way. On a GPU messages travel on a
-// stream of their own. One thread.
+// receiver takes in the order in which they are sent. Values are copied through buffers at each end
+// (channel_slots()), so that both ends compute while messages are on their way. On a GPU messages
+// travel on a stream of their own. One thread.
 class StageChannel {
  public:
   struct Options {
     std::unique_ptr<comm::Communicator> pair;  // of these two stages, for this channel alone
     bool sends = false;                        // else receives
     kernels::DType travelling = kernels::DType::kF32;
-    std::array<kernels::Workspace, 2> buffers;  // of `count` values; memory of the stream's device
+    // Two or more, of `count` values; memory of the stream's device.
+    std::vector<kernels::Workspace> buffers;
   };
   // Memory, ops and stream outlive the channel. Both ends call it at the same place among their
   // channels. kUnavailable where the device is not; errors of the communicator.
@@ -31,10 +31,10 @@ class StageChannel {
   ~StageChannel();
 
   // Sends values that are computed on the computing stream, which may change them afterwards. Waits
-  // only for the message before the last one.
+  // only for the message that had the buffer before.
   Status send(const kernels::ConstView& values, int64_t count);
 
-  // Says how many messages of `count` values will be received. Starts to receive the first two.
+  // Says how many messages of `count` values will be received. Starts to receive the first ones.
   // The messages announced before were received.
   Status announce(int64_t messages, int64_t count);
   // Waits for the next message. Work issued on the computing stream afterwards reads its values.
@@ -51,8 +51,12 @@ class StageChannel {
     kernels::Event free;    // the message was sent, or its values were copied
   };
   StageChannel(Options options, const kernels::OpTable& ops, kernels::Stream& compute)
-      : options_(std::move(options)), ops_(&ops), compute_(&compute) {}
+      : options_(std::move(options)),
+        ops_(&ops),
+        compute_(&compute),
+        slots_(options_.buffers.size()) {}
 
+  size_t after(size_t slot) const { return (slot + 1) % slots_.size(); }
   bool is_stream_ordered() const { return options_.pair->device_traits().is_stream_ordered; }
   comm::CommBuffer buffer(size_t slot, int64_t count) const;
   kernels::View view(size_t slot) const {
@@ -67,7 +71,7 @@ class StageChannel {
   const kernels::OpTable* ops_;
   kernels::Stream* compute_;
   kernels::Stream messages_;
-  std::array<Slot, 2> slots_;
+  std::vector<Slot> slots_;
   size_t next_ = 0;                // slot of the next message
   int64_t unposted_ = 0;           // announced messages whose receive has not begun
   int64_t count_ = 0;              // of announced messages

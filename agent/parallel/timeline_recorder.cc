@@ -25,6 +25,7 @@ void TimelineRecorder::add(const Action* action, StepPart part, const Span& span
             .end_ns = since_begin(span.end)};
   if (action == nullptr) return;
   record.action = action->kind;
+  if (action->version >= 0) record.version = action->version;
   record.micro_batch = action->micro_batch;
   record.chunk = action->chunk;
 }

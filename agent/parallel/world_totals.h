@@ -20,6 +20,7 @@ struct RankTotals {
   double right = 0;     // right answers of an evaluation
   int64_t stop = 0;     // 1: the rank was asked to stop
   int64_t busy = 0;     // 1: the rank is still writing its part of a checkpoint
+  double squares = 0;   // of the gradients that no rank of another stage counts
 };
 
 struct WorldTotals {
@@ -28,6 +29,7 @@ struct WorldTotals {
   double accuracy = 0;  // right answers / all terms; 0 if there are none
   bool stop = false;    // some rank was asked to stop
   bool busy = false;    // some rank is still writing its part of a checkpoint
+  double squares = 0;   // of all gradients
 };
 
 // A sum of squares in the memory of a rank's device.
@@ -37,18 +39,22 @@ struct DeviceSquares {
   kernels::Stream& stream;
 };
 
-// Returns the groups over which the squares of gradients add up, if ranks along the data axis have
-// equal sums: those of the other axes. None of a group of one.
-Result<std::vector<comm::Communicator*>> norm_groups(const RankGroups& groups, const Mesh& mesh);
+// Returns the groups over which the squares of gradients add up before an update, if ranks along
+// the data axis have equal sums: those of the other axes, without the pipeline's if its stages
+// update at different times. None of a group of one.
+Result<std::vector<comm::Communicator*>> norm_groups(const RankGroups& groups, const Mesh& mesh,
+                                                     bool stages_update_apart);
 
 // Adds up over each of the groups in turn, in place and in stream order, so that every rank gets
 // the same bits. Results of operations that a stream orders are added to `pending`.
 Status add_up_squares(std::span<comm::Communicator* const> groups, const DeviceSquares& mine,
                       std::vector<comm::Work>& pending);
 
-// Adds up over all ranks of the mesh, in the order of ranks, so that every rank gets the same bits.
-// Each term counts once: only the last stage of a pipeline has losses, and the ranks along the
-// tensor axis repeat them. Errors are the communicator's.
+// Adds up the parts of all ranks of the mesh, in the order of ranks, so that every rank gets the
+// same bits. Each term counts once: only the last stage of a pipeline has losses, and the ranks
+// along the tensor axis repeat them. Squares are those of a stage's first rank.
+WorldTotals totals_of(std::span<const RankTotals> ranks, const Mesh& mesh);
+// Gathers the parts of all ranks and adds them up. Errors are the communicator's.
 Result<WorldTotals> add_up(comm::Communicator& world, const Mesh& mesh, const RankTotals& mine);
 
 }  // namespace lockstep::parallel

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "agent/train/memory_table.h"
+#include "common/layout/pipedream_schedule.h"
 #include "common/layout/pipeline_schedule.h"
 #include "common/layout/schedule_time.h"
 #include "kernels/device/device_errors.h"
@@ -73,11 +74,20 @@ std::string sample_text(const JobPlan& plan) {
          (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "");
 }
 
+std::string overlapping_text(const JobPlan& plan, const PipelineShape& shape) {
+  const int64_t kept = 1 + stashed_versions(shape, plan.options.place.pipeline);
+  return counted(shape.stages, "stage", "stages") +
+         ", pipedream: batches follow each other, and a stage waits only while the pipeline fills "
+         "and empties; the largest rank keeps " +
+         counted(kept, "version", "versions") + " of its parameters\n";
+}
+
 // Returns a line on the stages and how long they wait for each other, and nothing without a
 // pipeline.
 std::string pipeline_text(const JobPlan& plan) {
   const PipelineShape shape = parallel::pipeline_shape(plan.options);
   if (shape.stages == 1) return "";
+  if (shape.kind == PipelineKind::kPipeDream) return overlapping_text(plan, shape);
   const Result<PipelineSchedule> schedule = pipeline_schedule(shape);
   if (!schedule.ok()) return "";
   char idle[16];

@@ -13,25 +13,26 @@ Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts
   return TrainStep(options, parts, std::move(feed));
 }
 
-Result<TrainStep::Outcome> TrainStep::run(int64_t step, const Flags& mine,
-                                          parallel::TimelineRecorder* timeline) {
-  const double rate = optim::learning_rate(options_.schedule, step);
+Result<TrainStep::Outcome> TrainStep::run(const Request& request) {
+  const double rate = optim::learning_rate(options_.schedule, request.step);
   TRY_ASSIGN(parallel::StepReport report,
-             parts_.model.run_step(*feed_, {.step = step,
+             parts_.model.run_step(*feed_, {.step = request.step,
                                             .learning_rate = rate,
+                                            .flush = request.flush,
                                             .clip_norm = options_.clip_norm,
-                                            .stop = mine.stop,
-                                            .busy = mine.busy,
-                                            .timeline = timeline}));
-  report.numbers.step = step;
+                                            .stop = request.mine.stop,
+                                            .busy = request.mine.busy,
+                                            .timeline = request.timeline}));
+  report.numbers.step = request.step;
   report.numbers.learning_rate = rate;
+  const bool is_known = report.known_step > 0;
   const double loss = report.numbers.loss.value_or(NAN);
   const double norm = report.numbers.gradient_norm.value_or(NAN);
-  if (std::isfinite(loss) && std::isfinite(norm)) {
+  if (!is_known || (std::isfinite(loss) && std::isfinite(norm))) {
     return Outcome{report.numbers, {.stop = report.stop, .busy = report.busy}};
   }
-  return invalid("[train] step " + std::to_string(step) + ": loss " + std::to_string(loss) +
-                     ", gradient norm " + std::to_string(norm) +
+  return invalid("[train] step " + std::to_string(report.known_step) + ": loss " +
+                     std::to_string(loss) + ", gradient norm " + std::to_string(norm) +
                      ": a lower learning rate or a longer warm-up may help",
                  Blame::kDivergence);
 }

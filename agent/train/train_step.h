@@ -33,14 +33,19 @@ class TrainStep {
     bool stop = false;  // it was asked to stop
     bool busy = false;  // it is still writing its part of a checkpoint
   };
+  struct Request {
+    int64_t step = 1;   // counted from 1
+    int64_t flush = 0;  // parallel::StepRequest::flush
+    Flags mine = {};
+    parallel::TimelineRecorder* timeline = nullptr;  // records the step, if given
+  };
   struct Outcome {
     StepNumbers numbers;  // those that one step has, without rates
-    Flags any;            // of some rank: all of them know it at the same step
+    Flags any;            // of some rank, as parallel::StepReport tells
   };
-  // `step` is counted from 1. `timeline` records it, if given. A loss or a norm that isn't finite
-  // is kInvalid, blaming kDivergence, on every rank; with such a norm nothing is updated.
-  Result<Outcome> run(int64_t step, const Flags& mine,
-                      parallel::TimelineRecorder* timeline = nullptr);
+  // A loss or a norm that isn't finite is kInvalid, blaming kDivergence, on every rank; with such a
+  // norm nothing is updated.
+  Result<Outcome> run(const Request& request);
 
  private:
   TrainStep(const TrainStepOptions& options, const Parts& parts, std::unique_ptr<DeviceFeed> feed)

@@ -73,6 +73,9 @@ class Worker {
   void tell_what_is_trained() const;
   Status tell_what_was_sent(int64_t first_step, const comm::Traffic& before);
   Status step_once();
+  // Returns the next step after which a checkpoint, a validation or the end of a recording needs an
+  // empty pipeline (parallel::StepRequest::flush).
+  int64_t next_flush() const;
   Status save_if_due();
   Status begin_save();
   Status complete_saves();

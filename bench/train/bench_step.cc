@@ -290,7 +290,7 @@ class Bench {
     }
     for (int64_t i = 1; i <= last; ++i) {
       TRY_ASSIGN(const train::TrainStep::Outcome outcome,
-                 step.run(i, {}, timeline ? timeline->recorder_of(i) : nullptr));
+                 step.run({.step = i, .timeline = timeline ? timeline->recorder_of(i) : nullptr}));
       if (i == 1) measured.first_step_seconds = to_seconds(clock_.now() - began_);
       measured.losses.push_back(outcome.numbers.loss.value_or(0));
       const double rate = best_rate(peers, largest, clock_);

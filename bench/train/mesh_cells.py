@@ -10,6 +10,8 @@ FAMILIES = ("gpt", "llama")
 SCHEDULES = ("naive", "gpipe", "1f1b")
 SPLIT, SPLIT_SHARDINGS = "zerobubble", ("none", "optimizer")  # it holds gradients back
 INTERLEAVED, CHUNKS, CHUNKED_STAGES_MAX = "interleaved", 2, 4  # the models have 8 layers
+# PipeDream: the rules of its versions, by the names of their cells.
+OVERLAPPING = {"pipedream": {}, "pipedream vertical": {"verticalSync": True}, "pipedream latest": {"weightStashing": False}}
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
 KV_HEADS, SAMPLES, CONTEXT = 4, 24, 16  # where the mesh can divide them
 
@@ -17,7 +19,7 @@ Mesh = collections.namedtuple("Mesh", "tensor pipeline data")
 # schedule: "" with one stage; rows: "sequence" where tensor-parallel ranks divide sequences, else ""; kv_heads,
 # samples, context: the dimensions that decide how a mesh may divide the work.
 Way = collections.namedtuple("Way", "family mesh schedule sharding rows kv_heads samples context")
-# kind: training, schedules, resumed, moved or killed; then: the way that loads a checkpoint.
+# kind: training, schedules, resumed, moved, killed or overlapping; then: the way that loads a checkpoint.
 Cell = collections.namedtuple("Cell", "kind way then phase", defaults=(None, None))
 
 
@@ -118,5 +120,13 @@ def killed_cells(options):
         yield Cell("killed", some[turn % len(some)], phase=phase)
 
 
+def overlapping_cells(options):
+    """Every mesh with stages and all rules of versions; family and the phase of a kill rotate."""
+    staged = [mesh for mesh in meshes(options) if mesh.pipeline > 1]
+    for turn, (mesh, rules) in enumerate(itertools.product(staged, OVERLAPPING)):
+        way = Way(options.families[turn % len(options.families)], mesh, rules, "none", "", *dimensions(mesh))
+        yield Cell("overlapping", way, phase=list(rank_kills.PHASES)[turn % len(rank_kills.PHASES)])
+
+
 KINDS = {"training": training_cells, "schedules": schedules_cells, "resumed": resumed_cells, "moved": moved_cells,
-         "killed": killed_cells}
+         "killed": killed_cells, "overlapping": overlapping_cells}

@@ -18,6 +18,8 @@ on two nodes if that leaves tensor-parallel ranks together. With "sequence" they
   same bits as in the checkpoint.
 - killed: a rank is killed (SIGKILL) after the first checkpoint, and in the next round another one in the named
   phase. The job ends with the same bits as without kills.
+- overlapping: PipeDream, with each rule for the versions of parameters: a job that runs twice, one that is resumed in the middle, and one
+  that is killed as above have the same bits. (Unit tests compare it with a sequential program.)
 
 Finished cells are lines of FOLDER/<SHA-256 of the worker>/cells.jsonl, and the next start skips those that
 passed. Without FOLDER nothing is kept. Prints a line per cell; the exit code is 1 if a cell failed.
@@ -54,7 +56,10 @@ def setup(way):
     mesh = way.mesh
     nodes = 2 if mesh_cells.ranks_of(mesh) >= 4 and mesh.pipeline * mesh.data % 2 == 0 else 1
     parallelism = {"tensor": mesh.tensor, "pipeline": mesh.pipeline, "sharding": way.sharding}
-    if way.schedule:
+    overlaps = way.schedule in mesh_cells.OVERLAPPING
+    if overlaps:
+        parallelism |= {"pipelineSchedule": "pipedream"} | mesh_cells.OVERLAPPING[way.schedule]
+    elif way.schedule:
         parallelism["pipelineSchedule"] = way.schedule
     if way.schedule == mesh_cells.INTERLEAVED:
         parallelism["virtualStages"] = mesh_cells.CHUNKS
@@ -62,8 +67,9 @@ def setup(way):
         parallelism["sequenceParallel"] = True
     name = f"{mesh_cells.name_of_way(way)} kv{way.kv_heads} batch{way.samples} context{way.context}"
     batch = {"global": way.samples, "micro": micro_batch(way.samples // mesh.data, mesh)}
-    return matrix_runs.Setup(name, model(way), batch, nodes,
-                             mesh_cells.ranks_of(mesh) // nodes, parallelism)
+    fields = model(way) | ({"head": "untied"} if overlaps else {})
+    return matrix_runs.Setup(name, fields, batch, nodes, mesh_cells.ranks_of(mesh) // nodes, parallelism,
+                             0 if overlaps else matrix_runs.CLIP)
 
 
 def check_training(runs, cell):
@@ -93,10 +99,17 @@ def check_killed(runs, cell):
     return matrix_runs.check_killed(runs, setup(cell.way), cell.phase, mesh_cells.name_of(cell))
 
 
+def check_overlapping(runs, cell):
+    same = setup(cell.way)
+    matrix_runs.run_twice(runs, same)
+    matrix_runs.check_resumed("one job", runs, same, same, same)
+    return matrix_runs.check_killed(runs, same, cell.phase, mesh_cells.name_of(cell))
+
+
 MATRIX = matrix_cells.Matrix(
     kinds=mesh_cells.KINDS,
     checks={"training": check_training, "schedules": check_schedules, "resumed": check_resumed,
-            "moved": check_moved, "killed": check_killed},
+            "moved": check_moved, "killed": check_killed, "overlapping": check_overlapping},
     name_of=mesh_cells.name_of, steps=STEPS,
     known={"families": mesh_cells.FAMILIES, "ranks": mesh_cells.RANKS, "shardings": mesh_cells.SHARDINGS})
 

@@ -417,6 +417,12 @@ void Table::add_schedules() {
           "{} with spec.parallelism.pipelineSchedule: zerobubble, expected none: it reads "
           "activations again after backward",
           {spec_["train.recompute"]});
+  require(spec_, "train.recompute",
+          in_train(spec_.is_default("parallelism.weightStashing") ||
+                   spec_["train.recompute"] == "auto" || spec_["train.recompute"] == "none"),
+          "{} with spec.parallelism.weightStashing: false, expected none: backward would recompute "
+          "with other parameters than forward had",
+          {spec_["train.recompute"]});
   require(spec_, "train.optimizer.clipNorm",
           in_train(spec_["parallelism.pipelineSchedule"] != "pipedream" ||
                    spec_["train.optimizer.clipNorm"] == 0.0),

@@ -5,37 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "common/layout/stage_pass.h"
+
 namespace lockstep {
 namespace {
-
-// A forward or backward of one chunk, or the part of a backward that is left to compute apart.
-struct Pass {
-  ActionKind kind = ActionKind::kForward;
-  int64_t micro_batch = 0;
-  int64_t chunk = 0;
-};
-
-Status check(const PipelineShape& shape) {
-  const auto refused = [&](const std::string& reason) {
-    return invalid("[schedule] " + std::string(pipeline_kind_name(shape.kind)) + " with " +
-                   std::to_string(shape.stages) + " stages, " +
-                   std::to_string(shape.micro_batches) + " micro-batches and " +
-                   std::to_string(shape.chunks) + " chunks: " + reason);
-  };
-  if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) {
-    return refused("each must be at least 1");
-  }
-  if (shape.kind == PipelineKind::kPipeDream) return refused("its steps overlap");
-  if (shape.kind != PipelineKind::kInterleaved) {
-    return shape.chunks == 1 ? Status()
-                             : refused("only an interleaved schedule has several chunks");
-  }
-  if (shape.chunks < 2) return refused("an interleaved schedule has several chunks");
-  if (shape.micro_batches % shape.stages != 0) {
-    return refused("the micro-batches must be a multiple of the stages");
-  }
-  return {};
-}
 
 std::vector<Pass> one_at_a_time(const PipelineShape& shape) {
   std::vector<Pass> passes;
@@ -121,34 +94,6 @@ std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage) {
   return interleaved(shape, stage);
 }
 
-// A message that a stage sends after a pass; peer -1: none.
-struct Transport {
-  ActionKind kind;
-  int64_t peer = -1;
-};
-
-int64_t stage_of(const PipelineShape& shape, int64_t part) {
-  return part % shape.stages;
-}
-
-// Where a pass's result goes. Parts of one stage need no transport.
-Transport sent_after(const PipelineShape& shape, int64_t stage, const Pass& pass) {
-  const int64_t part = shape.part(stage, pass.chunk);
-  if (pass.kind == ActionKind::kBackwardWeights) return {pass.kind};
-  const bool is_forward = pass.kind == ActionKind::kForward;
-  const int64_t next = is_forward ? part + 1 : part - 1;
-  const auto kind = is_forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
-  if (next < 0 || next >= shape.parts() || stage_of(shape, next) == stage) return {kind};
-  return {kind, stage_of(shape, next)};
-}
-
-// The first part reads tokens, the last one targets. A single stage takes them once.
-bool takes_data(const PipelineShape& shape, int64_t stage, const Pass& pass) {
-  const int64_t part = shape.part(stage, pass.chunk);
-  const bool is_last = part == shape.parts() - 1 && shape.stages > 1;
-  return pass.kind == ActionKind::kForward && (part == 0 || is_last);
-}
-
 // Builds the list of one stage.
 class StageList {
  public:
@@ -165,39 +110,11 @@ class StageList {
   }
 
  private:
-  void add(const Pass& pass) {
-    if (takes_data(shape_, stage_, pass)) {
-      actions_.push_back({.kind = ActionKind::kTake, .micro_batch = pass.micro_batch});
-    }
-    receive_for(pass);
-    Action compute{.kind = pass.kind, .micro_batch = pass.micro_batch, .chunk = pass.chunk};
+  void add(Pass pass) {
     if (pass.kind == gradients_in(shape_)) {
-      compute.completes_gradients = --left_[static_cast<size_t>(pass.chunk)] == 0;
+      pass.completes_gradients = --left_[static_cast<size_t>(pass.chunk)] == 0;
     }
-    actions_.push_back(compute);
-    const Transport sent = sent_after(shape_, stage_, pass);
-    if (sent.peer < 0) return;
-    actions_.push_back({.kind = sent.kind,
-                        .micro_batch = pass.micro_batch,
-                        .chunk = pass.chunk,
-                        .peer = sent.peer});
-  }
-
-  // Neighbours run the passes of all parts in the same order, so what a pass needs is the next
-  // message.
-  void receive_for(const Pass& pass) {
-    if (pass.kind == ActionKind::kBackwardWeights) return;
-    const bool is_forward = pass.kind == ActionKind::kForward;
-    const int64_t part = shape_.part(stage_, pass.chunk);
-    const int64_t from_part = is_forward ? part - 1 : part + 1;
-    if (from_part < 0 || from_part >= shape_.parts()) return;
-    const int64_t peer = stage_of(shape_, from_part);
-    if (peer == stage_) return;
-    actions_.push_back(
-        {.kind = is_forward ? ActionKind::kReceiveActivation : ActionKind::kReceiveGradient,
-         .micro_batch = pass.micro_batch,
-         .chunk = pass.chunk,
-         .peer = peer});
+    add_pass(shape_, stage_, pass, actions_);
   }
 
   const PipelineShape& shape_;
@@ -207,6 +124,31 @@ class StageList {
 };
 
 }  // namespace
+
+namespace {
+
+Status refused(const PipelineShape& shape, const std::string& reason) {
+  return invalid("[schedule] " + std::string(pipeline_kind_name(shape.kind)) + " with " +
+                 std::to_string(shape.stages) + " stages, " + std::to_string(shape.micro_batches) +
+                 " micro-batches and " + std::to_string(shape.chunks) + " chunks: " + reason);
+}
+
+}  // namespace
+
+Status validate(const PipelineShape& shape) {
+  if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) {
+    return refused(shape, "each must be at least 1");
+  }
+  if (shape.kind != PipelineKind::kInterleaved) {
+    return shape.chunks == 1 ? Status()
+                             : refused(shape, "only an interleaved schedule has several chunks");
+  }
+  if (shape.chunks < 2) return refused(shape, "an interleaved schedule has several chunks");
+  if (shape.micro_batches % shape.stages != 0) {
+    return refused(shape, "the micro-batches must be a multiple of the stages");
+  }
+  return {};
+}
 
 std::string_view pipeline_kind_name(PipelineKind kind) {
   constexpr std::array<std::string_view, 6> kNames{"naive",       "gpipe",      "1f1b",
@@ -238,8 +180,14 @@ ActionKind gradients_in(const PipelineShape& shape) {
                                                  : ActionKind::kBackward;
 }
 
+int64_t channel_slots(const PipelineShape& shape) {
+  const int64_t batch = shape.kind == PipelineKind::kPipeDream ? shape.micro_batches : 1;
+  return std::max<int64_t>(batch, 2);
+}
+
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape) {
-  TRY(check(shape));
+  TRY(validate(shape));
+  if (shape.kind == PipelineKind::kPipeDream) return refused(shape, "its steps overlap").error();
   PipelineSchedule schedule;
   for (int64_t stage = 0; stage < shape.stages; ++stage) {
     schedule.push_back(StageList(shape, stage).build(passes_of(shape, stage)));

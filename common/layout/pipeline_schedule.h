@@ -35,12 +35,25 @@ std::string_view pipeline_kind_name(PipelineKind kind);
 // kInvalid for any other name.
 Result<PipelineKind> parse_pipeline_kind(std::string_view name);
 
+// The versions of the parameters that kPipeDream trains a batch with.
+struct VersionRules {
+  // Backward reads the version that forward has read, which the stage keeps meanwhile; otherwise
+  // the latest one.
+  bool stashes = true;
+  // A batch reads on every stage the version that was the first stage's latest when the batch
+  // entered it; otherwise each stage's latest one. Needs `stashes`.
+  bool is_vertical = false;
+
+  bool operator==(const VersionRules&) const = default;
+};
+
 // The model is cut into stages * chunks parts. Part chunk * stages + stage is on `stage`.
 struct PipelineShape {
   PipelineKind kind = PipelineKind::kNaive;
   int64_t stages = 1;
-  int64_t micro_batches = 1;  // of one step
-  int64_t chunks = 1;         // more than 1 only if interleaved
+  int64_t micro_batches = 1;   // of one step
+  int64_t chunks = 1;          // more than 1 only if interleaved
+  VersionRules versions = {};  // with kPipeDream
 
   int64_t parts() const { return stages * chunks; }
   int64_t part(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
@@ -71,6 +84,11 @@ struct Action {
   // This backward (of weights, with kZeroBubble) is the last one that adds to the gradients of its
   // chunk. They can be reduced over the data-parallel ranks while it runs.
   bool completes_gradients = false;
+  // With kPipeDream: the optimizer step of the micro-batch or of the update, and the version of the
+  // parameters that a pass reads: the step whose update has made them. -1: the step under way, and
+  // the latest version.
+  int64_t step = -1;
+  int64_t version = -1;
 
   bool operator==(const Action&) const = default;
 };
@@ -79,15 +97,22 @@ struct Action {
 // with receives in the order of both lists, and so are the gradients.
 using PipelineSchedule = std::vector<std::vector<Action>>;
 
+// kInvalid for a shape with a size below 1, for several chunks without kInterleaved, and for
+// kInterleaved with one chunk or if the micro-batches are no multiple of the stages.
+Status validate(const PipelineShape& shape);
+
 // Generates one step. Every stage runs the backwards of a chunk in ascending order of
-// micro-batches, so gradients are summed in the same order whatever the schedule. Pure. kInvalid
-// for a shape with a size below 1, for several chunks without kInterleaved, and for kInterleaved
-// with one chunk or if the micro-batches are no multiple of the stages.
+// micro-batches, so gradients are summed in the same order whatever the schedule. Pure. Returns
+// validate()'s errors, and kInvalid for kPipeDream, whose steps overlap (pipedream_schedule.h).
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
 
 // Returns the actions that add to the gradients of parameters, in the last of which those of a
 // chunk are complete.
 ActionKind gradients_in(const PipelineShape& shape);
+
+// Returns how many messages each end of a channel between two stages holds. With kPipeDream a stage
+// may be a batch ahead of its neighbour, so that neither waits for the other one's buffers.
+int64_t channel_slots(const PipelineShape& shape);
 
 // Returns how many micro-batches (each chunk's count) at most are between forward and the end of
 // backward on a stage: what `actions` need activations for.

@@ -1,35 +1,16 @@
 #include "common/layout/schedule_check.h"
 
 #include <algorithm>
-#include <compare>
-#include <deque>
 #include <map>
 #include <set>
 #include <utility>
+
+#include "common/layout/schedule_play.h"
 
 namespace lockstep {
 namespace {
 
 using MicroChunk = std::pair<int64_t, int64_t>;  // micro-batch, chunk
-
-bool is_of_micro_batch(ActionKind kind) {
-  return kind != ActionKind::kFinishReductions && kind != ActionKind::kUpdate;
-}
-
-std::string describe(const Action& action) {
-  std::string text(action_name(action.kind));
-  if (action.micro_batch >= 0) text += " " + std::to_string(action.micro_batch);
-  if (is_of_micro_batch(action.kind)) text += " of chunk " + std::to_string(action.chunk);
-  if (action.peer >= 0) text += " with stage " + std::to_string(action.peer);
-  return text;
-}
-
-bool is_send(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
-}
-bool is_receive(ActionKind kind) {
-  return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
-}
 
 // Checks the list of one stage.
 class StageCheck {
@@ -209,100 +190,6 @@ class StageCheck {
   bool updated_ = false;
 };
 
-// A message, as the receiver names it.
-struct Parcel {
-  bool is_activation = true;
-  int64_t micro_batch = 0;
-  int64_t chunk = 0;  // of the receiving stage
-
-  bool operator==(const Parcel&) const = default;
-};
-
-// From stage to stage.
-struct Channel {
-  int64_t from = 0;
-  int64_t to = 0;
-  bool has_activations = true;  // else gradients
-
-  auto operator<=>(const Channel&) const = default;
-};
-
-// Plays all stages: a receive waits until its message was sent, a send until its channel has room,
-// and everything else happens at once.
-class Play {
- public:
-  Play(const PipelineShape& shape, const PipelineSchedule& schedule)
-      : shape_(shape), schedule_(schedule), next_(schedule.size(), 0) {}
-
-  void run(std::vector<std::string>& problems) {
-    bool moves = true;
-    while (moves && problems.empty()) {
-      moves = false;
-      for (size_t stage = 0; stage < schedule_.size(); ++stage) {
-        while (next_[stage] < schedule_[stage].size() && step(stage, problems)) moves = true;
-      }
-    }
-    if (problems.empty()) report_stuck(problems);
-  }
-
- private:
-  // Returns false if the stage waits.
-  bool step(size_t stage, std::vector<std::string>& problems) {
-    const Action& action = schedule_[stage][next_[stage]];
-    const auto own = static_cast<int64_t>(stage);
-    if (is_send(action.kind)) {
-      std::deque<Parcel>& queue =
-          sent_[{own, action.peer, action.kind == ActionKind::kSendActivation}];
-      if (queue.size() == kMessagesUnderWay) return false;
-      queue.push_back(parcel_of(own, action));
-    }
-    if (is_receive(action.kind)) {
-      const bool is_activation = action.kind == ActionKind::kReceiveActivation;
-      std::deque<Parcel>& queue = sent_[{action.peer, own, is_activation}];
-      if (queue.empty()) return false;
-      const Parcel expected{is_activation, action.micro_batch, action.chunk};
-      if (queue.front() != expected) {
-        problems.push_back(at(stage) + describe(action) + ", but the next message is " +
-                           std::string(queue.front().is_activation ? "activation " : "gradient ") +
-                           std::to_string(queue.front().micro_batch));
-        return false;
-      }
-      queue.pop_front();
-    }
-    ++next_[stage];
-    return true;
-  }
-
-  Parcel parcel_of(int64_t stage, const Action& send) const {
-    const bool is_activation = send.kind == ActionKind::kSendActivation;
-    const int64_t part = shape_.part(stage, send.chunk) + (is_activation ? 1 : -1);
-    return {is_activation, send.micro_batch, part / shape_.stages};
-  }
-
-  std::string at(size_t stage) const {
-    return "stage " + std::to_string(stage) + ", action " + std::to_string(next_[stage]) + ": ";
-  }
-
-  void report_stuck(std::vector<std::string>& problems) const {
-    for (size_t stage = 0; stage < schedule_.size(); ++stage) {
-      if (next_[stage] == schedule_[stage].size()) continue;
-      problems.push_back(at(stage) + "waits forever to " +
-                         describe(schedule_[stage][next_[stage]]));
-    }
-    for (const auto& [channel, queue] : sent_) {
-      if (queue.empty() || !problems.empty()) continue;
-      problems.push_back("stage " + std::to_string(channel.to) + " never receives " +
-                         std::to_string(queue.size()) + " messages of stage " +
-                         std::to_string(channel.from));
-    }
-  }
-
-  const PipelineShape& shape_;
-  const PipelineSchedule& schedule_;
-  std::vector<size_t> next_;
-  std::map<Channel, std::deque<Parcel>> sent_;
-};
-
 }  // namespace
 
 std::vector<std::string> schedule_problems(const PipelineShape& shape,
@@ -315,7 +202,7 @@ std::vector<std::string> schedule_problems(const PipelineShape& shape,
   for (int64_t stage = 0; stage < shape.stages; ++stage) {
     StageCheck(shape, stage, problems).run(schedule[static_cast<size_t>(stage)]);
   }
-  if (problems.empty()) Play(shape, schedule).run(problems);
+  if (problems.empty()) play(shape, schedule, problems);
   return problems;
 }
 
@@ -330,8 +217,9 @@ int64_t in_flight_bound(const PipelineShape& shape, int64_t stage) {
       return std::min(shape.micro_batches, following + 1);
     case PipelineKind::kZeroBubble:
       return std::min(shape.micro_batches, shape.stages);
-    case PipelineKind::kInterleaved:
     case PipelineKind::kPipeDream:
+      return following * shape.micro_batches + 1;
+    case PipelineKind::kInterleaved:
       break;
   }
   return std::min(shape.micro_batches * shape.chunks,

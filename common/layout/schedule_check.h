@@ -1,15 +1,12 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
-
-// Messages that the buffers of a channel hold: two at each end.
-inline constexpr size_t kMessagesUnderWay = 4;
 
 // Checks a schedule as data, independently of how it was generated. Returns every mistake as a
 // sentence that names the stage and the position in its list; empty if the schedule trains the
@@ -25,8 +22,8 @@ inline constexpr size_t kMessagesUnderWay = 4;
 //   ascend, too;
 // - the backward that completes the gradients of a chunk is the last one, and the reductions'
 //   end and the update follow, once;
-// - no stage waits forever, given that activations and gradients have channels of their own, and a
-//   send waits only while kMessagesUnderWay messages of its channel have not been received;
+// - no stage waits forever (schedule_play.h), given that activations and gradients have channels of
+//   their own;
 // - no stage keeps more micro-batches in flight than in_flight_bound() allows.
 std::vector<std::string> schedule_problems(const PipelineShape& shape,
                                            const PipelineSchedule& schedule);

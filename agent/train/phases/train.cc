@@ -1,4 +1,5 @@
 // Phase 4: steps, with saving and validating in between.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -74,10 +75,12 @@ Status Worker::tell_what_was_sent(int64_t first_step, const comm::Traffic& befor
 
 Status Worker::step_once() {
   world_->set_silence_limit(hang_limit_.of_next_step());
-  TRY_ASSIGN(const TrainStep::Outcome outcome,
-             step_->run(position_.step + 1,
-                        {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()},
-                        timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr));
+  TRY_ASSIGN(
+      const TrainStep::Outcome outcome,
+      step_->run({.step = position_.step + 1,
+                  .flush = next_flush(),
+                  .mine = {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()},
+                  .timeline = timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr}));
   hang_limit_.add_step(from_seconds(outcome.numbers.step_seconds.value_or(0)));
   world_->set_silence_limit(hang_limit_.of_pause());
   position_.step += 1;
@@ -87,6 +90,19 @@ Status Worker::step_once() {
   if (saver_) TRY(saver_->poll());
   report(outcome.numbers);
   return timeline_ ? timeline_->step_done(position_.step) : Status();
+}
+
+// The same steps in every run of the job, so that a resumed run has the same bits as one that was
+// never interrupted, if steps overlap.
+int64_t Worker::next_flush() const {
+  int64_t flush = config_.train.steps;
+  const auto limit = [&](int64_t every) {
+    if (every > 0) flush = std::min(flush, (position_.step / every + 1) * every);
+  };
+  if (stores()) limit(config_.checkpoint.everySteps);
+  if (validator_) limit(config_.train.validation.everySteps);
+  if (timeline_) limit(config_.train.timeline.everySteps);
+  return flush;
 }
 
 void Worker::add_position(StepNumbers& numbers) const {

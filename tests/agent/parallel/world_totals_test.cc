@@ -59,7 +59,7 @@ TEST(WorldTotals, AddSquaresOfRanksThatHoldDifferentParts) {
         kernels::Stream stream;
         kernels::cpu_ops().squared_norm(stream, {.tensors = {&tensor, 1}, .sum = &sums[rank]});
         std::vector<comm::Work> pending;
-        EXPECT_TRUE(add_up_squares(norm_groups(groups, mesh).value(),
+        EXPECT_TRUE(add_up_squares(norm_groups(groups, mesh, false).value(),
                                    {.sum = &sums[rank], .device = {}, .stream = stream}, pending)
                         .ok());
         EXPECT_TRUE(pending.empty());
@@ -71,6 +71,29 @@ TEST(WorldTotals, AddSquaresOfRanksThatHoldDifferentParts) {
     const bool is_first = coordinates(mesh, static_cast<int64_t>(rank)).data == 0;
     EXPECT_NEAR(kernels::value_of(sums[rank]), is_first ? 1 + 2 + 5 + 6 : 3 + 4 + 7 + 8, 1e-5);
     EXPECT_EQ(kernels::value_of(sums[rank]), kernels::value_of(sums[is_first ? 0 : 2]));
+  }
+}
+
+// Rank r has r + 1. Data- and tensor-parallel ranks repeat the squares of their stage.
+TEST(WorldTotals, AddTheSquaresOfEachStageOnce) {
+  const Mesh mesh{.pipeline = 2, .data = 2, .tensor = 2};
+  std::vector<RankTotals> ranks;
+  for (int rank = 0; rank < 8; ++rank) ranks.push_back({.squares = rank + 1.0});
+  EXPECT_EQ(totals_of(ranks, mesh).squares, 1.0 + 5.0);
+}
+
+TEST(WorldTotals, LeaveTheStagesApartThatUpdateApart) {
+  const Mesh mesh{.pipeline = 2, .tensor = 2};
+  auto world = comm::make_thread_world(4).value();
+  std::vector<std::jthread> threads;
+  for (auto& rank : world) {
+    threads.emplace_back([&, world = rank.get()] {
+      const RankGroups groups = RankGroups::create(*world, mesh_groups(mesh)).value();
+      EXPECT_EQ(norm_groups(groups, mesh, false).value().size(), 2u);
+      const std::vector<comm::Communicator*> apart = norm_groups(groups, mesh, true).value();
+      ASSERT_EQ(apart.size(), 1u);
+      EXPECT_EQ(apart[0], groups.of(Axis::kTensor).value());
+    });
   }
 }
 

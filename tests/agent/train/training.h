@@ -124,7 +124,7 @@ class Training {
             {*model_, loader_})
             .value();
     for (int64_t i = 0; i < steps; ++i) {
-      const Result<TrainStep::Outcome> outcome = step.run(++step_, {});
+      const Result<TrainStep::Outcome> outcome = step.run({.step = ++step_});
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       losses.push_back(*outcome->numbers.loss);
       norms.push_back(*outcome->numbers.gradient_norm);

@@ -291,6 +291,8 @@ std::vector<Case> all_cases() {
        "{command: [a], nodes: 2, parallelism: {pipeline: 2, weightStashing: false}}"},
       {"spec.parallelism.verticalSync",
        "{command: [a], nodes: 2, parallelism: {pipeline: 2, verticalSync: true}}"},
+      {"spec.train.recompute",
+       "{nodes: 2, " + kTrain + ", recompute: blocks" + kVersions + "weightStashing: false}}"},
       {"spec.parallelism.sharding", "{nodes: 2, " + kTrain + kVersions + "sharding: optimizer}}"},
       {"spec.train.optimizer.clipNorm", "{nodes: 2, " + kTrain + kVersions + "}}"},
       {"spec.parallelism.pipelineSchedule", "{nodes: 2, " + kTrain + kVersions + "}}"},
