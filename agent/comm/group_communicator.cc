@@ -1,6 +1,7 @@
 #include "agent/comm/group_communicator.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "agent/comm/call_check.h"
 #include "agent/comm/message_text.h"
@@ -55,6 +56,12 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int colour, int key) {
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
   });
+  return sub_group(ranks);
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::twin() {
+  std::vector<int> ranks(static_cast<size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
   return sub_group(ranks);
 }
 

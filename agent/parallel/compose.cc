@@ -42,12 +42,17 @@ BatchMemory Composition::batch_memory(size_t slot) const {
 }
 
 Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& request) {
+  if (steps_overlap(options_) && request.clip_norm > 0) {
+    return invalid("[step] pipedream works only without clipping", Blame::kConfig);
+  }
+  const std::vector<Action>& actions =
+      actions_->of(request.step, std::max(request.flush, request.step));
   TRY(timer_->begin(request.timeline));
+  // First, since messages may already be on their way.
+  TRY(executor_->announce(actions));
   scalars_->clear(*ops_, stream_);
   exchange_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
-  const std::vector<Action>& actions =
-      actions_->of(request.step, std::max(request.flush, request.step));
   TRY(executor_->run(actions, feed, [&]() -> Status {
     TRY(store_->updating(request.step));
     TRY(exchange_->update({.step = request.step,

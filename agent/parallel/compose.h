@@ -99,7 +99,8 @@ class Composition {
   // (StepRequest::flush, or a report that says to stop). On a GPU the host issues the step and
   // waits once, at its end (where gradients go by way of host memory also for the last of them);
   // the parts' times are the device's (step_timer.h). If the loss or the norm is not finite the
-  // report says so; with such a norm nothing is updated.
+  // report says so; with such a norm nothing is updated. If steps overlap, each stage goes by its
+  // own norm, and a clip_norm is kInvalid.
   Result<StepReport> run_step(BatchFeed& feed, const StepRequest& request);
   // Evaluates all samples of all ranks' feeds. Nothing if `stop_requested` returned true on some
   // rank before one of its batches.

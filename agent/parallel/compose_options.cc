@@ -1,7 +1,9 @@
 #include "agent/parallel/compose_options.h"
 
+#include <algorithm>
 #include <string>
 
+#include "agent/comm/comm_limits.h"
 #include "common/layout/schedule_check.h"
 
 namespace lockstep::parallel {
@@ -61,6 +63,22 @@ Status check_stages(const ComposeOptions& options) {
   return validate(pipeline_shape(options));
 }
 
+// A stage may send the messages of a whole batch before its neighbour asks for them.
+Status check_early_messages(const ComposeOptions& options) {
+  const comm::CommLimits limits;
+  const auto message = static_cast<uint64_t>(edge_count(options)) *
+                       kernels::dtype_bytes(transfer_dtype(options));
+  const uint64_t early = static_cast<uint64_t>(options.micro_batches) *
+                         std::min<uint64_t>(message, limits.window_bytes);
+  const uint64_t most = limits.window_bytes * limits.buffered_windows_max * 3 / 4;
+  if (early <= most) return {};
+  return invalid("[compose] with pipedream, stages may send " + std::to_string(early) +
+                     " bytes of a batch's " + std::to_string(options.micro_batches) +
+                     " messages ahead, expected at most " + std::to_string(most) +
+                     ": use a smaller spec.train.batch.global",
+                 Blame::kConfig);
+}
+
 Status check_versions(const ComposeOptions& options) {
   if (!steps_overlap(options)) return {};
   if (is_tied(options.design)) {
@@ -77,7 +95,7 @@ Status check_versions(const ComposeOptions& options) {
         "[compose] pipedream without weight stashing works only without recomputation, which "
         "would read other parameters than forward");
   }
-  return {};
+  return check_early_messages(options);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // The parts of a Composition that concern stages: channels, tied embeddings, executor.
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,9 +129,7 @@ Status Composition::build_executor() {
 // different orders, so totals have a group of their own.
 Status Composition::build_totals() {
   if (steps_overlap(options_)) {
-    std::vector<int> all(static_cast<size_t>(world_.size()));
-    std::iota(all.begin(), all.end(), 0);
-    TRY_ASSIGN(totals_group_, world_.sub_group(all));
+    TRY_ASSIGN(totals_group_, world_.twin());
   }
   totals_.emplace(totals_group_ ? *totals_group_ : world_, options_.mesh, actions_->delay());
   return {};

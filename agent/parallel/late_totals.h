@@ -24,7 +24,7 @@ class LateTotals {
     WorldTotals totals;
   };
   // With `delay`, steps overlap on some ranks, and `group` has all ranks and serves this alone.
-  // Outlives it.
+  // The group outlives it.
   LateTotals(comm::Communicator& group, const Mesh& mesh, int64_t delay)
       : group_(group), mesh_(mesh), delay_(delay) {}
 

@@ -21,7 +21,6 @@ Status ScheduleExecutor::run(const std::vector<Action>& actions, BatchFeed& feed
                              const std::function<Status()>& update) {
   const auto taken = std::ranges::find(actions, ActionKind::kTake, &Action::kind);
   if (taken != actions.end()) next_taken_ = turn_of(*taken);
-  TRY(announce(actions));
   for (const Action& action : actions) {
     tell(action);
     parts_.timer.enter(action);

@@ -58,6 +58,8 @@ class ScheduleExecutor {
   ScheduleExecutor(const ScheduleExecutor&) = delete;
   ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
 
+  // Begins to receive the messages of the actions that run() will be called with.
+  Status announce(const std::vector<Action>& actions);
   // `update` issues the update of the parameters. The actions outlive the timer's step. kInternal
   // if the feed ends.
   Status run(const std::vector<Action>& actions, BatchFeed& feed,
@@ -85,8 +87,6 @@ class ScheduleExecutor {
   Status run(const Action& action, BatchFeed& feed, const std::function<Status()>& update);
   // Tells the observer which micro-batch the action is about.
   void tell(const Action& action) const;
-  // Announces the messages that the actions receive.
-  Status announce(const std::vector<Action>& actions);
   Status take(const Action& action, BatchFeed& feed);
   Status keep(const DeviceBatch& batch, size_t place);
   Status receive_activation(const Action& action);

@@ -6,12 +6,6 @@
 #include "agent/parallel/works.h"
 
 namespace lockstep::parallel {
-namespace {
-
-constexpr size_t kWorksMax = 1024;
-
-}  // namespace
-
 Result<std::unique_ptr<StageChannel>> StageChannel::create(Options options,
                                                            const kernels::OpTable& ops,
                                                            kernels::Stream& compute) {
@@ -59,18 +53,20 @@ Status StageChannel::copy(const kernels::ConstView& from, const kernels::View& t
                   .bytes = static_cast<size_t>(count) * kernels::dtype_bytes(to.dtype)});
 }
 
-// Results of works that a stream orders are kept for wait(). The oldest ones are over, and those
-// that a long run of steps without a wait() adds are not to pile up.
+// Results of works that a stream orders are kept for wait(). Takes those that are there, since many
+// steps may pass without a wait().
 Status StageChannel::finish(Slot& slot) {
   if (!slot.is_busy) return {};
   slot.is_busy = false;
   comm::Work work = std::exchange(slot.work, {});
   if (!is_stream_ordered()) return work.wait();
   works_.push_back(std::move(work));
-  if (works_.size() <= kWorksMax) return {};
-  comm::Work oldest = std::move(works_.front());
-  works_.erase(works_.begin());
-  return oldest.wait();
+  while (works_.front().test()) {
+    TRY(works_.front().wait());
+    works_.pop_front();
+    if (works_.empty()) break;
+  }
+  return {};
 }
 
 Status StageChannel::send(const kernels::ConstView& values, int64_t count) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -75,7 +76,7 @@ class StageChannel {
   size_t next_ = 0;                // slot of the next message
   int64_t unposted_ = 0;           // announced messages whose receive has not begun
   int64_t count_ = 0;              // of announced messages
-  std::vector<comm::Work> works_;  // stream-ordered ones
+  std::deque<comm::Work> works_;  // stream-ordered ones, whose results are still to be had
 };
 
 // The channels of a stage with its neighbours. Null where there is none.

@@ -22,8 +22,8 @@ class StepActions {
   // Empties the pipeline as early as all ranks can that learn of it with the totals of `step`
   // (LateTotals).
   virtual void flush_soon(int64_t step) = 0;
-  // Returns how many steps later than the first stage this stage ends a step's share of the
-  // pipeline's work: it learns the step's totals with that delay.
+  // Returns after how many further steps of its own this stage learns a step's totals: it ends a
+  // step earlier than the stages before it.
   virtual int64_t delay() const = 0;
 };
 

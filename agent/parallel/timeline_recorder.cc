@@ -7,7 +7,8 @@
 
 namespace lockstep::parallel {
 
-TimelineRecorder::TimelineRecorder(size_t capacity) : ring_(capacity) {
+TimelineRecorder::TimelineRecorder(size_t capacity, int64_t micro_batches)
+    : ring_(capacity), micro_batches_(micro_batches) {
   CHECK(capacity > 0);
 }
 
@@ -27,6 +28,8 @@ void TimelineRecorder::add(const Action* action, StepPart part, const Span& span
   record.action = action->kind;
   if (action->version >= 0) record.version = action->version;
   record.micro_batch = action->micro_batch;
+  const bool is_later = action->micro_batch >= 0 && action->step > step_;
+  if (is_later) record.micro_batch += (action->step - step_) * micro_batches_;
   record.chunk = action->chunk;
 }
 

@@ -14,8 +14,9 @@ namespace lockstep::parallel {
 // new records replace the oldest ones. One thread.
 class TimelineRecorder {
  public:
-  // `capacity` records, at least one.
-  explicit TimelineRecorder(size_t capacity);
+  // `capacity` records, at least one. `micro_batches`: of a step. If steps overlap, those of later
+  // steps go on counting after the last one of the step under way.
+  explicit TimelineRecorder(size_t capacity, int64_t micro_batches = 1);
 
   // The number of the step that the timer begins next.
   void expect_step(int64_t step) { step_ = step; }
@@ -39,6 +40,7 @@ class TimelineRecorder {
   int64_t since_begin(TimePoint time) const { return (time - begin_).count(); }
 
   std::vector<TimelineRecord> ring_;  // of `capacity`
+  int64_t micro_batches_;
   size_t count_ = 0;                  // records added, with those that were replaced
   std::vector<TimelineStep> steps_;
   TimePoint begin_{};       // of the first step

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
 #include "agent/comm/communicator.h"
 #include "common/base/result.h"
@@ -9,7 +8,8 @@
 namespace lockstep::parallel {
 
 // Waits for all of them, and forgets them. Returns the first error.
-inline Status wait_for(std::vector<comm::Work>& works) {
+template <class Works>
+Status wait_for(Works& works) {
   Status first;
   for (comm::Work& work : works) {
     Status status = work.wait();

@@ -26,6 +26,7 @@ class Timeline {
     int64_t round = 0;
     int64_t stage = 0;
     int64_t stages = 1;
+    int64_t micro_batches = 1;  // of a step
   };
   // World and clock outlive it; the clock is the one that measures steps.
   Timeline(Options options, comm::Communicator& world, const Clock& clock);

@@ -73,8 +73,8 @@ class Worker {
   void tell_what_is_trained() const;
   Status tell_what_was_sent(int64_t first_step, const comm::Traffic& before);
   Status step_once();
-  // Returns the next step after which a checkpoint, a validation or the end of a recording needs an
-  // empty pipeline (parallel::StepRequest::flush).
+  // Returns the next step after which a checkpoint or a validation needs an empty pipeline
+  // (parallel::StepRequest::flush).
   int64_t next_flush() const;
   Status save_if_due();
   Status begin_save();
@@ -121,6 +121,7 @@ class Worker {
   std::optional<TrainStep> step_;
   std::optional<Timeline> timeline_;  // if steps are recorded
   std::optional<Validator> validator_;
+  std::unique_ptr<comm::Communicator> outcomes_;  // all ranks, for the saver
   std::optional<Saver> saver_;  // if there is storage; last, since it reads the model's snapshot
 };
 

@@ -247,7 +247,9 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
   time.begin = clock.now();
   for (int64_t step = 1; step <= run.steps; ++step) {
     TRY(timer->begin(nullptr));
-    TRY(executor.run(actions->of(step, run.steps), feed, [] { return Status(); }));
+    const std::vector<Action>& list = actions->of(step, run.steps);
+    TRY(executor.announce(list));
+    TRY(executor.run(list, feed, [] { return Status(); }));
   }
   time.end = clock.now();
   time.slept_seconds = sleeper.slept_seconds();

@@ -11,11 +11,13 @@ import pathlib
 import sys
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "zerobubble")
+# Below these, the picture has an interleaved schedule, and batches that follow each other (PipeDream).
+CHUNKS, BATCHES = 2, 28
 SECONDS = {"F": 1, "B": 2}
 SPLIT_SECONDS = {"F": 1, "B": 1, "W": 1}
-# A forward or backward of a micro-batch; W: the gradients of parameters, where they are apart.
-Pass = collections.namedtuple("Pass", "kind micro_batch")
-Span = collections.namedtuple("Span", "kind micro_batch begin end")
+# A forward or backward of a micro-batch; W: the gradients of parameters, where they are apart. chunk: of the model.
+Pass = collections.namedtuple("Pass", "kind micro_batch chunk", defaults=(0,))
+Span = collections.namedtuple("Span", "kind micro_batch chunk begin end")
 
 
 def passes(schedule, stages, stage, micro_batches):
@@ -34,7 +36,24 @@ def passes(schedule, stages, stage, micro_batches):
     return found + [Pass("W", n) for n in range(done, micro_batches) if behind is not None]
 
 
+def interleaved(stages, stage, micro_batches):
+    """Returns the passes of a stage with several chunks: each chunk takes as many micro-batches as there are stages."""
+    def nth(n, kind):
+        chunk = n % (stages * CHUNKS) // stages
+        micro_batch = n // (stages * CHUNKS) * stages + n % stages
+        return Pass(kind, micro_batch, chunk if kind == "F" else CHUNKS - 1 - chunk)
+    count = micro_batches * CHUNKS
+    ahead = min(count, (stages - stage - 1) * 2 + (CHUNKS - 1) * stages)
+    found = [nth(n, "F") for n in range(ahead)]
+    for n in range(count):
+        found += [nth(n + ahead, "F")] if n + ahead < count else []
+        found.append(nth(n, "B"))
+    return found
+
+
 def seconds_of(schedule):
+    if schedule == "interleaved":
+        return {kind: seconds / CHUNKS for kind, seconds in SECONDS.items()}
     return SPLIT_SECONDS if schedule == "zerobubble" else SECONDS
 
 
@@ -51,18 +70,21 @@ def in_flight(schedule, stages, stage, micro_batches):
 def play(schedule, stages, micro_batches):
     """Returns the spans of each stage: every pass begins as soon as its stage is free and what it reads is there."""
     seconds = seconds_of(schedule)
-    left = [passes(schedule, stages, stage, micro_batches) for stage in range(stages)]
-    ends, spans = {}, [[] for _ in range(stages)]
+    chunks = CHUNKS if schedule == "interleaved" else 1
+    of_stage = interleaved if chunks > 1 else lambda *shape: passes(schedule, *shape)
+    left = [of_stage(stages, stage, micro_batches) for stage in range(stages)]
+    ends, spans = {}, [[] for _ in range(stages)]  # ends: by kind, part of the model and micro-batch
     while any(left):
         for stage, waiting in enumerate(left):
             while waiting:
-                kind, n = waiting[0]
-                before = stage - 1 if kind == "F" else stage + 1
-                needs = [] if before in (-1, stages) or kind == "W" else [(kind, before, n)]
+                kind, n, chunk = waiting[0]
+                part = chunk * stages + stage
+                before = part - 1 if kind == "F" else part + 1
+                needs = [] if before in (-1, stages * chunks) or kind == "W" else [(kind, before, n)]
                 if any(need not in ends for need in needs):
                     break
                 begin = max([ends[need] for need in needs] + [span.end for span in spans[stage][-1:]] + [0])
-                ends[(kind, stage, n)] = begin + seconds[kind]
+                ends[(kind, part, n)] = begin + seconds[kind]
                 spans[stage].append(Span(*waiting.pop(0), begin, begin + seconds[kind]))
     return spans
 
@@ -78,39 +100,54 @@ def idle_share(schedule, stages, micro_batches):
 UNIT, ROW, LEFT, TOP, GAP = 8, 20, 62, 30, 34
 STAGES, MICRO_BATCHES = 4, 8
 COLOURS = {"F": "#74c0fc", "B": "#ffc078", "W": "#ffe8a1"}
+DARKER = {"F": "#339af0", "B": "#ff922b"}  # of the second chunk
 STYLE = ("text{font:12px sans-serif;fill:#343a40}.number{font-size:9px;text-anchor:middle}.title{font-weight:bold}"
          ".idle{fill:#f1f3f5}")
 
 
-def panel(schedule, top):
+def panel(title, spans, top):
     """Returns the SVG of one schedule."""
-    spans = play(schedule, STAGES, MICRO_BATCHES)
     total = max(span.end for stage in spans for span in stage)
-    peaks = [in_flight(schedule, STAGES, stage, MICRO_BATCHES) for stage in range(STAGES)]
-    title = (f"{schedule}: idle {idle_share(schedule, STAGES, MICRO_BATCHES):.0%}, "
-             f"micro-batches in flight by stage: {', '.join(map(str, peaks))}")
     parts = [f'<text class="title" x="{LEFT}" y="{top - 8}">{title}</text>']
     for stage, found in enumerate(spans):
         y = top + ROW * stage
         parts.append(f'<text x="8" y="{y + 14}">stage {stage}</text>')
-        parts.append(f'<rect class="idle" x="{LEFT}" y="{y}" width="{UNIT * total}" height="{ROW - 2}"/>')
+        parts.append(f'<rect class="idle" x="{LEFT}" y="{y}" width="{UNIT * total:g}" height="{ROW - 2}"/>')
         for span in found:
             x, width = LEFT + UNIT * span.begin, UNIT * (span.end - span.begin)
-            parts.append(f'<rect fill="{COLOURS[span.kind]}" x="{x}" y="{y}" width="{width - 1}" height="{ROW - 2}"/>')
-            parts.append(f'<text class="number" x="{x + (width - 1) / 2}" y="{y + 12}">{span.micro_batch}</text>')
+            colour = (DARKER if span.chunk else COLOURS)[span.kind]
+            parts.append(f'<rect fill="{colour}" x="{x:g}" y="{y}" width="{width - 1:g}" height="{ROW - 2}"/>')
+            if width >= UNIT:
+                parts.append(f'<text class="number" x="{x + (width - 1) / 2:g}" y="{y + 12}">{span.micro_batch}</text>')
     return parts
+
+
+def panels():
+    """Returns the titles and the spans of all schedules in the picture."""
+    found = []
+    for schedule in SCHEDULES:
+        peaks = [in_flight(schedule, STAGES, stage, MICRO_BATCHES) for stage in range(STAGES)]
+        found.append((f"{schedule}: idle {idle_share(schedule, STAGES, MICRO_BATCHES):.0%}, "
+                      f"micro-batches in flight by stage: {', '.join(map(str, peaks))}",
+                      play(schedule, STAGES, MICRO_BATCHES)))
+    found.append((f"interleaved, {CHUNKS} chunks on each stage (the second one is darker): "
+                  f"idle {idle_share('interleaved', STAGES, MICRO_BATCHES):.0%}",
+                  play("interleaved", STAGES, MICRO_BATCHES)))
+    found.append(("pipedream: the numbers are batches, and each backward ends with an update; idle only at the beginning "
+                  "and the end", play("1f1b", STAGES, BATCHES)))
+    return found
 
 
 def picture():
     each = TOP + ROW * STAGES
     width = LEFT + UNIT * MICRO_BATCHES * STAGES * sum(SECONDS.values()) + 12
-    height = len(SCHEDULES) * each + GAP
+    height = len(panels()) * each + GAP
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
              f"<title>Pipeline schedules: {STAGES} stages, {MICRO_BATCHES} micro-batches</title><style>{STYLE}</style>",
              f'<rect width="{width}" height="{height}" fill="#fff"/>']
-    for place, schedule in enumerate(SCHEDULES):
-        parts += panel(schedule, each * place + TOP)
+    for place, (title, spans) in enumerate(panels()):
+        parts += panel(title, spans, each * place + TOP)
     y = height - 12
     for place, (kind, name) in enumerate((("F", "forward of micro-batch 0, 1, ..."), ("B", "backward"),
                                           ("W", "gradients of parameters"))):

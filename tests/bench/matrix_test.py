@@ -127,6 +127,13 @@ class Schedules(unittest.TestCase):
                     kept = [schedule_picture.in_flight(name, p, stage, m) for name in schedule_picture.SCHEDULES]
                     self.assertEqual(kept, [1, m, min(m, p - stage), min(m, p)])
 
+    def test_an_interleaved_stage_runs_its_chunks_in_turns(self):
+        found = schedule_picture.interleaved(2, 0, 2)
+        self.assertEqual(" ".join(f"{one.kind}{one.micro_batch}" + "'" * one.chunk for one in found),
+                         "F0 F1 F0' F1' B0' B1' B0 B1")
+        for p, m in ((2, 4), (4, 8)):
+            self.assertAlmostEqual(schedule_picture.idle_share("interleaved", p, m), (p - 1) / (2 * m + p - 1))
+
     def test_the_picture_is_drawn_from_them(self):
         self.assertEqual((ROOT / "docs/images/schedules.svg").read_text(), schedule_picture.picture())
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "agent/train/checkpoint/exchange.h"
 #include "common/base/log.h"
 
 namespace lockstep::train {
@@ -21,7 +20,7 @@ Result<std::vector<ManifestFile>> files_of_all(const std::vector<std::string>& t
 
 Status Saver::begin(Manifest manifest) {
   const TimePoint start = parts_.clock.now();
-  if (awaits_commit()) TRY(exchange());
+  TRY(end_exchange());
   TRY(parts_.model.take_snapshot());
   begun_at_ = start;
   folder_ = CheckpointFolder::unfinished_folder(owner_, manifest.position.step, ++saves_);
@@ -44,27 +43,29 @@ Status Saver::write_files(const std::stop_token& stop) {
   return {};
 }
 
-Status Saver::commit() {
+void Saver::commit() {
+  CHECK(awaits_commit());
   const TimePoint start = parts_.clock.now();
-  TRY(exchange());
+  const Status mine = writing_.wait();
+  exchange_.emplace(parts_.outcomes, mine, mine.ok() ? format_files(written_) : std::string());
   add_blocked(start);
-  return {};
 }
 
-Status Saver::exchange() {
-  CHECK(awaits_commit());
-  const Status mine = writing_.wait();
+Status Saver::end_exchange() {
+  if (!manifest_) return {};
+  if (!exchange_) commit();
+  TRY_ASSIGN(OutcomeExchange::Result outcome, exchange_->finish());
+  exchange_.reset();
   Manifest manifest = *std::exchange(manifest_, std::nullopt);
   const std::string folder = std::move(folder_);
   const int64_t step = manifest.position.step;
-  TRY_ASSIGN(const Status all, common_outcome(parts_.world, mine));
-  if (!all.ok()) {
-    return start_publishing([this, folder, all] { return abandon(folder, all); }, step);
+  if (!outcome.all.ok()) {
+    const Status cause = outcome.all;
+    return start_publishing([this, folder, cause] { return abandon(folder, cause); }, step);
   }
-  TRY_ASSIGN(const std::vector<std::string> texts,
-             gather_texts(parts_.world, format_files(written_)));
   return start_publishing(
-      [this, folder, texts, manifest = std::move(manifest)]() mutable -> Status {
+      [this, folder, texts = std::move(outcome.texts),
+       manifest = std::move(manifest)]() mutable -> Status {
         TRY_ASSIGN(manifest.files, files_of_all(texts));
         const Status published = parts_.folder->publish(folder, manifest);
         return published.ok() ? published : abandon(folder, published);
@@ -89,6 +90,7 @@ Status Saver::start_publishing(std::function<Status()> task, int64_t step) {
 }
 
 Status Saver::poll() {
+  if (exchange_ && exchange_->advance()) TRY(end_exchange());
   if (!publishing_.has_task() || publishing_.is_running()) return {};
   return wait_for_publishing();
 }
@@ -125,7 +127,7 @@ void Saver::note_success(int64_t step) {
 
 Result<int64_t> Saver::finish() {
   const TimePoint start = parts_.clock.now();
-  if (awaits_commit()) TRY(exchange());
+  TRY(end_exchange());
   TRY(wait_for_publishing());
   add_blocked(start);
   parts_.progress.publish_storage();

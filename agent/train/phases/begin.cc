@@ -159,7 +159,9 @@ Status Worker::prepare_steps() {
   prepare_timeline();
   if (stores()) {
     model_->reserve_snapshot();
+    TRY_ASSIGN(outcomes_, world_->twin());
     saver_.emplace(Saver::Parts{.world = *world_,
+                                .outcomes = *outcomes_,
                                 .model = *model_,
                                 .storage = *storage_,
                                 .folder = checkpoints_ ? &*checkpoints_ : nullptr,
@@ -182,7 +184,8 @@ void Worker::prepare_timeline() {
                                       .folder = config_.checkpoint.path + "/timeline",
                                       .round = config_.world.round,
                                       .stage = model_->place().pipeline,
-                                      .stages = config_.world.pipeline},
+                                      .stages = config_.world.pipeline,
+                                      .micro_batches = batch_.accumulation},
                     *world_, surroundings_.clock);
 }
 

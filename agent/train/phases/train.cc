@@ -86,14 +86,14 @@ Status Worker::step_once() {
   position_.step += 1;
   position_.samples += batch_.global();
   stopping_ = outcome.any.stop;
-  if (saver_ && saver_->awaits_commit() && !outcome.any.busy) TRY(saver_->commit());
+  if (saver_ && saver_->awaits_commit() && !outcome.any.busy) saver_->commit();
   if (saver_) TRY(saver_->poll());
   report(outcome.numbers);
   return timeline_ ? timeline_->step_done(position_.step) : Status();
 }
 
-// The same steps in every run of the job, so that a resumed run has the same bits as one that was
-// never interrupted, if steps overlap.
+// If steps overlap, these are the same steps in every run of the job. So a run that was killed and
+// resumed has the same bits as one that was not.
 int64_t Worker::next_flush() const {
   int64_t flush = config_.train.steps;
   const auto limit = [&](int64_t every) {
@@ -101,7 +101,6 @@ int64_t Worker::next_flush() const {
   };
   if (stores()) limit(config_.checkpoint.everySteps);
   if (validator_) limit(config_.train.validation.everySteps);
-  if (timeline_) limit(config_.train.timeline.everySteps);
   return flush;
 }
 

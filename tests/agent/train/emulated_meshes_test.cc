@@ -23,6 +23,7 @@ struct Case {
   int64_t data;
   int64_t tensor;
   int64_t virtual_stages = 1;
+  PipelineKind schedule = PipelineKind::kOneForwardOneBackward;
 };
 
 // With a layer for each part of the pipeline.
@@ -38,6 +39,7 @@ TrainingSetup setup_of(const Case& c, const ModelDesign& design, Sharding shardi
                       .ranks = c.pipeline * c.data * c.tensor,
                       .pipeline = c.pipeline,
                       .tensor = c.tensor,
+                      .schedule = c.schedule,
                       .virtual_stages = c.virtual_stages};
   setup.sharding = {.sharding = sharding, .ranks = sharding == Sharding::kNone ? 1 : c.data};
   return setup;
@@ -56,6 +58,7 @@ TEST_P(EmulatedMeshes, TakeTheStepsOfOneRankOnTheCpu) {
     const ModelDesign design = with_layers(GetParam(), config);
     const Trained expected = alone_on_the_cpu(design);
     for (const Sharding sharding : {Sharding::kNone, Sharding::kParameters}) {
+      if (GetParam().schedule == PipelineKind::kZeroBubble && sharding != Sharding::kNone) continue;
       SCOPED_TRACE(std::string(family_name(design)) + ", " + std::string(sharding_name(sharding)));
       for (const Trained& rank :
            train_ranks(setup_of(GetParam(), design, sharding), GetParam().path, kFewSteps)) {
@@ -73,7 +76,8 @@ TEST_P(EmulatedMeshes, AreTheSameBitForBitInWhateverOrderStreamsRun) {
       shards ? setup_of(GetParam(), kDeep, Sharding::kParameters)
              : setup_of(GetParam(), with_layers(GetParam(), kConfig), Sharding::kNone);
   setup.precision = kernels::Precision::kBf16;
-  if (setup.virtual_stages == 1) setup.schedule = PipelineKind::kGpipe;
+  const bool is_default = setup.schedule == PipelineKind::kOneForwardOneBackward;
+  if (setup.virtual_stages == 1 && is_default) setup.schedule = PipelineKind::kGpipe;
   std::vector<Trained> first;
   for (const uint64_t seed : {1, 2, 3}) {
     emulated_cuda::set_seed(seed);
@@ -118,6 +122,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"PipelineAndTensorByNccl", GradientPath::kNccl, 2, 1, 2},
                     Case{"InterleavedByHostMemory", GradientPath::kHostMemory, 2, 1, 1, 2},
                     Case{"InterleavedByNccl", GradientPath::kNccl, 2, 2, 1, 2},
+                    Case{"ZeroBubbleByHostMemory", GradientPath::kHostMemory, 2, 1, 1, 1,
+                         PipelineKind::kZeroBubble},
+                    Case{"ZeroBubbleByNccl", GradientPath::kNccl, 2, 1, 2, 1,
+                         PipelineKind::kZeroBubble},
                     Case{"RingOfFourByNccl", GradientPath::kNccl, 4, 1, 1, 2}),
     [](const auto& info) { return std::string(info.param.name); });
 

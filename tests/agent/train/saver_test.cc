@@ -98,7 +98,9 @@ class Rank {
                        .table = table_,
                        .check = [](const Manifest&, const std::string&) { return Status(); }}));
     model_->reserve_snapshot();
+    TRY_ASSIGN(outcomes_, world_.twin());
     saver_.emplace(Saver::Parts{.world = world_,
+                                .outcomes = *outcomes_,
                                 .model = *model_,
                                 .storage = storage_,
                                 .folder = folder_ ? &*folder_ : nullptr,
@@ -157,6 +159,7 @@ class Rank {
   StateTable table_;
   ProgressReporter progress_{std::nullopt, 1};
   std::optional<CheckpointFolder> folder_;
+  std::unique_ptr<comm::Communicator> outcomes_;
   std::optional<Saver> saver_;
 };
 

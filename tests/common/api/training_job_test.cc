@@ -185,7 +185,7 @@ TEST(TrainingJob, TheExamplesOfParallelismAreValidAndDiffer) {
       found.push_back(way);
     }
   }
-  EXPECT_EQ(found.size(), 9u + 4u);
+  EXPECT_EQ(found.size(), 9u + 6u);
 }
 
 TEST(TrainingJob, ArithmeticOnUncheckedSpecsDoesNotOverflow) {
