@@ -71,6 +71,15 @@ def peak_bytes(pid):
     return 0
 
 
+def cpu_seconds(pid):
+    """Returns the CPU time that the process has used so far, or 0 if it is gone."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system
+
+
 def look(pid, workers, peaks):
     """Adds the workers below a process to `workers` (pid -> rank), and their memory to `peaks`."""
     for child in below(pid):

@@ -49,8 +49,8 @@ class Case:
 
     def __init__(self, options, data, mesh):
         self.mesh = mesh
-        batch = {"global": mesh_formulas.SAMPLES, "micro": mesh_formulas.MICRO}
-        train = {"model": mesh_formulas.MODEL, "data": data, "steps": STEPS, "batch": batch, "recompute": "none"}
+        batch = {"global": mesh.sizes.samples, "micro": mesh.sizes.micro}
+        train = {"model": mesh_formulas.model_of(mesh.sizes), "data": data, "steps": STEPS, "batch": batch, "recompute": "none"}
         ranks = mesh_formulas.size(mesh)
         program = pathlib.Path(options.build).resolve() / "bin/lockstep"
         with tempfile.TemporaryDirectory() as folder:

@@ -1,28 +1,34 @@
 """The formulas of docs/parallelism.md: what each rank of a mesh keeps and sends, to the byte.
 
-For a GPT-2 with a tied embedding, in fp32 and without sharding. They follow from the shapes of tensors alone, and share
-no code with what they are compared with.
+For a GPT-2 in fp32 and without sharding. They follow from the shapes of tensors alone, and share no code with what they
+are compared with.
 """
 import collections
+import itertools
 
 import schedule_picture
 import sharding_formulas
 from sharding_formulas import FLOAT, SQUARES_BYTES, STATES, TOTALS_BYTES, aligned
 
-SAMPLES, MICRO = 32, 2  # of a step, of a micro-batch
-LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY = 8, 64, 8, 64, sharding_formulas.VOCABULARY
-HIDDEN = 4 * WIDTH
-MODEL = {"layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT}
-ROWS = MICRO * CONTEXT
-ACTIVATION = FLOAT * ROWS * WIDTH  # bytes of the residual stream of a micro-batch
 PLACE = 64  # values: activations begin at multiples of it
 DIRECT_RANKS_MAX = 8  # up to so many ranks send small tensors directly to each other
 # Which tensors of sharding_formulas.gpt_layer() the ranks of a tensor group divide.
 DIVIDED = (0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0)
 NORM_TENSORS = 4  # of a layer
 
-# rows: whether sequence parallelism divides the rows of activations.
-Mesh = collections.namedtuple("Mesh", "pipeline data tensor schedule rows", defaults=("1f1b", False))
+# samples: of a step; micro: samples of a micro-batch.
+Sizes = collections.namedtuple("Sizes", "layers width heads context vocabulary samples micro is_tied",
+                               defaults=(True,))
+SMALL = Sizes(8, 64, 8, 64, sharding_formulas.VOCABULARY, 32, 2)
+# rows: whether sequence parallelism divides the rows of activations; chunks: of the model on each stage.
+Mesh = collections.namedtuple("Mesh", "pipeline data tensor schedule rows sizes chunks",
+                              defaults=("1f1b", False, SMALL, 1))
+
+
+def model_of(sizes):
+    """Returns spec.train.model."""
+    return {"layers": sizes.layers, "width": sizes.width, "heads": sizes.heads, "context": sizes.context,
+            "vocabulary": sizes.vocabulary, "head": "tied" if sizes.is_tied else "untied"}
 
 
 def size(mesh):
@@ -30,7 +36,17 @@ def size(mesh):
 
 
 def micro_batches(mesh):
-    return SAMPLES // mesh.data // MICRO
+    return mesh.sizes.samples // mesh.data // mesh.sizes.micro
+
+
+def rows_of(mesh):
+    """Returns the tokens of a micro-batch."""
+    return mesh.sizes.micro * mesh.sizes.context
+
+
+def activation(mesh):
+    """Returns the bytes of the residual stream of a micro-batch."""
+    return FLOAT * rows_of(mesh) * mesh.sizes.width
 
 
 def is_first(stage):
@@ -41,17 +57,41 @@ def is_last(mesh, stage):
     return stage == mesh.pipeline - 1
 
 
+def head_layers(sizes):
+    """Returns how long the head takes, in layers."""
+    return sizes.vocabulary / (12 * sizes.width + sizes.context)
+
+
+def part_layers(sizes, parts):
+    """Returns the layers of each part of the model: the slowest one takes the least time, and the last has the head."""
+    if parts == 1:
+        return [sizes.layers]
+
+    def slowest(last):
+        return max(-(-(sizes.layers - last) // (parts - 1)), last + head_layers(sizes))
+
+    last = min(range(sizes.layers // parts, 0, -1), key=slowest)
+    each, more = divmod(sizes.layers - last, parts - 1)
+    return [*(each + (part < more) for part in range(parts - 1)), last]
+
+
+def layers_of(mesh, stage):
+    """Returns the layers of all chunks of a stage."""
+    return sum(itertools.islice(part_layers(mesh.sizes, mesh.pipeline * mesh.chunks), stage, None, mesh.pipeline))
+
+
 def parameter_bytes(mesh, stage):
     """Returns the bytes of the parameters that a rank of a stage holds, with the gaps between its tensors."""
+    width, embedding = mesh.sizes.width, mesh.sizes.vocabulary * mesh.sizes.width // mesh.tensor
     layer = [count // (mesh.tensor if divided else 1)
-             for count, divided in zip(sharding_formulas.gpt_layer(WIDTH), DIVIDED)]
-    tensors = layer * (LAYERS // mesh.pipeline)
+             for count, divided in zip(sharding_formulas.gpt_layer(width), DIVIDED)]
+    tensors = layer * layers_of(mesh, stage)
     if is_first(stage):
-        tensors.append(CONTEXT * WIDTH)
+        tensors += [embedding, mesh.sizes.context * width]
     if is_last(mesh, stage):
-        tensors += [WIDTH, WIDTH]
-    if is_first(stage) or is_last(mesh, stage):  # the head reads the embedding
-        tensors.append(VOCABULARY * WIDTH // mesh.tensor)
+        tensors += [width, width]
+    if is_last(mesh, stage) and not (is_first(stage) and mesh.sizes.is_tied):  # a tied head reads the embedding
+        tensors.append(embedding)
     return FLOAT * sum(map(aligned, tensors))
 
 
@@ -61,27 +101,27 @@ def state_bytes(mesh, stage):
 
 
 def kept_rows(mesh):
-    return ROWS // (mesh.tensor if mesh.rows else 1)
+    return rows_of(mesh) // (mesh.tensor if mesh.rows else 1)
 
 
 def micro_batch_values(mesh, stage):
     """Returns the values that a stage keeps of a micro-batch between forward and backward."""
-    rows, shards = kept_rows(mesh), mesh.tensor
-    stream = rows * WIDTH
-    layer = [stream] * 4 + [3 * ROWS * WIDTH // shards, ROWS * WIDTH // shards]  # qkv, attention
-    layer += [ROWS * HIDDEN // shards] * 2 + [ROWS * HEADS // shards] + [rows] * 4  # statistics
-    tensors = layer * (LAYERS // mesh.pipeline) + [stream]
+    rows, shards, all_rows, width = kept_rows(mesh), mesh.tensor, rows_of(mesh), mesh.sizes.width
+    stream = rows * width
+    layer = [stream] * 4 + [3 * all_rows * width // shards, all_rows * width // shards]  # qkv, attention
+    layer += [all_rows * 4 * width // shards] * 2 + [all_rows * mesh.sizes.heads // shards] + [rows] * 4  # statistics
+    tensors = layer * layers_of(mesh, stage) + [stream]
     if is_last(mesh, stage):
-        tensors += [stream, ROWS * VOCABULARY // shards, ROWS, rows, rows]
-        tensors += [ROWS] * 3 if shards > 1 else []
+        tensors += [stream, all_rows * mesh.sizes.vocabulary // shards, all_rows, rows, rows]
+        tensors += [all_rows] * 3 if shards > 1 else []
     return sum(aligned(count, PLACE) for count in tensors)
 
 
 def activation_bytes(mesh, stage):
     """Returns the bytes of all activations, of their gradients, and of messages between stages."""
     in_flight = schedule_picture.in_flight(mesh.schedule, mesh.pipeline, stage, micro_batches(mesh))
-    stream = kept_rows(mesh) * WIDTH
-    scratch = stream + ROWS * WIDTH + ROWS * HIDDEN // mesh.tensor + (ROWS * WIDTH if mesh.rows else 0)
+    stream, whole = kept_rows(mesh) * mesh.sizes.width, rows_of(mesh) * mesh.sizes.width
+    scratch = stream + whole + 4 * whole // mesh.tensor + (whole if mesh.rows else 0)
     channels = 2 * (2 - is_first(stage) - is_last(mesh, stage))
     return FLOAT * (in_flight * micro_batch_values(mesh, stage) + scratch + channels * 2 * stream)
 
@@ -96,30 +136,37 @@ def small_all_reduce(ranks, bytes_):
 
 def tensor_bytes(mesh, stage):
     """Returns the bytes that a rank sends to its tensor-parallel peers for a micro-batch."""
-    layers, last = LAYERS // mesh.pipeline, is_last(mesh, stage)
-    losses = last * 3 * small_all_reduce(mesh.tensor, FLOAT * ROWS)
+    layers, last = layers_of(mesh, stage), is_last(mesh, stage)
+    losses = last * 3 * small_all_reduce(mesh.tensor, FLOAT * rows_of(mesh))
     if not mesh.rows:
-        return (4 * layers + is_first(stage) + last) * all_reduce(mesh.tensor, ACTIVATION) + losses
+        return (4 * layers + is_first(stage) + last) * all_reduce(mesh.tensor, activation(mesh)) + losses
     times = 10 * layers + 2 * is_first(stage) + 2 * last  # all-gathers and reduce-scatters
-    return times * (mesh.tensor - 1) / mesh.tensor * ACTIVATION + losses
+    return times * (mesh.tensor - 1) / mesh.tensor * activation(mesh) + losses
 
 
 def stage_bytes(mesh, stage):
     """Returns the bytes that a rank sends to neighbouring stages for a micro-batch."""
-    return (2 - is_first(stage) - is_last(mesh, stage)) * FLOAT * kept_rows(mesh) * WIDTH
+    messages = 2 * mesh.chunks - is_first(stage) - is_last(mesh, stage)
+    return messages * FLOAT * kept_rows(mesh) * mesh.sizes.width
+
+
+def tied_bytes(mesh, stage):
+    """Returns the bytes of the embedding's gradients that the first and the last stage exchange in a step."""
+    if mesh.pipeline == 1 or not mesh.sizes.is_tied or not (is_first(stage) or is_last(mesh, stage)):
+        return 0
+    return FLOAT * mesh.sizes.vocabulary * mesh.sizes.width // mesh.tensor
 
 
 def step_bytes(mesh, stage):
     """Returns the bytes that a rank sends once in a step: gradients, their squares, the loss."""
-    last, tied = is_last(mesh, stage), 0
-    if mesh.pipeline > 1 and (is_first(stage) or last):
-        tied = FLOAT * VOCABULARY * WIDTH // mesh.tensor
     norms = 0
     if mesh.rows:
-        tensors = NORM_TENSORS * LAYERS // mesh.pipeline + 2 * last
-        norms = tensors * small_all_reduce(mesh.tensor, FLOAT * WIDTH)
-    squares = small_all_reduce(mesh.tensor, SQUARES_BYTES) + small_all_reduce(mesh.pipeline, SQUARES_BYTES)
-    return (all_reduce(mesh.data, parameter_bytes(mesh, stage)) + tied + norms + squares +
+        tensors = NORM_TENSORS * layers_of(mesh, stage) + 2 * is_last(mesh, stage)
+        norms = tensors * small_all_reduce(mesh.tensor, FLOAT * mesh.sizes.width)
+    squares = small_all_reduce(mesh.tensor, SQUARES_BYTES)
+    if mesh.schedule != "pipedream":
+        squares += small_all_reduce(mesh.pipeline, SQUARES_BYTES)
+    return (all_reduce(mesh.data, parameter_bytes(mesh, stage)) + tied_bytes(mesh, stage) + norms + squares +
             (size(mesh) - 1) * TOTALS_BYTES)
 
 

@@ -8,7 +8,7 @@ import sharding_modes
 
 ALIGN = 16  # values: tensors and pieces begin at multiples of it
 FLOAT = 4
-VOCABULARY = 256  # of the tokenizer `bytes`
+VOCABULARY = 256  # of the tokenizer `bytes`; a model can have its own
 STATES = 2  # of AdamW
 BUCKET_BYTES = 4 << 20  # the default of spec.train.bucketBytes
 OFFLOAD_PIECE_BYTES = 8 << 20
@@ -47,13 +47,14 @@ def blocks(model):
         widths = [model["inputs"], *model["hidden"], model["outputs"]]
         return [[into * out, out] for into, out in zip(widths, widths[1:])]
     width = model["width"]
+    table = model.get("vocabulary", VOCABULARY) * width
     if not is_tied(model):
-        head = [VOCABULARY * width]
+        head = [table]
     if family == "llama":
         keys = width // model["heads"] * model.get("kvHeads", model["heads"])
         layer = llama_layer(width, keys)
-        return [[VOCABULARY * width], *[layer] * model["layers"], [width, *head]]
-    embedding = [VOCABULARY * width, model["context"] * width]
+        return [[table], *[layer] * model["layers"], [width, *head]]
+    embedding = [table, model["context"] * width]
     return [embedding, *[gpt_layer(width)] * model["layers"], [width, width, *head]]
 
 

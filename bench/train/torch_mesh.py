@@ -14,14 +14,13 @@ gradients.
 --micro sequences. --weights-out writes the initial parameters as safetensors under Hugging Face's names.
 """
 import argparse
-import itertools
 import json
-import math
 import os
 import socket
 import statistics
 import time
 
+import mesh_formulas
 import torch_gpt2
 
 # --parallel -> the name of torch.distributed.pipelining's class, stages per rank, order of the stages
@@ -61,15 +60,9 @@ def local_stages(rank, ranks, per_rank, order):
 
 def layers_of(stage, stages, options):
     """Cuts the layers as Lockstep does: the stage with the head has fewer of them if the head costs more than one."""
-    head = options.vocabulary / (12 * options.width + options.context)  # in layers
-
-    def slowest(last):
-        return max(math.ceil((options.layers - last) / (stages - 1)), last + head)
-
-    last = options.layers if stages == 1 else min(range(options.layers // stages, 0, -1), key=slowest)
-    each, more = divmod(options.layers - last, max(stages - 1, 1))
-    ends = [0, *itertools.accumulate(each + (index < more) for index in range(stages - 1)), options.layers]
-    return range(ends[stage], ends[stage + 1])
+    counts = mesh_formulas.part_layers(options, stages)
+    begin = sum(counts[:stage])
+    return range(begin, begin + counts[stage])
 
 
 def parts(options):
