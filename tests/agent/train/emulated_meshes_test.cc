@@ -111,6 +111,36 @@ TEST_P(EmulatedMeshes, EvaluateAndWriteLikeOneRankOnTheCpu) {
       });
 }
 
+// Messages are under way, and versions are copied, from one step to the next.
+TEST(EmulatedPipeDream, TakesTheStepsThatRanksOnTheCpuTake) {
+  ModelConfig design = kConfig;
+  design.layers = 4;
+  design.tied = false;
+  TrainingSetup setup{.design = design, .accumulation = 2, .ranks = 4, .pipeline = 4};
+  setup.schedule = PipelineKind::kPipeDream;
+  const Trained expected = train_ranks(setup, GradientPath::kCpu, kFewSteps + 3).front();
+  for (const GradientPath path : {GradientPath::kHostMemory, GradientPath::kNccl}) {
+    const Trained first = train_ranks(setup, path, kFewSteps + 3).front();
+    expect_near(first.losses, expected.losses, 1e-5);
+    expect_near(first.norms, expected.norms, 1e-4);
+  }
+}
+
+TEST(EmulatedPipeDream, HasTheSameBitsInWhateverOrderStreamsRun) {
+  ModelConfig design = kConfig;
+  design.tied = false;
+  TrainingSetup setup{.design = design, .accumulation = 2, .ranks = 4, .pipeline = 2};
+  setup.schedule = PipelineKind::kPipeDream;
+  setup.precision = kernels::Precision::kBf16;
+  std::vector<Trained> first;
+  for (const uint64_t seed : {1, 2, 3}) {
+    emulated_cuda::set_seed(seed);
+    const std::vector<Trained> ranks = train_ranks(setup, GradientPath::kNccl, kFewSteps + 3);
+    if (first.empty()) first = ranks;
+    EXPECT_TRUE(ranks == first) << "seed " << seed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways, EmulatedMeshes,
     testing::Values(Case{"TensorByHostMemory", GradientPath::kHostMemory, 1, 1, 2},

@@ -130,6 +130,7 @@ void WorkerWorld::start(int64_t without) {
   spec.nodes = options_.nodes;
   spec.processesPerNode = options_.per_node;
   spec.parallelism.pipeline = options_.pipeline;
+  spec.parallelism.pipelineSchedule = options_.schedule;
   spec.train = options_.train;
   WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
   for (int64_t node = 0; node < options_.nodes; ++node) {
