@@ -21,11 +21,11 @@ struct RegionRows {
   int64_t parts = 1;
 };
 
-// What a rank computes while the sum of a region's rows travels.
+// The work that a rank does while the sum of a region's rows travels.
 enum class Overlap : uint8_t {
-  kNone,     // nothing: communication takes time of the cores that compute
+  kNone,     // none: sums take time of the cores that compute
   kWeights,  // in backward, the gradients of weights
-  kChunks,   // also the rest of the product that is summed, chunk by chunk
+  kChunks,   // also the rest of the product, which is summed chunk by chunk
 };
 
 // Returns in how many chunks rows of these bytes are summed, with Overlap::kChunks. Each chunk has

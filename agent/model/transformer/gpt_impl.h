@@ -19,9 +19,9 @@ kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns
 kernels::ConstView from_row(const kernels::ConstView& view, int64_t begin, int64_t columns);
 
 // The implementation of Gpt and GptBatch: gpt.cc (construction, shapes), gpt_memory.cc,
-// gpt_parts.cc (products, norms, rotary embedding), gpt_layer.cc, gpt_embedding_head.cc (embedding
-// and head). Except for the order of a layer's operations, the differences between the families are
-// in gpt_parts.cc. Every tensor is row-major.
+// gpt_parts.cc (products, norms, rotary embedding), gpt_region.cc (products with sums over shards),
+// gpt_layer.cc, gpt_embedding_head.cc (embedding and head). Except for the order of a layer's
+// operations, the differences between the families are in gpt_parts.cc. Every tensor is row-major.
 class GptImpl {
  public:
   GptImpl(const GptOptions& model_options, const kernels::OpTable& op_table,
@@ -144,8 +144,8 @@ class GptImpl {
   static Chunk nth_chunk(int64_t rows, int64_t chunks, int64_t index);
   // A region's last product: its output, summed over the shards.
   Status last_product_forward(const Product& product, const RegionRows& output);
-  // Computes gradient.dx and starts the sums, which may have more rows: those before it are
-  // computed. Meanwhile computes the gradients of the weights, if there is a sink.
+  // Computes gradient.dx and sums it over the shards; a single sum may also have rows that were
+  // computed before. Meanwhile computes the gradients of the weights, if there is a sink.
   Status summed_backward(const Product& product, const ProductGradient& gradient, const Sums& sums,
                          GradSink* sink);
   // The same for a region's first product, whose input is the rows with this part. With

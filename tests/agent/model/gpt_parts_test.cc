@@ -391,7 +391,7 @@ TEST(Sums, AreInNoMoreChunksThanPay) {
   EXPECT_EQ(sums_for(100 * kSumBytesMin), kSumsMax);
 }
 
-// What one of two shards does, in order.
+// Products and sums of one of two shards, in order.
 std::vector<std::string> done;
 
 class NotedRegion final : public TpRegion {
