@@ -11,7 +11,7 @@ namespace lockstep::parallel {
 Status Composition::build_region() {
   if (options_.mesh.tensor == 1) return {};
   TRY_ASSIGN(comm::Communicator* const peers, groups_->of(Axis::kTensor));
-  shared_tensors_ = std::make_unique<TensorRegion>(*peers, stream_);
+  TRY_ASSIGN(shared_tensors_, TensorRegion::create(*peers, stream_));
   shared_tensors_->observe_waits(waits_lapped());
   return {};
 }

@@ -172,12 +172,16 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
     chunk = head_chunk(row, batch);
     TRY(head_losses(p, chunk, batch));
     if (observer != nullptr) observer->head_forward_issued();
-    backward_product(head_product(p, chunk, batch),
-                     {.dy = batch.logits(), .dx = from_row(dnorm, row, width)}, &sink);
+    const Product product = head_product(p, chunk, batch);
+    const ProductGradient gradient{.dy = batch.logits(), .dx = from_row(dnorm, row, width)};
+    if (row + chunk.rows < batch.rows()) {
+      backward_product(product, gradient, &sink);
+    } else {
+      TRY(summed_backward(product, gradient, {rows_within(dnorm, batch)}, &sink));
+    }
     if (observer != nullptr) observer->head_backward_issued();
   }
   if (!options.config.tied) TRY(ready(head_weights(p), sink));
-  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(head_norm(p, batch), false, batch, sink);
 }
 

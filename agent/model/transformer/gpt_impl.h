@@ -16,11 +16,12 @@ size_t angle_bytes(const ModelConfig& config, int64_t positions);
 
 // Returns rows [begin, ...) of a [rows, columns] matrix.
 kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns);
+kernels::ConstView from_row(const kernels::ConstView& view, int64_t begin, int64_t columns);
 
 // The implementation of Gpt and GptBatch: gpt.cc (construction, shapes), gpt_memory.cc,
-// gpt_parts.cc (products, norms, rotary embedding), gpt_layer.cc, gpt_embedding_head.cc (embedding
-// and head). Except for the order of a layer's operations, the differences between the families are
-// in gpt_parts.cc. Every tensor is row-major.
+// gpt_parts.cc (products, norms, rotary embedding), gpt_region.cc (products with sums over shards),
+// gpt_layer.cc, gpt_embedding_head.cc (embedding and head). Except for the order of a layer's
+// operations, the differences between the families are in gpt_parts.cc. Every tensor is row-major.
 class GptImpl {
  public:
   GptImpl(const GptOptions& model_options, const kernels::OpTable& op_table,
@@ -102,6 +103,11 @@ class GptImpl {
     kernels::ConstView x_pre_activation = {};
     kernels::View dx;
   };
+  // Rows of a product that are computed together.
+  struct Chunk {
+    int64_t begin = 0;
+    int64_t rows = 0;
+  };
   void forward_product(const Product& product, const ProductOutput& output);
   // Without a sink: the gradient of x alone.
   void backward_product(const Product& product, const ProductGradient& gradient, GradSink* sink);
@@ -127,8 +133,26 @@ class GptImpl {
   Status keep(kernels::View place, kernels::View values, int64_t count);
   // Returns the sink if backward computes the gradients of a layer's matrices now; null otherwise.
   GradSink* now(GradSink& sink) const { return options.splits_backward ? nullptr : &sink; }
-  // Returns what a region's first product has read, if its gradient is computed now.
-  Result<kernels::ConstView> rows_now(kernels::View part, const GptBatch& batch);
+  // Rows that the shards add up, in `count` chunks: one is summed while the next one is computed.
+  struct Sums {
+    RegionRows rows;
+    int64_t count = 1;
+  };
+  Sums sums_of(const RegionRows& rows) const;
+  // Starts the sum of all rows or, if there are several sums, of a chunk.
+  void start_sum(const Sums& sums, const Chunk& chunk);
+  static Chunk nth_chunk(int64_t rows, int64_t chunks, int64_t index);
+  // A region's last product: its output, summed over the shards.
+  Status last_product_forward(const Product& product, const RegionRows& output);
+  // Computes gradient.dx and sums it over the shards; a single sum may also have rows that were
+  // computed before. Meanwhile computes the gradients of the weights, if there is a sink.
+  Status summed_backward(const Product& product, const ProductGradient& gradient, const Sums& sums,
+                         GradSink* sink);
+  // The same for a region's first product, whose input is the rows with this part. With
+  // splits_backward: dx alone.
+  Status first_product_backward(Product product, kernels::View input,
+                                const ProductGradient& gradient, const GptBatch& batch,
+                                GradSink& sink);
   void clear_key_bias(int64_t id, GradSink& sink);
   // A layer's product y = x W^T + b whose weights' gradients are computed apart.
   struct LateProduct {
@@ -180,11 +204,6 @@ class GptImpl {
   Status attention_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
                             GradSink& sink);
 
-  // The rows of the head whose logits are computed together.
-  struct Chunk {
-    int64_t begin = 0;
-    int64_t rows = 0;
-  };
   // Brings the final norm's rows to all shards, for the head's products.
   Status gather_norm(const GptBatch& batch);
   Chunk head_chunk(int64_t begin, const GptBatch& batch) const;

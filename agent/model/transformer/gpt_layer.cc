@@ -65,13 +65,12 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
                                  .workspace = workspace,
                                  .by = attention_by(batch)});
   const RegionRows output = rows_of(batch.at(at.post_attention_stream), batch);
-  forward_product({.m = batch.rows(),
-                   .n = width,
-                   .k = split,
-                   .x = batch.at(at.attention),
-                   .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
-                  {.y = output.whole});
-  return region.sum_rows(output, Pass::kForward);
+  return last_product_forward({.m = batch.rows(),
+                               .n = width,
+                               .k = split,
+                               .x = batch.at(at.attention),
+                               .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
+                              output);
 }
 
 // First adds the residual stream to `post_attention_stream`.
@@ -106,13 +105,12 @@ void GptImpl::swiglu_forward(int64_t block, GptBatch& batch) {
 Status GptImpl::mlp_output_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
   const RegionRows output = rows_of(layer_output(block, batch), batch);
-  forward_product({.m = batch.rows(),
-                   .n = options.config.width,
-                   .k = local_hidden(),
-                   .x = batch.at(at.hidden),
-                   .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
-                  {.y = output.whole});
-  TRY(region.sum_rows(output, Pass::kForward));
+  TRY(last_product_forward({.m = batch.rows(),
+                            .n = options.config.width,
+                            .k = local_hidden(),
+                            .x = batch.at(at.hidden),
+                            .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
+                           output));
   if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
     ops.add(stream, {.a = output.part,
                      .b = batch.at(at.post_attention_stream),
@@ -198,12 +196,10 @@ Status GptImpl::mlp_backward(int64_t block, std::span<const ParamView> p, GptBat
 
   TRY_ASSIGN(const kernels::View dhidden_in, hidden_backward(block, output, batch, sink));
   TRY(ready(output, sink));
-  TRY_ASSIGN(const kernels::ConstView x, rows_now(batch.at(layer_at(block, batch).norm2), batch));
-  backward_product(
-      {.m = batch.rows(), .n = local_hidden_in(), .k = width, .x = x, .weights = hidden},
-      {.dy = dhidden_in, .dx = dnorm}, now(sink));
+  TRY(first_product_backward(
+      {.m = batch.rows(), .n = local_hidden_in(), .k = width, .weights = hidden},
+      batch.at(layer_at(block, batch).norm2), {.dy = dhidden_in, .dx = dnorm}, batch, sink));
   TRY(ready(hidden, sink));
-  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(second_norm(block, p, batch), true, batch, sink);
 }
 
@@ -243,12 +239,10 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
                                   .by = attention_by(batch)});
   if (design().has_rotary()) apply_rotary(dqkv, true, batch);
   TRY(keep(batch.at(at.qkv), dqkv, batch.rows() * local_qkv()));
-  TRY_ASSIGN(const kernels::ConstView x, rows_now(batch.at(at.norm1), batch));
-  backward_product({.m = batch.rows(), .n = local_qkv(), .k = width, .x = x, .weights = qkv},
-                   {.dy = dqkv, .dx = dnorm}, now(sink));
+  TRY(first_product_backward({.m = batch.rows(), .n = local_qkv(), .k = width, .weights = qkv},
+                             batch.at(at.norm1), {.dy = dqkv, .dx = dnorm}, batch, sink));
   if (qkv.bias != nullptr) clear_key_bias(qkv.id + 1, sink);
   TRY(ready(qkv, sink));
-  TRY(region.sum_rows(rows_within(dnorm, batch), Pass::kBackward));
   return backward_norm(first_norm(block, p, batch), true, batch, sink);
 }
 

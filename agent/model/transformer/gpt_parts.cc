@@ -7,6 +7,11 @@ kernels::View from_row(const kernels::View& view, int64_t begin, int64_t columns
   return {static_cast<std::byte*>(view.data) + offset, view.dtype};
 }
 
+kernels::ConstView from_row(const kernels::ConstView& view, int64_t begin, int64_t columns) {
+  const auto offset = static_cast<size_t>(begin * columns) * kernels::dtype_bytes(view.dtype);
+  return {static_cast<const std::byte*>(view.data) + offset, view.dtype};
+}
+
 RegionRows GptImpl::rows_of(kernels::View part, const GptBatch& batch) const {
   return {.whole = rows_kept.size == 1 ? part : kernels::View{gathered.data, dtype},
           .part = part,
@@ -25,12 +30,6 @@ Result<kernels::View> GptImpl::gather_rows(kernels::View part, Pass pass, const 
   const RegionRows rows = rows_of(part, batch);
   TRY(region.gather_rows(rows, pass));
   return rows.whole;
-}
-
-Result<kernels::ConstView> GptImpl::rows_now(kernels::View part, const GptBatch& batch) {
-  if (options.splits_backward) return kernels::ConstView();
-  TRY_ASSIGN(const kernels::View rows, gather_rows(part, Pass::kBackward, batch));
-  return kernels::ConstView(rows);
 }
 
 GptImpl::Weights GptImpl::weights_at(const Address& address, std::span<const ParamView> views) {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "agent/model/transformer/gpt.h"
 #include "tests/agent/model/tiny_gpt.h"
@@ -203,10 +205,12 @@ class ThreadRegion final : public TpRegion {
     std::barrier<> barrier{2};
     std::array<float*, 2> data{};
     std::vector<float> result;
+    Overlap overlap = Overlap::kNone;
   };
   ThreadRegion(Shared& shared, int64_t index) : shared_(shared), index_(index) {}
 
   TensorShard shard() const override { return {index_, 2}; }
+  Overlap overlap() const override { return shared_.overlap; }
   Status gather_rows(const RegionRows& rows, Pass) override {
     if (rows.parts == 1) return {};
     const int64_t count = rows.count / rows.parts;
@@ -223,6 +227,12 @@ class ThreadRegion final : public TpRegion {
     const int64_t count = rows.count / rows.parts;
     const float* mine = rows.whole.f32() + (rows.parts == 1 ? 0 : index_ * count);
     if (rows.part.f32() != mine) std::copy_n(mine, count, rows.part.f32());
+    return {};
+  }
+  // As late as possible.
+  void start_sum_rows(const RegionRows& rows) override { started_.push_back(rows); }
+  Status finish(Pass pass) override {
+    for (const RegionRows& rows : std::exchange(started_, {})) TRY(sum_rows(rows, pass));
     return {};
   }
   Status sum(float* values, int64_t count) override {
@@ -254,6 +264,7 @@ class ThreadRegion final : public TpRegion {
 
   Shared& shared_;
   int64_t index_;
+  std::vector<RegionRows> started_;
 };
 
 // The results of one shard.
@@ -291,13 +302,15 @@ void add_up_rows(const ModelConfig& config, std::array<ShardOutcome, 2>& shards)
   }
 }
 
-void expect_shards_are_the_whole(const GptOptions& options) {
-  const Text text(options.config, 4, 8, 5);
-  TinyGpt whole(options.config, {4, 8});
+void expect_shards_are_the_whole(const GptOptions& options, Overlap overlap = Overlap::kNone,
+                                 int64_t sequence = 8) {
+  const Text text(options.config, 4, sequence, 5);
+  TinyGpt whole(options.config, {4, sequence});
   whole.sink.begin_step();
   const double loss = whole.forward_backward(text.input());
 
   ThreadRegion::Shared shared;
+  shared.overlap = overlap;
   std::array<ShardOutcome, 2> shards;
   {
     std::jthread peer([&] { shards[1] = run_shard(shared, 1, options, text); });
@@ -340,6 +353,141 @@ TEST_P(EachSplitModel, IsItsShardsTogetherWithPartsOfTheRows) {
                                  .recompute = recompute,
                                  .sequence_parallel = true});
   }
+}
+
+TEST_P(EachSplitModel, IsItsShardsTogetherWhileSumsTravel) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const Overlap overlap : {Overlap::kWeights, Overlap::kChunks}) {
+      expect_shards_are_the_whole({.config = config_,
+                                   .stage = whole_model(config_),
+                                   .recompute = Recompute::kBlocks,
+                                   .sequence_parallel = sequence_parallel,
+                                   .head_logits_max = 4 * 9},
+                                  overlap);
+    }
+  }
+}
+
+// 4 x 165 rows of 256 values: two chunks.
+ModelConfig wide(ModelConfig config) {
+  config.layers = 1;
+  config.width = 256;
+  config.context = 165;
+  if (config.hidden > 0) config.hidden = 128;
+  return config;
+}
+
+TEST_P(EachSplitModel, IsItsShardsTogetherWithSumsOfChunks) {
+  const ModelConfig config = wide(config_);
+  ASSERT_EQ(sums_for(int64_t{4} * config.context * config.width * 4), 2);
+  expect_shards_are_the_whole({.config = config, .stage = whole_model(config)}, Overlap::kChunks,
+                              config.context);
+}
+
+TEST(Sums, AreInNoMoreChunksThanPay) {
+  EXPECT_EQ(sums_for(0), 1);
+  EXPECT_EQ(sums_for(2 * kSumBytesMin - 1), 1);
+  EXPECT_EQ(sums_for(2 * kSumBytesMin), 2);
+  EXPECT_EQ(sums_for(100 * kSumBytesMin), kSumsMax);
+}
+
+// Products and sums of one of two shards, in order.
+std::vector<std::string> done;
+
+class NotedRegion final : public TpRegion {
+ public:
+  explicit NotedRegion(Overlap overlap) : overlap_(overlap) {}
+  TensorShard shard() const override { return {0, 2}; }
+  Overlap overlap() const override { return overlap_; }
+  Status gather_rows(const RegionRows& rows, Pass) override {
+    return rows.parts == 1 ? Status() : note("gather");
+  }
+  Status sum_rows(const RegionRows&, Pass) override { return note("sum"); }
+  void start_sum_rows(const RegionRows& rows) override {
+    (void)note("start " + std::to_string(rows.count / 256));
+  }
+  Status finish(Pass) override { return note("finish"); }
+  Status max(float*, int64_t) override { return {}; }
+  Status sum(float*, int64_t) override { return {}; }
+  Status gather(kernels::ConstView, kernels::View, int64_t) override { return {}; }
+
+ private:
+  static Status note(std::string what) {
+    done.push_back(std::move(what));
+    return {};
+  }
+  Overlap overlap_;
+};
+
+kernels::OpTable noted_products() {
+  kernels::OpTable ops = kernels::cpu_ops();
+  ops.matmul_forward = [](kernels::Stream& stream, const kernels::MatmulForward& args) {
+    done.push_back("y");
+    kernels::cpu_ops().matmul_forward(stream, args);
+  };
+  ops.matmul_backward = [](kernels::Stream& stream, const kernels::MatmulBackward& args) {
+    const bool has_both = args.dx && args.dweight;
+    done.push_back(has_both ? "dx dw" : args.dx ? "dx" : "dw");
+    kernels::cpu_ops().matmul_backward(stream, args);
+  };
+  return ops;
+}
+
+using Steps = std::vector<std::string>;
+
+// Returns what a shard does for one layer: forward, then backward.
+std::pair<Steps, Steps> steps_of_layer(Overlap overlap, const GptOptions& options) {
+  kernels::Stream stream;
+  NotedRegion region(overlap);
+  const kernels::OpTable ops = noted_products();
+  Gpt model = Gpt::create(options, ops, stream, region).value();
+  ArenaStore store(options.config, options.stage, region.shard());
+  store.initialise(region.shard(), 1);
+  ArenaSink sink(store.arena());
+  const Text text(options.config, 4, options.config.context, 5);
+  GptBatch batch = model.make_micro_batch({text.batch, text.sequence}).value();
+  EXPECT_TRUE(batch.begin(text.input()).ok());
+  const BlockUse use{.block = 1};
+  done.clear();
+  EXPECT_TRUE(batch.forward(1, store.get(use).value()).ok());
+  const Steps forward = std::exchange(done, {});
+  EXPECT_TRUE(batch.backward(1, store.get(use).value(), sink).ok());
+  return {forward, std::exchange(done, {})};
+}
+
+TEST(Sums, TravelWhileTheNextChunkAndTheGradientsOfWeightsAreComputed) {
+  const ModelConfig config = wide(kTiny);
+  const auto [forward, backward] =
+      steps_of_layer(Overlap::kChunks, {.config = config, .stage = whole_model(config)});
+  const Steps last = {"y", "start 330", "y", "start 330", "finish"};
+  Steps expected = {"y"};
+  expected.insert(expected.end(), last.begin(), last.end());
+  expected.push_back("y");
+  expected.insert(expected.end(), last.begin(), last.end());
+  EXPECT_EQ(forward, expected);
+  const Steps half = {"dx dw", "dx", "start 330", "dx", "start 330", "dw", "finish"};
+  expected = half;
+  expected.insert(expected.end(), half.begin(), half.end());
+  EXPECT_EQ(backward, expected);
+}
+
+TEST(Sums, TravelWhileTheNextChunkIsComputedIfWeightsComeLater) {
+  const ModelConfig config = wide(kTiny);
+  const auto [forward, backward] = steps_of_layer(
+      Overlap::kChunks, {.config = config, .stage = whole_model(config), .splits_backward = true});
+  EXPECT_EQ(backward, Steps({"dx", "dx", "start 330", "dx", "start 330", "finish", "dx", "dx",
+                             "start 330", "dx", "start 330", "finish"}));
+}
+
+TEST(Sums, AreInOnePieceWhereChunksDoNotPay) {
+  const ModelConfig config = wide(kTiny);
+  const GptOptions options{.config = config, .stage = whole_model(config)};
+  const auto [forward, backward] = steps_of_layer(Overlap::kWeights, options);
+  EXPECT_EQ(forward, Steps({"y", "y", "sum", "y", "y", "sum"}));
+  EXPECT_EQ(backward, Steps({"dx dw", "dx", "start 660", "dw", "finish", "dx dw", "dx", "start 660",
+                             "dw", "finish"}));
+  EXPECT_EQ(steps_of_layer(Overlap::kNone, options).second,
+            Steps({"dx dw", "dx dw", "sum", "dx dw", "dx dw", "sum"}));
 }
 
 TEST(SplitModel, IsRefusedIfTheShardsCannotDivideTheContext) {

@@ -230,12 +230,15 @@ TEST(Passes, StopAtASinksFirstFailure) {
 // One of two shards; its peer leaves before call number `limit`.
 class BrokenRegion final : public TpRegion {
  public:
-  explicit BrokenRegion(int limit) : limit_(limit) {}
+  BrokenRegion(int limit, Overlap overlap) : limit_(limit), overlap_(overlap) {}
   TensorShard shard() const override { return {0, 2}; }
+  Overlap overlap() const override { return overlap_; }
   Status gather_rows(const RegionRows& rows, Pass) override {
     return rows.parts == 1 ? Status() : call();
   }
   Status sum_rows(const RegionRows&, Pass) override { return call(); }
+  void start_sum_rows(const RegionRows&) override { started_ = call(); }
+  Status finish(Pass) override { return std::exchange(started_, {}); }
   Status max(float*, int64_t) override { return call(); }
   Status sum(float*, int64_t) override { return call(); }
   Status gather(kernels::ConstView, kernels::View, int64_t) override { return call(); }
@@ -247,7 +250,9 @@ class BrokenRegion final : public TpRegion {
   }
 
   int limit_;
+  Overlap overlap_;
   int calls_ = 0;
+  Status started_;
 };
 
 Status run_with(BrokenRegion& region, bool sequence_parallel) {
@@ -266,14 +271,16 @@ Status run_with(BrokenRegion& region, bool sequence_parallel) {
 }
 
 void expect_each_failure(int calls, bool sequence_parallel) {
-  for (int limit = 0; limit < calls; ++limit) {
-    BrokenRegion region(limit);
-    const Status status = run_with(region, sequence_parallel);
-    ASSERT_FALSE(status.ok()) << limit;
-    EXPECT_EQ(status.error().code, Code::kUnavailable);
+  for (const Overlap overlap : {Overlap::kNone, Overlap::kWeights}) {
+    for (int limit = 0; limit < calls; ++limit) {
+      BrokenRegion region(limit, overlap);
+      const Status status = run_with(region, sequence_parallel);
+      ASSERT_FALSE(status.ok()) << limit;
+      EXPECT_EQ(status.error().code, Code::kUnavailable);
+    }
+    BrokenRegion patient(calls, overlap);
+    EXPECT_TRUE(run_with(patient, sequence_parallel).ok());
   }
-  BrokenRegion patient(calls);
-  EXPECT_TRUE(run_with(patient, sequence_parallel).ok());
 }
 
 TEST(Passes, StopAtARegionsFirstFailure) {

@@ -1,7 +1,8 @@
-// The sink on ranks with fake GPUs, whose streams are threads: work that no event orders may run in
-// any order. With a fake NCCL, and through host memory.
+// The sink and the region on ranks with fake GPUs, whose streams are threads: work that no event
+// orders may run in any order. With a fake NCCL, and through host memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "agent/comm/gpu/device_communicator.h"
 #include "agent/parallel/bucketed_sink.h"
+#include "agent/parallel/tensor_region.h"
 #include "tests/agent/comm/gpu/fake_cuda.h"
 #include "tests/agent/comm/gpu/fake_nccl.h"
 #include "tests/agent/comm/worlds.h"
@@ -272,6 +274,92 @@ TEST(OverlapByHostMemory, HasReducedEverythingWhenFinishReturns) {
     ASSERT_TRUE(rank.compute.synchronize().ok());
     EXPECT_EQ(seen, expected);
   });
+}
+
+// The rows that two ranks sum, with the stream that computes them.
+struct RegionRank {
+  static constexpr int64_t kCount = 512;
+  std::vector<float> rows = std::vector<float>(kCount);
+  kernels::Stream compute;
+  std::unique_ptr<TensorRegion> region;
+
+  explicit RegionRank(comm::Communicator& group)
+      : compute(kernels::Stream::create({kernels::DeviceType::kCuda, group.rank()}).value()),
+        region(TensorRegion::create(group, compute).value()) {}
+  ~RegionRank() { (void)compute.synchronize(); }
+  void issue(std::function<void()> task) { fake_stream(compute.handle()).issue(std::move(task)); }
+  model::RegionRows chunk(int64_t index) {
+    const kernels::View place(rows.data() + index * kCount / 2);
+    return {.whole = place, .part = place, .count = kCount / 2};
+  }
+  void compute_chunk(int64_t index, float value) {
+    issue([this, index, value] {
+      std::this_thread::yield();
+      std::fill_n(rows.data() + index * kCount / 2, kCount / 2, value);
+    });
+  }
+  Status sum_chunks(int turn) {
+    for (int64_t index = 0; index < 2; ++index) {
+      compute_chunk(index, static_cast<float>(turn + index));
+      region->start_sum_rows(chunk(index));
+    }
+    return region->finish(model::Pass::kForward);
+  }
+};
+
+TEST_P(Overlap, OrdersSumsOfRowsBehindWhatComputesThemAndBeforeWhatReadsThem) {
+  GpuWorld world({.size = 2, .has_nccl = GetParam()});
+  on_all(world.ranks(), [](comm::Communicator& group) {
+    RegionRank rank(group);
+    EXPECT_EQ(rank.region->overlap(), model::Overlap::kWeights);
+    for (int turn = 1; turn < 8; ++turn) {
+      ASSERT_TRUE(rank.sum_chunks(turn).ok());
+      ASSERT_TRUE(rank.region->sum_rows(rank.chunk(1), model::Pass::kForward).ok());
+      std::vector<float> seen;
+      rank.issue([&] { seen = rank.rows; });
+      ASSERT_TRUE(rank.region->wait().ok());
+      ASSERT_TRUE(rank.compute.synchronize().ok());
+      const auto value = static_cast<float>(turn);
+      EXPECT_EQ(seen.front(), 2 * value);
+      EXPECT_EQ(seen.back(), 4 * (value + 1));
+    }
+  });
+}
+
+// Rank 1 computes its rows only after rank 0 has gone on computing behind its own.
+TEST_P(Overlap, GoesOnComputingWhileRowsAreSummed) {
+  GpuWorld world({.size = 2, .has_nccl = GetParam()});
+  std::atomic<bool> has_gone_on = false;
+  std::atomic<bool> was_seen = false;
+  on_all(world.ranks(), [&](comm::Communicator& group) {
+    RegionRank rank(group);
+    if (group.rank() == 1) {
+      rank.issue([&] { was_seen = wait_until([&] { return has_gone_on.load(); }); });
+    }
+    rank.compute_chunk(0, 3);
+    rank.region->start_sum_rows(rank.chunk(0));
+    if (group.rank() == 0) rank.issue([&] { has_gone_on = true; });
+    ASSERT_TRUE(rank.region->finish(model::Pass::kBackward).ok());
+    ASSERT_TRUE(rank.region->wait().ok());
+    ASSERT_TRUE(rank.compute.synchronize().ok());
+    EXPECT_EQ(rank.rows.front(), 6);
+  });
+  EXPECT_TRUE(was_seen);
+}
+
+TEST(OverlapByHostMemory, TellsTheErrorOfASumOfRowsOnce) {
+  GpuWorld world({.size = 2});
+  on_all(world.ranks(), [](comm::Communicator& group) {
+    RegionRank rank(group);
+    ASSERT_TRUE(rank.sum_chunks(1).ok());
+    if (group.rank() == 1) test::fake_gpu(1)->fail_after(1);
+    const Status status = rank.sum_chunks(1);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("the fake device has failed"), std::string::npos)
+        << status.error().message;
+    EXPECT_TRUE(rank.region->finish(model::Pass::kForward).ok());
+  });
+  test::fake_gpu(1)->fail_after(-1);
 }
 
 // The host would wait forever for a stream blocked by a hung operation; the sink reports it.
