@@ -54,10 +54,18 @@ class OverlappingSteps final : public StepActions {
   std::vector<Action> actions_;
 };
 
+// A few steps show every kind of step, and the lists stay short.
+void check_overlapping(PipelineShape shape) {
+  constexpr int64_t kSteps = 3;
+  shape.micro_batches = std::min<int64_t>(shape.micro_batches, 2);
+  CHECK(pipedream_problems(shape, pipedream_schedule(shape, 1, kSteps), 1, kSteps).empty());
+}
+
 }  // namespace
 
 std::unique_ptr<StepActions> make_step_actions(const PipelineShape& shape, int64_t stage) {
   if (shape.kind == PipelineKind::kPipeDream) {
+    check_overlapping(shape);
     return std::make_unique<OverlappingSteps>(shape, stage);
   }
   Result<PipelineSchedule> schedule = pipeline_schedule(shape);

@@ -207,7 +207,7 @@ def add_work(table, measurements):
             key = strategy.name, ranks, measurements.runner.sizes.samples
             if measurements.is_measured(key):
                 cpu = statistics.median(one.cpu for one in measurements.found[key])
-                table.row(strategy.name, ranks, f"{cpu:.3f}", f"{cpu / alone:.2f}")
+                table.row(strategy.name, ranks, f"{cpu:.3f}", f"{cpu / alone:.2f}" if alone > 0 else "-")
 
 
 def add_network(table, network):

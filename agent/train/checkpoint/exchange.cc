@@ -124,23 +124,4 @@ Result<std::string> share_text(comm::Communicator& world, std::string_view mine)
   return text;
 }
 
-Result<std::vector<std::string>> gather_texts(comm::Communicator& world, std::string_view mine) {
-  TRY_ASSIGN(const std::vector<int64_t> sizes,
-             world.all_gather_value(static_cast<int64_t>(mine.size())));
-  std::string text(mine);
-  if (world.rank() != 0) {
-    TRY(world.send(bytes_of(text), 0));
-    return std::vector<std::string>();
-  }
-  std::vector<std::string> texts(sizes.size());
-  std::vector<comm::Work> works;
-  for (size_t rank = 1; rank < texts.size(); ++rank) {
-    texts[rank].resize(static_cast<size_t>(sizes[rank]));
-    works.push_back(world.start_receive(bytes_of(texts[rank]), static_cast<int>(rank)));
-  }
-  for (comm::Work& work : works) TRY(work.wait());
-  texts[0] = std::move(text);
-  return texts;
-}
-
 }  // namespace lockstep::train

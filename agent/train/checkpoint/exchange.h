@@ -18,15 +18,15 @@ namespace lockstep::train {
 // is left out.
 Result<Status> common_outcome(comm::Communicator& world, const Status& mine);
 
-// common_outcome(), and gather_texts() if all succeeded, without waiting in between. All ranks make
-// one, in the same order among those of the group, which nothing else uses: ranks whose steps
-// overlap come to it at different steps. Other operations of the group must not begin before it is
-// over. One thread.
+// common_outcome() and, if all succeeded, the texts of all ranks on rank 0, without waiting in
+// between. All ranks make one, in the same order among those of the group, which nothing else uses:
+// ranks whose steps overlap come to it at different steps. Other operations of the group must not
+// begin before it is over. One thread.
 class OutcomeExchange {
  public:
   struct Result {
     Status all;                      // common_outcome()
-    std::vector<std::string> texts;  // gather_texts(), if all succeeded
+    std::vector<std::string> texts;  // by rank, on rank 0 if all succeeded
   };
   // Starts. The group outlives it.
   OutcomeExchange(comm::Communicator& group, const Status& mine, std::string text);
@@ -44,7 +44,5 @@ class OutcomeExchange {
 
 // Returns rank 0's text on all ranks.
 Result<std::string> share_text(comm::Communicator& world, std::string_view mine);
-// Returns the texts of all ranks on rank 0, and nothing elsewhere.
-Result<std::vector<std::string>> gather_texts(comm::Communicator& world, std::string_view mine);
 
 }  // namespace lockstep::train
