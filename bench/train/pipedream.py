@@ -30,8 +30,8 @@ def spec(options, parallelism):
     train = {"model": {"layers": 4, "width": 128, "heads": 4, "context": CONTEXT, "head": "untied"},
              "data": {"path": str(options.text.resolve()), "tokenizer": "bytes", "validationFraction": 0.05},
              "steps": options.steps, "batch": {"global": BATCH, "micro": MICRO}, "validation": every,
-             "optimizer": {"learningRate": 2.0e-3, "schedule": "cosine", "warmupSteps": min(100, options.steps // 4),
-                           "minimumLearningRate": 1.0e-4, "clipNorm": 0}}
+             "optimizer": {"learningRate": options.rate, "schedule": "cosine", "warmupSteps": min(100, options.steps // 4),
+                           "minimumLearningRate": options.rate / 20, "clipNorm": 0}}
     return local_job.job(train, nodes=2, parallelism={"pipeline": 2} | parallelism, checkpoint=every)
 
 
@@ -52,12 +52,16 @@ def main():
     parser.add_argument("--text", type=pathlib.Path, default=pathlib.Path("build/data/kjv.txt"))
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--every", type=int, default=500, help="steps between validations")
+    parser.add_argument("--rate", type=float, default=2.0e-3, help="the learning rate")
+    parser.add_argument("--ways", default="all", help="separated by semicolons: " + "; ".join(WAYS))
     parser.add_argument("--ratio", type=float, default=1.02, help="of the last loss to 1F1B's that fails")
     options = parser.parse_args()
+    ways = list(WAYS) if options.ways == "all" else ["1f1b", *options.ways.split("; ")]
     program = options.build.resolve() / "bin/lockstep"
     losses, speeds = {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, parallelism in WAYS.items():
+        for name in ways:
+            parallelism = WAYS[name]
             output = pathlib.Path(folder) / name.replace(", ", "-")
             local_job.run(program, spec(options, parallelism), output, LIMIT_SECONDS)
             losses[name], speeds[name] = validations(output), tokens_per_second(output, options.every)
@@ -65,7 +69,7 @@ def main():
     print(f"| schedule | tokens/s | of 1f1b | {' | '.join(f'loss at {step}' for step in steps)} | last loss, of 1f1b |")
     print("|---" * (len(steps) + 4) + "|")
     worst = 0
-    for name in WAYS:
+    for name in ways:
         ratio = losses[name][steps[-1]] / losses["1f1b"][steps[-1]]
         worst = max(worst, ratio)
         print(f"| {name} | {speeds[name]:,.0f} | {speeds[name] / speeds['1f1b']:.2f} | "
