@@ -278,8 +278,8 @@ class Communicator {
   // twice.
   virtual Result<std::unique_ptr<Communicator>> sub_group(const std::vector<int>& ranks) = 0;
 
-  // Returns a communicator of all ranks of this group, for collectives that ranks may call in another
-  // order than those of this group. All ranks call it, as sub_group().
+  // Returns a communicator of all ranks of this group, for collectives that ranks may call in
+  // another order than those of this group. All ranks call it, as sub_group().
   Result<std::unique_ptr<Communicator>> twin();
 
   // For a backend that runs next to this communicator. Every rank of the group makes the same

@@ -66,8 +66,8 @@ Status check_stages(const ComposeOptions& options) {
 // A stage may send the messages of a whole batch before its neighbour asks for them.
 Status check_early_messages(const ComposeOptions& options) {
   const comm::CommLimits limits;
-  const auto message = static_cast<uint64_t>(edge_count(options)) *
-                       kernels::dtype_bytes(transfer_dtype(options));
+  const auto message =
+      static_cast<uint64_t>(edge_count(options)) * kernels::dtype_bytes(transfer_dtype(options));
   const uint64_t early = static_cast<uint64_t>(options.micro_batches) *
                          std::min<uint64_t>(message, limits.window_bytes);
   const uint64_t most = limits.window_bytes * limits.buffered_windows_max * 3 / 4;

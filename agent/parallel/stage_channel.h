@@ -73,9 +73,9 @@ class StageChannel {
   kernels::Stream* compute_;
   kernels::Stream messages_;
   std::vector<Slot> slots_;
-  size_t next_ = 0;                // slot of the next message
-  int64_t unposted_ = 0;           // announced messages whose receive has not begun
-  int64_t count_ = 0;              // of announced messages
+  size_t next_ = 0;               // slot of the next message
+  int64_t unposted_ = 0;          // announced messages whose receive has not begun
+  int64_t count_ = 0;             // of announced messages
   std::deque<comm::Work> works_;  // stream-ordered ones, whose results are still to be had
 };
 

@@ -41,7 +41,7 @@ class TimelineRecorder {
 
   std::vector<TimelineRecord> ring_;  // of `capacity`
   int64_t micro_batches_;
-  size_t count_ = 0;                  // records added, with those that were replaced
+  size_t count_ = 0;  // records added, with those that were replaced
   std::vector<TimelineStep> steps_;
   TimePoint begin_{};       // of the first step
   TimePoint step_begin_{};  // of the step under way

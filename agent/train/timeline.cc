@@ -13,7 +13,10 @@ bool is_recorded(const TimelineSpec& spec, int64_t step) {
 }
 
 Timeline::Timeline(Options options, comm::Communicator& world, const Clock& clock)
-    : options_(std::move(options)), world_(world), clock_(clock), recorder_(kTimelineRecordsMax, options_.micro_batches) {}
+    : options_(std::move(options)),
+      world_(world),
+      clock_(clock),
+      recorder_(kTimelineRecordsMax, options_.micro_batches) {}
 
 parallel::TimelineRecorder* Timeline::recorder_of(int64_t step) {
   if (!is_recorded(options_.spec, step)) return nullptr;

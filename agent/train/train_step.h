@@ -43,9 +43,9 @@ class TrainStep {
     StepNumbers numbers;  // those that one step has, without rates
     Flags any;            // of some rank, as parallel::StepReport tells
   };
-  // A loss or a norm that isn't finite is kInvalid, blaming kDivergence, on every rank that learns of
-  // it; with such a norm nothing is updated. If steps overlap, the norm that counts is that of the
-  // stage, and other stages may find that the first one has left.
+  // A loss or a norm that isn't finite is kInvalid, blaming kDivergence, on every rank that learns
+  // of it; with such a norm nothing is updated. If steps overlap, the norm that counts is that of
+  // the stage, and other stages may find that the first one has left.
   Result<Outcome> run(const Request& request);
 
  private:

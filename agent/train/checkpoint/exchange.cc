@@ -15,8 +15,8 @@ comm::CommBuffer bytes_of(std::string& text) {
 // A Status as a plain value.
 struct Outcome {
   int64_t failed = 0;
-  int64_t code = 0;   // Code
-  int64_t blame = 0;  // Blame
+  int64_t code = 0;        // Code
+  int64_t blame = 0;       // Blame
   int64_t text_bytes = 0;  // of the text that follows, if there is one
   FixedText message{};
 };

@@ -27,9 +27,9 @@ namespace lockstep::train {
 //   background
 // One save is under way at a time: begin() and finish() wait for the one before. A save that fails
 // leaves nothing but a note for the agent, and training goes on, unless the storage has another
-// owner: then this rank must stop. All ranks call begin(), commit() and finish(), in the same order.
-// Ranks whose steps overlap may call commit() at different steps; it waits for no other rank. One
-// thread.
+// owner: then this rank must stop. All ranks call begin(), commit() and finish(), in the same
+// order. Ranks whose steps overlap may call commit() at different steps; it waits for no other
+// rank. One thread.
 class Saver {
  public:
   struct Parts {

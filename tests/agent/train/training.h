@@ -116,8 +116,8 @@ class Training {
   // One rank of a world, which must outlive it.
   Training(const TrainingSetup& setup, comm::Communicator& world) : Training(setup, &world) {}
 
-  // If steps overlap, the pipeline is empty after the last one, and gradients are not clipped. Later
-  // stages know the results of all steps but the last few.
+  // If steps overlap, the pipeline is empty after the last one, and gradients are not clipped.
+  // Later stages know the results of all steps but the last few.
   void train(int64_t steps = kSteps) {
     const int64_t last = step_ + steps;
     TrainStep step =
