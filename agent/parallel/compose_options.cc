@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/comm/comm_limits.h"
+#include "common/layout/pipedream_schedule.h"
 #include "common/layout/schedule_check.h"
 
 namespace lockstep::parallel {
@@ -181,6 +182,11 @@ TensorShard shard_of(const ComposeOptions& options) {
 
 ParameterArena arena_of(const ComposeOptions& options) {
   return parameter_arena(options.design, chunks_of(options), shard_of(options));
+}
+
+int64_t stashed_values(const ComposeOptions& options) {
+  return stashed_versions(pipeline_shape(options), options.place.pipeline) *
+         arena_of(options).count;
 }
 
 bool splits_backward(const ComposeOptions& options) {

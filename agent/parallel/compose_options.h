@@ -78,6 +78,8 @@ int64_t edge_count(const ComposeOptions& options);
 std::vector<Stage> chunks_of(const ComposeOptions& options);
 TensorShard shard_of(const ComposeOptions& options);
 ParameterArena arena_of(const ComposeOptions& options);
+// Returns how many values a rank keeps of versions of its parameters before the latest one.
+int64_t stashed_values(const ComposeOptions& options);
 // Returns whether the gradients of parameters are computed apart (MicroBatch::backward_weights()).
 bool splits_backward(const ComposeOptions& options);
 // Returns whether stages update at different times, and steps overlap.

@@ -11,7 +11,6 @@
 #include "agent/parallel/shard/shard_memory.h"
 #include "agent/parallel/staging_memory.h"
 #include "agent/parallel/step_scalars.h"
-#include "common/layout/pipedream_schedule.h"
 #include "common/layout/state_layout.h"
 
 namespace lockstep::parallel {
@@ -219,11 +218,6 @@ bool shares_heads(const ComposeOptions& options) {
 size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
                         const model::AttentionChoice& attention) {
   return aligned(exact_bytes(options, chunk, attention));
-}
-
-int64_t stashed_values(const ComposeOptions& options) {
-  return stashed_versions(pipeline_shape(options), options.place.pipeline) *
-         arena_of(options).count;
 }
 
 size_t message_bytes(const ComposeOptions& options) {

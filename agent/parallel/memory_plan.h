@@ -117,9 +117,6 @@ uint64_t device_groups(const ComposeOptions& options);
 // plan_arena()'s errors.
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
 
-// Returns how many values a rank keeps of versions of its parameters before the latest one.
-int64_t stashed_values(const ComposeOptions& options);
-
 // Returns the size of a buffer for messages between stages; 0 without a pipeline.
 size_t message_bytes(const ComposeOptions& options);
 // Returns how many micro-batches' data a rank keeps while they are in flight, and the size of each
