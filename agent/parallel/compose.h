@@ -210,7 +210,6 @@ class Composition {
     return options_.micro_batch * options_.micro_batches * batch_design_.counted;
   }
   Status build_links();
-  Result<StageChannel*> make_channel(int64_t stage, size_t index, bool sends);
   // Adds up the gradients of a tied embedding that another stage has, too.
   Status tie_stages();
   Result<std::vector<ScheduleExecutor::Chunk>> make_chunks();

@@ -149,16 +149,14 @@ std::vector<int64_t> micro_batches_in_flight(const ComposeOptions& options) {
   return in_flight;
 }
 
-bool has_stage_before(const ComposeOptions& options) {
-  return options.mesh.virtual_stages > 1 || options.place.pipeline > 0;
-}
-
-bool has_stage_after(const ComposeOptions& options) {
-  return options.mesh.virtual_stages > 1 || options.place.pipeline + 1 < options.mesh.pipeline;
+bool is_ring(const ComposeOptions& options) {
+  return options.mesh.virtual_stages > 1;
 }
 
 uint64_t channel_count(const ComposeOptions& options) {
-  return (has_stage_before(options) ? 2u : 0u) + (has_stage_after(options) ? 2u : 0u);
+  const bool has_before = is_ring(options) || options.place.pipeline > 0;
+  const bool has_after = is_ring(options) || options.place.pipeline + 1 < options.mesh.pipeline;
+  return (has_before ? 2u : 0u) + (has_after ? 2u : 0u);
 }
 
 kernels::DType transfer_dtype(const ComposeOptions& options) {

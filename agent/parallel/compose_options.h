@@ -63,10 +63,8 @@ bool offloads_to_file(const ComposeOptions& options);
 PipelineShape pipeline_shape(const ComposeOptions& options);
 // Returns how many micro-batches the rank keeps between forward and backward, by chunk.
 std::vector<int64_t> micro_batches_in_flight(const ComposeOptions& options);
-// Returns whether the rank's stage has channels with the stage before it and with the one after it.
-// An interleaved pipeline is a ring.
-bool has_stage_before(const ComposeOptions& options);
-bool has_stage_after(const ComposeOptions& options);
+// Returns whether the last stage of the pipeline also sends to the first one (kInterleaved).
+bool is_ring(const ComposeOptions& options);
 // Returns the channels of the rank's stage: two for each neighbour.
 uint64_t channel_count(const ComposeOptions& options);
 // Returns the type of messages between stages.

@@ -8,49 +8,19 @@
 #include "common/layout/pipeline_schedule.h"
 
 namespace lockstep::parallel {
-// The two stages of a link make it at the same time. Each stage makes its links in the order of
-// their first stages, so that none waits for another one in a ring, whose last link is that of the
-// last stage with the first one.
-Status Composition::build_links() {
-  const int64_t stages = options_.mesh.pipeline;
-  if (stages == 1) return {};
-  const int64_t before = (options_.place.pipeline + stages - 1) % stages;
-  size_t index = 0;
-  for (int64_t link = 0; link < stages; ++link) {
-    if (link == before && has_stage_before(options_)) {
-      TRY_ASSIGN(links_.activations_in, make_channel(link, index++, false));
-      TRY_ASSIGN(links_.gradients_out, make_channel(link, index++, true));
-    }
-    if (link == options_.place.pipeline && has_stage_after(options_)) {
-      TRY_ASSIGN(links_.activations_out, make_channel(link, index++, true));
-      TRY_ASSIGN(links_.gradients_in, make_channel(link, index++, false));
-    }
-  }
-  TRY_ASSIGN(comm::Communicator* const all, groups_->of(Axis::kPipeline));
-  relay_.emplace(links_, *all);
-  return {};
-}
 
-// Makes a channel between a stage and the next one; the index-th of this rank.
-Result<StageChannel*> Composition::make_channel(int64_t stage, size_t index, bool sends) {
+Status Composition::build_links() {
+  if (options_.mesh.pipeline == 1) return {};
   TRY_ASSIGN(comm::Communicator* const stages, groups_->of(Axis::kPipeline));
-  TRY_ASSIGN(std::unique_ptr<comm::Communicator> pair,
-             stages->sub_group({static_cast<int>(stage),
-                                static_cast<int>((stage + 1) % options_.mesh.pipeline)}));
-  const size_t bytes = message_bytes(options_);
-  const auto slots = static_cast<size_t>(channel_slots(pipeline_shape(options_)));
-  auto* memory =
-      static_cast<std::byte*>(memory_of(DevicePart::kMessages).data) + slots * index * bytes;
-  std::vector<kernels::Workspace> buffers;
-  for (size_t i = 0; i < slots; ++i, memory += bytes) buffers.push_back({memory, bytes});
-  TRY_ASSIGN(std::unique_ptr<StageChannel> channel,
-             StageChannel::create({.pair = std::move(pair),
-                                   .sends = sends,
-                                   .travelling = transfer_dtype(options_),
-                                   .buffers = std::move(buffers)},
-                                  *ops_, stream_));
-  links_.channels.push_back(std::move(channel));
-  return links_.channels.back().get();
+  TRY(make_stage_links(*stages,
+                       {.is_ring = is_ring(options_),
+                        .travelling = transfer_dtype(options_),
+                        .message_bytes = message_bytes(options_),
+                        .slots = static_cast<size_t>(channel_slots(pipeline_shape(options_))),
+                        .memory = memory_of(DevicePart::kMessages)},
+                       *ops_, stream_, links_));
+  relay_.emplace(links_, *stages);
+  return {};
 }
 
 Status Composition::tie_stages() {

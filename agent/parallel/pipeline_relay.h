@@ -2,7 +2,7 @@
 
 #include "agent/comm/communicator.h"
 #include "agent/model/stage_relay.h"
-#include "agent/parallel/stage_channel.h"
+#include "agent/parallel/stage_links.h"
 
 namespace lockstep::parallel {
 

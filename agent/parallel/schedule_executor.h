@@ -10,7 +10,7 @@
 #include "agent/model/param_store.h"
 #include "agent/model/pass_observer.h"
 #include "agent/parallel/batch_feed.h"
-#include "agent/parallel/stage_channel.h"
+#include "agent/parallel/stage_links.h"
 #include "agent/parallel/step_scalars.h"
 #include "agent/parallel/step_sink.h"
 #include "agent/parallel/step_timer.h"

@@ -6,6 +6,7 @@
 #include "agent/parallel/works.h"
 
 namespace lockstep::parallel {
+
 Result<std::unique_ptr<StageChannel>> StageChannel::create(Options options,
                                                            const kernels::OpTable& ops,
                                                            kernels::Stream& compute) {
@@ -125,19 +126,6 @@ Status StageChannel::wait() {
   }
   Status rest = wait_for(works_);
   return first.ok() ? rest : first;
-}
-
-StageLinks::~StageLinks() {
-  for (std::unique_ptr<StageChannel>& channel : channels) channel.reset();
-}
-
-Status StageLinks::wait() const {
-  Status first;
-  for (const std::unique_ptr<StageChannel>& channel : channels) {
-    Status status = channel->wait();
-    if (first.ok()) first = std::move(status);
-  }
-  return first;
 }
 
 }  // namespace lockstep::parallel

@@ -79,24 +79,4 @@ class StageChannel {
   std::deque<comm::Work> works_;  // stream-ordered ones, whose results are still to be had
 };
 
-// The channels of a stage with its neighbours. Null where there is none.
-struct StageLinks {
-  StageLinks() = default;
-  StageLinks(const StageLinks&) = delete;
-  StageLinks& operator=(const StageLinks&) = delete;
-  // Ends the channels in the order in which they were made: the two ends of a channel wait for each
-  // other, and the neighbours of an interleaved pipeline are a ring.
-  ~StageLinks();
-
-  StageChannel* activations_in = nullptr;   // from the stage before
-  StageChannel* activations_out = nullptr;  // to the next one
-  StageChannel* gradients_in = nullptr;     // from the next one
-  StageChannel* gradients_out = nullptr;    // to the stage before
-  std::vector<std::unique_ptr<StageChannel>>
-      channels;  // these, in the order in which they were made
-
-  // Waits for the results of everything under way. Returns the first error.
-  Status wait() const;
-};
-
 }  // namespace lockstep::parallel

@@ -195,8 +195,8 @@ uint64_t tensor_bytes_max(const ComposeOptions& options) {
                      .ranks = static_cast<int>(options.mesh.tensor)})});
 }
 
-// As many messages of each channel as it has slots are under way, and at other times a sum of
-// squares, or one of a tied embedding's gradients.
+// channel_slots() messages of each channel are under way, and at other times a sum of squares, or
+// one of a tied embedding's gradients.
 uint64_t pipeline_bytes_max(const ComposeOptions& options) {
   if (options.mesh.pipeline == 1) return 0;
   const Blocks message = blocks_of({.kind = comm::Collective::kSend,

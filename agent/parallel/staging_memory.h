@@ -21,8 +21,8 @@ namespace lockstep::parallel {
 //   parameters | likewise                                             | of the units of one block
 //
 // At other times there is one broadcast of the parameters, or a sum of squares. Ranks that share
-// tensors have one operation under way, and stages as many messages of each channel as it
-// has slots (channel_slots()).
+// tensors have one operation under way, and stages channel_slots() messages of each
+// channel.
 uint64_t staging_bytes_max(const ComposeOptions& options);
 
 }  // namespace lockstep::parallel

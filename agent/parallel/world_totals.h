@@ -20,7 +20,7 @@ struct RankTotals {
   double right = 0;     // right answers of an evaluation
   int64_t stop = 0;     // 1: the rank was asked to stop
   int64_t busy = 0;     // 1: the rank is still writing its part of a checkpoint
-  double squares = 0;   // of the gradients that no rank of another stage counts
+  double squares = 0;   // of gradients; 0 if they are those that the first stage counts
 };
 
 struct WorldTotals {

@@ -21,6 +21,7 @@
 
 #include "agent/comm/make_communicator.h"
 #include "agent/parallel/schedule_executor.h"
+#include "agent/parallel/stage_links.h"
 #include "agent/parallel/step_actions.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
@@ -32,10 +33,10 @@ namespace lockstep::bench {
 namespace {
 
 using parallel::ScheduleExecutor;
-using parallel::StageChannel;
 using parallel::StageLinks;
 
 constexpr double kDifferenceMax = 0.05;  // of the formula
+constexpr size_t kChannelsMax = 4;       // of a stage
 
 struct Options {
   int64_t forward_ms = 10;
@@ -164,59 +165,20 @@ struct RankTime {
   double slept_seconds = 0;
 };
 
-// The channels of a stage, made as a Composition makes them (compose_pipeline.cc).
-class Links {
- public:
-  Links(comm::Communicator& world, const PipelineShape& shape, kernels::Stream& stream)
-      : world_(world), shape_(shape), stream_(stream) {}
-
-  Status make(StageLinks& links) {
-    const int64_t stages = shape_.stages;
-    const int64_t own = world_.rank();
-    const bool is_ring = shape_.chunks > 1;
-    for (int64_t link = 0; link < stages; ++link) {
-      if (link == (own + stages - 1) % stages && (is_ring || own > 0)) {
-        TRY_ASSIGN(links.activations_in, add(links, link, false));
-        TRY_ASSIGN(links.gradients_out, add(links, link, true));
-      }
-      if (link == own && (is_ring || own + 1 < stages)) {
-        TRY_ASSIGN(links.activations_out, add(links, link, true));
-        TRY_ASSIGN(links.gradients_in, add(links, link, false));
-      }
-    }
-    return {};
-  }
-
- private:
-  Result<StageChannel*> add(StageLinks& links, int64_t stage, bool sends) {
-    TRY_ASSIGN(
-        std::unique_ptr<comm::Communicator> pair,
-        world_.sub_group({static_cast<int>(stage), static_cast<int>((stage + 1) % shape_.stages)}));
-    StageChannel::Options options{.pair = std::move(pair), .sends = sends};
-    for (int64_t slot = 0; slot < channel_slots(shape_); ++slot) {
-      values_.push_back(std::make_unique<float>());
-      options.buffers.push_back({values_.back().get(), sizeof(float)});
-    }
-    TRY_ASSIGN(std::unique_ptr<StageChannel> channel,
-               StageChannel::create(std::move(options), kernels::cpu_ops(), stream_));
-    links.channels.push_back(std::move(channel));
-    return links.channels.back().get();
-  }
-
-  comm::Communicator& world_;
-  const PipelineShape& shape_;
-  kernels::Stream& stream_;
-  std::vector<std::unique_ptr<float>> values_;
-};
-
 Status run_stage(const Case& run, const Passes& passes, comm::Communicator& world, RankTime& time) {
   const PipelineShape& shape = run.shape;
   const SystemClock clock;
   kernels::Stream stream;
   Sleeper sleeper;
-  Links maker(world, shape, stream);
+  const auto slots = static_cast<size_t>(channel_slots(shape));
+  std::vector<float> messages(kChannelsMax * slots);
   StageLinks links;
-  TRY(maker.make(links));
+  TRY(parallel::make_stage_links(world,
+                                 {.is_ring = shape.chunks > 1,
+                                  .message_bytes = sizeof(float),
+                                  .slots = slots,
+                                  .memory = {messages.data(), messages.size() * sizeof(float)}},
+                                 kernels::cpu_ops(), stream, links));
   std::vector<std::unique_ptr<SleepingModel>> models;
   std::vector<ScheduleExecutor::Chunk> chunks;
   const int64_t in_flight = in_flight_bound(shape, world.rank());

@@ -250,7 +250,9 @@ TEST(ExamplesTest, EveryMeshTrainsLikeOneProcessAndDividesTheModel) {
     for (size_t step = 0; step < 8; ++step) {
       EXPECT_NEAR(run.losses[step], whole->losses[step], 1e-5 * whole->losses[step]);
     }
-    EXPECT_LT(run.logged("parametersBytes"), 0.8 * whole->logged("parametersBytes"));
+    // The larger stage of zerobubble.yaml has 3 of 4 layers and the embedding.
+    const double part = name == std::string("zerobubble") ? 0.8 : 0.75;
+    EXPECT_LT(run.logged("parametersBytes"), part * whole->logged("parametersBytes"));
     EXPECT_EQ(run.sample.find("And God said"), 0u) << run.sample;
   }
 }

@@ -11,17 +11,8 @@ namespace lockstep::parallel {
 namespace {
 
 // Six chunks have different numbers of layers.
-constexpr ModelConfig kGpt{
-    .layers = 8, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
-constexpr ModelConfig kLlama{.layers = 8,
-                             .width = 16,
-                             .heads = 4,
-                             .context = kSequence,
-                             .vocabulary = kVocabulary,
-                             .family = Family::kLlama,
-                             .hidden = 24,
-                             .tied = false,
-                             .kv_heads = 4};
+constexpr ModelConfig kGpt = small_gpt(8);
+constexpr ModelConfig kLlama = small_llama(8, 4);
 
 ComposeOptions interleaved(const ModelDesign& design, const Mesh& mesh) {
   ComposeOptions options = options_for(design, mesh, 8 / mesh.data);

@@ -12,17 +12,8 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr ModelConfig kGpt{
-    .layers = 4, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
-constexpr ModelConfig kLlama{.layers = 4,
-                             .width = 16,
-                             .heads = 4,
-                             .context = kSequence,
-                             .vocabulary = kVocabulary,
-                             .family = Family::kLlama,
-                             .hidden = 24,
-                             .tied = false,
-                             .kv_heads = 4};
+constexpr ModelConfig kGpt = small_gpt(4);
+constexpr ModelConfig kLlama = small_llama(4, 4);
 constexpr PipelineKind kKinds[] = {PipelineKind::kNaive, PipelineKind::kGpipe,
                                    PipelineKind::kOneForwardOneBackward, PipelineKind::kZeroBubble};
 

@@ -13,17 +13,8 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr ModelConfig kGpt{
-    .layers = 2, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
-constexpr ModelConfig kLlama{.layers = 2,
-                             .width = 16,
-                             .heads = 4,
-                             .context = kSequence,
-                             .vocabulary = kVocabulary,
-                             .family = Family::kLlama,
-                             .hidden = 24,
-                             .tied = false,
-                             .kv_heads = 2};
+constexpr ModelConfig kGpt = small_gpt(2);
+constexpr ModelConfig kLlama = small_llama(2, 2);
 
 ComposeOptions sequence_options(const ModelDesign& design, const Mesh& mesh,
                                 int64_t micro_batches) {

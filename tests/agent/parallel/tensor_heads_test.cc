@@ -15,18 +15,6 @@
 namespace lockstep::parallel {
 namespace {
 
-ModelConfig llama(int64_t kv_heads) {
-  return {.layers = 2,
-          .width = 16,
-          .heads = 4,
-          .context = kSequence,
-          .vocabulary = kVocabulary,
-          .family = Family::kLlama,
-          .hidden = 24,
-          .tied = false,
-          .kv_heads = kv_heads};
-}
-
 struct Case {
   int64_t kv_heads = 1;
   Mesh mesh;
@@ -49,7 +37,7 @@ const Case kCases[] = {{1, {.tensor = 2}},
 class EachGrouping : public testing::TestWithParam<Case> {};
 
 TEST_P(EachGrouping, TrainTheModelOfOneRank) {
-  const ModelDesign design = llama(GetParam().kv_heads);
+  const ModelDesign design = small_llama(2, GetParam().kv_heads);
   const Trained alone = train(options_for(design, {}, 1));
   for (const Sharding sharding :
        {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
@@ -67,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(FewKeyHeads, EachGrouping, testing::ValuesIn(kCases),
                          [](const auto& c) { return name_of(c.param); });
 
 TEST(FewKeyHeads, TrainWithEveryExchange) {
-  const ModelDesign design = llama(1);
+  const ModelDesign design = small_llama(2, 1);
   const Trained alone = train(options_for(design, {}, 1));
   ComposeOptions options = options_for(design, {.data = 2, .tensor = 2}, 2);
   options.exchange = Exchange::kFirstRank;
@@ -75,7 +63,7 @@ TEST(FewKeyHeads, TrainWithEveryExchange) {
 }
 
 TEST(FewKeyHeads, GiveTheSameBitsWithRecomputation) {
-  const ModelDesign design = llama(1);
+  const ModelDesign design = small_llama(2, 1);
   const Trained kept = train(options_for(design, {.tensor = 4}, 2));
   for (const Recompute recompute : {Recompute::kOps, Recompute::kBlocks}) {
     ComposeOptions options = options_for(design, {.tensor = 4}, 2);
@@ -85,7 +73,7 @@ TEST(FewKeyHeads, GiveTheSameBitsWithRecomputation) {
 }
 
 TEST(FewKeyHeads, TrainWithBf16) {
-  const ModelDesign design = llama(2);
+  const ModelDesign design = small_llama(2, 2);
   ComposeOptions options = options_for(design, {.data = 2, .tensor = 4}, 1);
   const Trained plain = train(options);
   options.precision = kernels::Precision::kBf16;
@@ -103,7 +91,7 @@ TEST(FewKeyHeads, TrainWithBf16) {
 // States go from any mesh to any other.
 TEST(FewKeyHeads, ContinueTheStateOfOtherMeshes) {
   for (const int64_t kv_heads : {1, 2}) {
-    const ModelDesign design = llama(kv_heads);
+    const ModelDesign design = small_llama(2, kv_heads);
     const ComposeOptions alone = options_for(design, {}, 1);
     Trained first = train(alone);
     const Trained expected = train(alone, {.state = &first.state, .steps = kSteps});
@@ -147,7 +135,7 @@ Values trained_values(const ComposeOptions& options, comm::Communicator& world) 
 }
 
 TEST(FewKeyHeads, HaveTheSameBitsOnAllRanksThatHoldThem) {
-  ComposeOptions options = options_for(llama(2), {.data = 2, .tensor = 4}, 2);
+  ComposeOptions options = options_for(small_llama(2, 2), {.data = 2, .tensor = 4}, 2);
   options.precision = kernels::Precision::kBf16;
   options.optimizer.rounding_seed = 5;
   auto world = comm::make_thread_world(8).value();

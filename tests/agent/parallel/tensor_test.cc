@@ -14,17 +14,8 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr ModelConfig kGpt{
-    .layers = 2, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
-constexpr ModelConfig kLlama{.layers = 2,
-                             .width = 16,
-                             .heads = 4,
-                             .context = kSequence,
-                             .vocabulary = kVocabulary,
-                             .family = Family::kLlama,
-                             .hidden = 24,
-                             .tied = false,
-                             .kv_heads = 4};
+constexpr ModelConfig kGpt = small_gpt(2);
+constexpr ModelConfig kLlama = small_llama(2, 4);
 
 std::string name_of(const Mesh& mesh) {
   return "data " + std::to_string(mesh.data) + ", tensor " + std::to_string(mesh.tensor);

@@ -26,6 +26,20 @@ inline constexpr int kSteps = 6;
 inline constexpr double kRate = 0.003;
 inline const MlpConfig kTable{.inputs = 7, .hidden = {24, 9, 16}, .outputs = 3};
 
+// Small models with 4 heads.
+constexpr ModelConfig small_gpt(int64_t layers) {
+  return {
+      .layers = layers, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
+}
+constexpr ModelConfig small_llama(int64_t layers, int64_t kv_heads) {
+  ModelConfig config = small_gpt(layers);
+  config.family = Family::kLlama;
+  config.hidden = 24;
+  config.tied = false;
+  config.kv_heads = kv_heads;
+  return config;
+}
+
 // The samples of steps, of which a rank takes its part of each: texts, or rows of a table.
 class Samples final : public BatchFeed {
  public:

@@ -9,17 +9,8 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr ModelConfig kGpt{
-    .layers = 4, .width = 16, .heads = 4, .context = kSequence, .vocabulary = kVocabulary};
-constexpr ModelConfig kLlama{.layers = 4,
-                             .width = 16,
-                             .heads = 4,
-                             .context = kSequence,
-                             .vocabulary = kVocabulary,
-                             .family = Family::kLlama,
-                             .hidden = 24,
-                             .tied = false,
-                             .kv_heads = 2};
+constexpr ModelConfig kGpt = small_gpt(4);
+constexpr ModelConfig kLlama = small_llama(4, 2);
 
 ComposeOptions zero_bubble_for(const ModelDesign& design, const Mesh& mesh) {
   ComposeOptions options = options_for(design, mesh, 4);
