@@ -73,10 +73,10 @@ Status check_early_messages(const ComposeOptions& options) {
                          std::min<uint64_t>(message, limits.window_bytes);
   const uint64_t most = limits.window_bytes * limits.buffered_windows_max * 3 / 4;
   if (early <= most) return {};
-  return invalid("[compose] with pipedream, stages may send " + std::to_string(early) +
-                     " bytes of a batch's " + std::to_string(options.micro_batches) +
-                     " messages ahead, expected at most " + std::to_string(most) +
-                     ": use a smaller spec.train.batch.global",
+  return invalid("spec.train.batch.global: with pipedream, stages may send " +
+                     std::to_string(early) + " bytes of a batch's " +
+                     std::to_string(options.micro_batches) + " messages ahead, expected at most " +
+                     std::to_string(most) + ": use a smaller batch",
                  Blame::kConfig);
 }
 

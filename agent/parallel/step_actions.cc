@@ -54,7 +54,7 @@ class OverlappingSteps final : public StepActions {
   std::vector<Action> actions_;
 };
 
-// Up to 32 stages, so many steps fill the pipeline, keep it full and empty it. More would make the
+// These steps fill a pipeline of up to 32 stages, keep it full and empty it. More would make the
 // lists of many stages long.
 void check_overlapping(PipelineShape shape) {
   const int64_t steps = std::min<int64_t>(shape.stages, 32) + 2;

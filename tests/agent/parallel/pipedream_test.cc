@@ -298,8 +298,9 @@ TEST(PipeDreamRanks, AreRefusedWithWhatTheyCannotDo) {
   early.micro_batch = 512;
   early.sequence = 16;
   EXPECT_EQ(message(early),
-            "[compose] with pipedream, stages may send 536870912 bytes of a batch's 1024 messages "
-            "ahead, expected at most 201326592: use a smaller spec.train.batch.global");
+            "spec.train.batch.global: with pipedream, stages may send 536870912 bytes of a batch's "
+            "1024 messages "
+            "ahead, expected at most 201326592: use a smaller batch");
   ComposeOptions recomputed = options;
   recomputed.versions.stashes = false;
   recomputed.recompute = Recompute::kOps;
