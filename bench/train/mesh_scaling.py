@@ -131,7 +131,6 @@ class Measurements:
         waits = statistics.median(one.waits for one in self.found[key])
         return Row(self.seconds(key), speed_ups, communication, waits, self.found[key][0].sent)
 
-
     def wrong_bytes(self):
         """Returns a line for each measured strategy whose busiest rank did not send what the formulas say."""
         wrong = []
