@@ -3,10 +3,12 @@
 For the measuring programs in this folder. A job that fails raises JobFailed with the reason; nothing
 that a job started survives it.
 """
+import array
 import collections
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import signal
@@ -40,6 +42,13 @@ def job(train, nodes=1, per_node=1, parallelism=None, checkpoint=None, restarts=
         spec["parallelism"] = parallelism
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "measured"},
             "spec": spec}
+
+
+def write_tokens(folder, vocabulary, count):
+    """Writes random tokens, the same ones every time. Returns the file, which the tokenizer u16 reads."""
+    draw, path = random.Random(5), folder / "tokens.u16"
+    path.write_bytes(array.array("H", (draw.randrange(vocabulary) for _ in range(count))).tobytes())
+    return path
 
 
 def below(pid):

@@ -1,9 +1,7 @@
 """Runs the jobs of mesh_scaling.py, and measures the network between this machine's processes."""
-import array
 import collections
 import json
 import pathlib
-import random
 import subprocess
 
 import local_job
@@ -48,12 +46,6 @@ def fields_of(strategy, ranks):
     return {"pipeline": ranks, "pipelineSchedule": strategy.schedule} | chunks
 
 
-def write_tokens(folder, sizes):
-    draw, path = random.Random(5), folder / "tokens.u16"
-    path.write_bytes(array.array("H", (draw.randrange(sizes.vocabulary) for _ in range(1 << 16))).tobytes())
-    return path
-
-
 class CpuWatch:
     """Adds up the CPU seconds of a job's workers from the line `training` of its log on."""
 
@@ -94,7 +86,7 @@ class Runner:
     def __init__(self, options, folder, sizes):
         self.options, self.folder, self.sizes = options, folder, sizes
         self.bin = pathlib.Path(options.build).resolve() / "bin"
-        self.tokens = write_tokens(folder, sizes)
+        self.tokens = local_job.write_tokens(folder, sizes.vocabulary, 1 << 16)
         self.count = 0
 
     def spec(self, strategy, ranks, samples, steps, output):

@@ -10,10 +10,8 @@ lower quartile, which other load disturbs less), the part of it that ranks wait 
 job, and the median ratio of the turns. Both builds must end with the same loss, to 1e-4.
 """
 import argparse
-import array
 import os
 import pathlib
-import random
 import resource
 import statistics
 import sys
@@ -32,13 +30,6 @@ def limit_network(rate):
               'exec "$@"')
     os.environ["LOCKSTEP_LIMITED"] = "1"
     os.execvp("unshare", ["unshare", "-n", "sh", "-ec", script, "sh", sys.executable, *sys.argv])
-
-
-def write_tokens(folder, model, count):
-    draw = random.Random(5)
-    path = folder / "tokens.u16"
-    path.write_bytes(array.array("H", (draw.randrange(model["vocabulary"]) for _ in range(count))).tobytes())
-    return path
 
 
 def cpu_seconds():
@@ -62,7 +53,7 @@ def all_turns(options, folder):
     """Returns the turns of each build: name -> [(seconds of steps, CPU seconds, loss)]."""
     model = TINY if options.tiny else MODEL
     batch = options.micro * options.micro_batches
-    tokens = write_tokens(folder, model, batch * model["context"] * 4 + 1)
+    tokens = local_job.write_tokens(folder, model["vocabulary"], batch * model["context"] * 4 + 1)
     train = {"model": model, "data": {"path": str(tokens), "tokenizer": "u16"},
              "steps": options.warmup + options.steps, "batch": {"global": batch, "micro": options.micro},
              "recompute": "none", "optimizer": {"learningRate": 1e-3, "schedule": "constant"}}
