@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "agent/comm/comm_limits.h"
 #include "common/layout/pipedream_schedule.h"
 #include "common/layout/schedule_check.h"
 
@@ -64,22 +63,6 @@ Status check_stages(const ComposeOptions& options) {
   return validate(pipeline_shape(options));
 }
 
-// A stage may send the messages of a whole batch before its neighbour asks for them.
-Status check_early_messages(const ComposeOptions& options) {
-  const comm::CommLimits limits;
-  const auto message =
-      static_cast<uint64_t>(edge_count(options)) * kernels::dtype_bytes(transfer_dtype(options));
-  const uint64_t early = static_cast<uint64_t>(options.micro_batches) *
-                         std::min<uint64_t>(message, limits.window_bytes);
-  const uint64_t most = limits.window_bytes * limits.buffered_windows_max * 3 / 4;
-  if (early <= most) return {};
-  return invalid("spec.train.batch.global: with pipedream, stages may send " +
-                     std::to_string(early) + " bytes of a batch's " +
-                     std::to_string(options.micro_batches) + " messages ahead, expected at most " +
-                     std::to_string(most) + ": use a smaller batch",
-                 Blame::kConfig);
-}
-
 Status check_versions(const ComposeOptions& options) {
   if (!steps_overlap(options)) return {};
   if (is_tied(options.design)) {
@@ -96,7 +79,7 @@ Status check_versions(const ComposeOptions& options) {
         "[compose] pipedream without weight stashing works only without recomputation, which "
         "would read other parameters than forward");
   }
-  return check_early_messages(options);
+  return {};
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ Status Composition::build_links() {
                        {.is_ring = is_ring(options_),
                         .travelling = transfer_dtype(options_),
                         .message_bytes = message_bytes(options_),
-                        .slots = static_cast<size_t>(channel_slots(pipeline_shape(options_))),
                         .memory = memory_of(DevicePart::kMessages)},
                        *ops_, stream_, links_));
   relay_.emplace(links_, *stages);

@@ -169,8 +169,7 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
        {ArenaUse::kWorkspace, "rotary embedding's angles", model.tables},
        {ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
        {ArenaUse::kActivations, "between stages",
-        message_bytes(options) * channel_count(options) *
-            static_cast<uint64_t>(channel_slots(pipeline_shape(options)))},
+        message_bytes(options) * channel_count(options) * static_cast<uint64_t>(kChannelSlots)},
        {ArenaUse::kWorkspace, "data of micro-batches in flight",
         data_bytes(options) * static_cast<uint64_t>(data_places(options))}});
   add_batches(options, requests);

@@ -14,7 +14,7 @@ namespace lockstep::parallel {
 
 // One direction between two neighbouring stages: messages of up to `count` values, which the
 // receiver takes in the order in which they are sent. Values are copied through buffers at each end
-// (channel_slots()), so that both ends compute while messages are on their way. On a GPU messages
+// (kChannelSlots), so that both ends compute while messages are on their way. On a GPU messages
 // travel on a stream of their own. One thread.
 class StageChannel {
  public:

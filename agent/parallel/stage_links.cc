@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/layout/pipeline_schedule.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -37,7 +39,7 @@ class Maker {
     TRY_ASSIGN(std::unique_ptr<comm::Communicator> pair,
                stages_.sub_group({stage, (stage + 1) % stages_.size()}));
     std::vector<kernels::Workspace> buffers;
-    for (size_t i = 0; i < options_.slots; ++i) {
+    for (int64_t i = 0; i < kChannelSlots; ++i) {
       CHECK(used_ + options_.message_bytes <= options_.memory.bytes);
       buffers.push_back(
           {static_cast<std::byte*>(options_.memory.data) + used_, options_.message_bytes});

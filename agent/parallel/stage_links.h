@@ -36,8 +36,7 @@ struct StageLinkOptions {
   bool is_ring = false;  // the last stage also sends to the first one
   kernels::DType travelling = kernels::DType::kF32;
   size_t message_bytes = 0;   // of the largest message
-  size_t slots = 2;           // of each channel: channel_slots()
-  kernels::Workspace memory;  // of the stream's device, for `slots` messages of each channel
+  kernels::Workspace memory;  // of the stream's device, for kChannelSlots messages of each channel
 };
 // Makes the channels of a stage: two for each neighbour. `stages` has the ranks of the pipeline, by
 // stage, and all of them call it. Memory, ops and stream outlive the links. Errors are those of

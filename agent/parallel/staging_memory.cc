@@ -195,15 +195,15 @@ uint64_t tensor_bytes_max(const ComposeOptions& options) {
                      .ranks = static_cast<int>(options.mesh.tensor)})});
 }
 
-// channel_slots() messages of each channel are under way, and at other times a sum of squares, or
+// kChannelSlots messages of each channel are under way, and at other times a sum of squares, or
 // one of a tied embedding's gradients.
 uint64_t pipeline_bytes_max(const ComposeOptions& options) {
   if (options.mesh.pipeline == 1) return 0;
   const Blocks message = blocks_of({.kind = comm::Collective::kSend,
                                     .count = edge_count(options),
                                     .type = wire_type(transfer_dtype(options))});
-  const auto slots = static_cast<size_t>(channel_slots(pipeline_shape(options)));
-  uint64_t bytes = channel_count(options) * bytes_max({{slots, {message}}});
+  uint64_t bytes =
+      channel_count(options) * bytes_max({{static_cast<size_t>(kChannelSlots), {message}}});
   bytes += bytes_max({squares()});
   const ParameterArena arena = arena_of(options);
   const ArenaEntry* const tokens = arena.find(kTokenEmbedding);

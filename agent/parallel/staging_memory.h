@@ -21,7 +21,7 @@ namespace lockstep::parallel {
 //   parameters | likewise                                             | of the units of one block
 //
 // At other times there is one broadcast of the parameters, or a sum of squares. Ranks that share
-// tensors have one operation under way, and stages channel_slots() messages of each
+// tensors have one operation under way, and stages kChannelSlots messages of each
 // channel.
 uint64_t staging_bytes_max(const ComposeOptions& options);
 

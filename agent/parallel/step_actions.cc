@@ -26,9 +26,8 @@ class FlushedSteps final : public StepActions {
 
 // PipeDream's steps overlap.
 //
-// A stop: stage i learns the totals of step s at the end of step s + i, when it has begun the
-// batches up to s + p - 1, as every other stage has when it learns them. So that is the last batch
-// on all of them.
+// A stop: when a stage learns the totals of step s, no stage has begun a batch after s +
+// steps_until_empty(). So that is the last batch on all of them.
 class OverlappingSteps final : public StepActions {
  public:
   OverlappingSteps(const PipelineShape& shape, int64_t stage) : shape_(shape), stage_(stage) {}
@@ -42,10 +41,10 @@ class OverlappingSteps final : public StepActions {
   }
   bool is_flushed() const override { return window_.step == window_.last; }
   void flush_soon(int64_t step) override {
-    window_.last = std::min(window_.last, step + shape_.stages - 1);
+    window_.last = std::min(window_.last, step + steps_until_empty(shape_));
     CHECK(window_.step <= window_.last);
   }
-  int64_t delay() const override { return stage_; }
+  int64_t delay() const override { return totals_delay(shape_, stage_); }
 
  private:
   PipelineShape shape_;

@@ -170,13 +170,11 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
   const SystemClock clock;
   kernels::Stream stream;
   Sleeper sleeper;
-  const auto slots = static_cast<size_t>(channel_slots(shape));
-  std::vector<float> messages(kChannelsMax * slots);
+  std::vector<float> messages(kChannelsMax * static_cast<size_t>(kChannelSlots));
   StageLinks links;
   TRY(parallel::make_stage_links(world,
                                  {.is_ring = shape.chunks > 1,
                                   .message_bytes = sizeof(float),
-                                  .slots = slots,
                                   .memory = {messages.data(), messages.size() * sizeof(float)}},
                                  kernels::cpu_ops(), stream, links));
   std::vector<std::unique_ptr<SleepingModel>> models;

@@ -106,13 +106,17 @@ class OverlapCheck {
   void check_forward(const Action& action) {
     if (stage_ == 0 || stage_ == shape_.stages - 1) needs(ActionKind::kTake, action);
     if (stage_ > 0) needs(ActionKind::kReceiveActivation, action);
-    const auto [read, is_new] = read_.try_emplace(action.step, action.version);
-    if (!is_new && read->second != action.version) {
-      add(describe(action) + ": its batch has read version " + std::to_string(read->second));
-    }
-    // The first stage's latest version when the batch enters it is that of `stages` batches before.
-    const int64_t vertical = std::max(first_ - 1, action.step - shape_.stages);
-    check_version(action, shape_.versions.is_vertical ? vertical : live_);
+    read_.emplace(Micro{action.step, action.micro_batch}, action.version);
+    check_version(action, shape_.versions.is_vertical ? entered(action) : live_);
+  }
+
+  // Returns the first stage's latest version when the micro-batch enters it: that stage has
+  // completed the batches of all micro-batches that are `stages` or more before it.
+  int64_t entered(const Action& action) const {
+    int64_t completed = first_ - 1;
+    const int64_t number = action.step * shape_.micro_batches + action.micro_batch;
+    while ((completed + 2) * shape_.micro_batches - 1 <= number - shape_.stages) ++completed;
+    return completed;
   }
 
   void check_backward(const Action& action) {
@@ -123,7 +127,8 @@ class OverlapCheck {
     if (action.completes_gradients != completes) {
       add(describe(action) + " is wrong about completing the gradients");
     }
-    check_version(action, shape_.versions.stashes ? read_[action.step] : live_);
+    check_version(action,
+                  shape_.versions.stashes ? read_[Micro{action.step, action.micro_batch}] : live_);
   }
 
   void check_update(const Action& action) {
@@ -157,7 +162,7 @@ class OverlapCheck {
   std::vector<std::string>& problems_;
   size_t index_ = 0;
   std::map<ActionKind, std::set<Micro>> done_;
-  std::map<int64_t, int64_t> read_;  // version, by batch
+  std::map<Micro, int64_t> read_;  // version
 };
 
 }  // namespace

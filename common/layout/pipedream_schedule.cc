@@ -8,30 +8,39 @@
 namespace lockstep {
 namespace {
 
-// How many batches a stage forwards before it needs the first gradient.
-int64_t batches_ahead(const PipelineShape& shape, int64_t stage) {
+int64_t ceil_of(int64_t dividend, int64_t divisor) {
+  return (dividend + divisor - 1) / divisor;
+}
+
+// How many micro-batches a stage forwards before it needs the first gradient.
+int64_t ahead(const PipelineShape& shape, int64_t stage) {
   return shape.stages - 1 - stage;
 }
 
-// Builds the actions of a stage for one step.
+// How many backwards the stage that chooses a micro-batch's version issues between its forward and
+// its backward, at most.
+int64_t lag(const PipelineShape& shape, int64_t stage) {
+  return ahead(shape, shape.versions.is_vertical ? 0 : stage);
+}
+
+// Builds the actions of a stage for one step. Micro-batches have numbers from the window's first
+// one on: 0, 1, ...
 class StepList {
  public:
   StepList(const PipelineShape& shape, int64_t stage, const StepWindow& window)
-      : shape_(shape), stage_(stage), window_(window) {}
+      : shape_(shape),
+        stage_(stage),
+        window_(window),
+        count_((window.last - window.first + 1) * shape.micro_batches) {}
 
   std::vector<Action> build() && {
-    const int64_t begun = begun_before();
-    const int64_t newest = steps_begun(shape_, stage_, window_);
-    // Its forwards alternate with the backwards.
-    const int64_t partner = window_.step + batches_ahead(shape_, stage_);
-    for (int64_t batch = begun + 1; batch <= newest; ++batch) {
-      for (int64_t micro = 0; batch != partner && micro < shape_.micro_batches; ++micro) {
-        forward(batch, micro);
-      }
+    const int64_t begin = (window_.step - window_.first) * shape_.micro_batches;
+    if (begin == 0) {
+      for (int64_t n = 0; n < ahead(shape_, stage_); ++n) forward(n);
     }
-    for (int64_t micro = 0; micro < shape_.micro_batches; ++micro) {
-      if (newest == partner) forward(partner, micro);
-      backward(micro);
+    for (int64_t n = begin; n < begin + shape_.micro_batches; ++n) {
+      forward(n + ahead(shape_, stage_));
+      backward(n);
     }
     for (const ActionKind kind : {ActionKind::kFinishReductions, ActionKind::kUpdate}) {
       actions_.push_back({.kind = kind, .step = window_.step, .version = window_.step - 1});
@@ -40,33 +49,37 @@ class StepList {
   }
 
  private:
-  int64_t begun_before() const {
-    if (window_.step == window_.first) return window_.first - 1;
-    return steps_begun(shape_, stage_, {window_.first, window_.step - 1, window_.last});
+  int64_t batch_of(int64_t n) const { return window_.first + n / shape_.micro_batches; }
+  int64_t micro_of(int64_t n) const { return n % shape_.micro_batches; }
+  // The latest version when the forward is issued: on this stage, or with vertical sync on the
+  // first one.
+  int64_t version_of(int64_t n) const {
+    const int64_t backwards = std::max<int64_t>(n - lag(shape_, stage_), 0);
+    return window_.first - 1 + backwards / shape_.micro_batches;
   }
-  void forward(int64_t batch, int64_t micro) {
+  void forward(int64_t n) {
+    if (n >= count_) return;
     add_pass(shape_, stage_,
              {.kind = ActionKind::kForward,
-              .micro_batch = micro,
-              .step = batch,
-              .version = forward_version(shape_, stage_, window_.first, batch)},
+              .micro_batch = micro_of(n),
+              .step = batch_of(n),
+              .version = version_of(n)},
              actions_);
   }
-  void backward(int64_t micro) {
-    const int64_t batch = window_.step;
-    const int64_t stashed = forward_version(shape_, stage_, window_.first, batch);
+  void backward(int64_t n) {
     add_pass(shape_, stage_,
              {.kind = ActionKind::kBackward,
-              .micro_batch = micro,
-              .step = batch,
-              .version = shape_.versions.stashes ? stashed : batch - 1,
-              .completes_gradients = micro + 1 == shape_.micro_batches},
+              .micro_batch = micro_of(n),
+              .step = batch_of(n),
+              .version = shape_.versions.stashes ? version_of(n) : batch_of(n) - 1,
+              .completes_gradients = micro_of(n) + 1 == shape_.micro_batches},
              actions_);
   }
 
   const PipelineShape& shape_;
   int64_t stage_;
   const StepWindow& window_;
+  int64_t count_;  // of the window's micro-batches
   std::vector<Action> actions_;
 };
 
@@ -78,18 +91,22 @@ std::vector<Action> pipedream_step(const PipelineShape& shape, int64_t stage,
   return StepList(shape, stage, window).build();
 }
 
-int64_t steps_begun(const PipelineShape& shape, int64_t stage, const StepWindow& window) {
-  return std::min(window.last, window.step + batches_ahead(shape, stage));
+int64_t totals_delay(const PipelineShape& shape, int64_t stage) {
+  return ceil_of(stage, shape.micro_batches);
 }
 
-int64_t forward_version(const PipelineShape& shape, int64_t stage, int64_t first, int64_t batch) {
-  const int64_t delay = shape.versions.is_vertical ? shape.stages : shape.stages - stage;
-  return std::max(first - 1, batch - delay);
+int64_t steps_until_empty(const PipelineShape& shape) {
+  int64_t most = 0;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) {
+    const int64_t begun = ceil_of(ahead(shape, stage), shape.micro_batches);
+    most = std::max(most, totals_delay(shape, stage) + begun);
+  }
+  return most;
 }
 
 int64_t stashed_versions(const PipelineShape& shape, int64_t stage) {
   if (shape.kind != PipelineKind::kPipeDream || !shape.versions.stashes) return 0;
-  return shape.versions.is_vertical ? shape.stages - 1 : batches_ahead(shape, stage);
+  return ceil_of(lag(shape, stage), shape.micro_batches);
 }
 
 PipelineSchedule pipedream_schedule(const PipelineShape& shape, int64_t first, int64_t last) {

@@ -180,11 +180,6 @@ ActionKind gradients_in(const PipelineShape& shape) {
                                                  : ActionKind::kBackward;
 }
 
-int64_t channel_slots(const PipelineShape& shape) {
-  const int64_t batch = shape.kind == PipelineKind::kPipeDream ? shape.micro_batches : 1;
-  return std::max<int64_t>(batch, 2);
-}
-
 Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape) {
   TRY(validate(shape));
   if (shape.kind == PipelineKind::kPipeDream) return refused(shape, "its steps overlap").error();

@@ -35,13 +35,13 @@ std::string_view pipeline_kind_name(PipelineKind kind);
 // kInvalid for any other name.
 Result<PipelineKind> parse_pipeline_kind(std::string_view name);
 
-// The versions of the parameters that kPipeDream trains a batch with.
+// The versions of the parameters that kPipeDream trains a micro-batch with.
 struct VersionRules {
   // Backward reads the version that forward has read, which the stage keeps meanwhile; otherwise
   // the latest one.
   bool stashes = true;
-  // A batch reads on every stage the version that was the first stage's latest when the batch
-  // entered it; otherwise each stage's latest one. Needs `stashes`.
+  // A micro-batch reads on every stage the version that was the first stage's latest when it
+  // entered that one; otherwise each stage's latest one. Needs `stashes`.
   bool is_vertical = false;
 
   bool operator==(const VersionRules&) const = default;
@@ -110,9 +110,9 @@ Result<PipelineSchedule> pipeline_schedule(const PipelineShape& shape);
 // chunk are complete.
 ActionKind gradients_in(const PipelineShape& shape);
 
-// Returns how many messages each end of a channel between two stages holds. With kPipeDream a stage
-// may be a batch ahead of its neighbour, so that neither waits for the other one's buffers.
-int64_t channel_slots(const PipelineShape& shape);
+// How many messages each end of a channel between two stages holds, so that one travels while the
+// next one is computed.
+inline constexpr int64_t kChannelSlots = 2;
 
 // Returns how many micro-batches (each chunk's count) at most are between forward and the end of
 // backward on a stage: what `actions` need activations for.

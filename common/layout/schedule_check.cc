@@ -218,7 +218,7 @@ int64_t in_flight_bound(const PipelineShape& shape, int64_t stage) {
     case PipelineKind::kZeroBubble:
       return std::min(shape.micro_batches, shape.stages);
     case PipelineKind::kPipeDream:
-      return following * shape.micro_batches + 1;
+      return following + 1;
     case PipelineKind::kInterleaved:
       break;
   }

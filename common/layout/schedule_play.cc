@@ -80,7 +80,7 @@ class Play {
     if (is_send(action.kind)) {
       std::deque<Parcel>& queue =
           sent_[{own, action.peer, action.kind == ActionKind::kSendActivation}];
-      if (queue.size() == 2 * static_cast<size_t>(channel_slots(shape_))) return false;
+      if (queue.size() == 2 * static_cast<size_t>(kChannelSlots)) return false;
       queue.push_back(parcel_of(own, action));
     }
     if (is_receive(action.kind)) {

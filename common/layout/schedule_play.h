@@ -15,7 +15,7 @@ bool is_receive(ActionKind kind);
 std::string describe(const Action& action);
 
 // Plays all stages: a receive waits until its message was sent, a send until its channel has room
-// (channel_slots() at each end), and everything else happens at once. Adds a sentence for each
+// (kChannelSlots at each end), and everything else happens at once. Adds a sentence for each
 // stage that waits forever, and for messages in another order than the receives.
 void play(const PipelineShape& shape, const PipelineSchedule& schedule,
           std::vector<std::string>& problems);
