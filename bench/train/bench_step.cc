@@ -30,6 +30,7 @@
 //                       creation of the model. It excludes the GPU's peak, which is measured after
 //                       the steps, when the model's memory is free again
 //   timelineSeconds     to compare clocks and write the recording; 0 without --timeline
+//   recordSeconds       to add one record to it; 0 without --timeline
 //   libraryMemoryBytes  GPU memory that CUDA and cuBLASLt took during training, in addition to
 //                       memoryBytes; compose.cc keeps a reserve for it
 //   bytesPerStep        payload bytes of a counted step: the most that a rank sends and receives,
@@ -65,6 +66,7 @@
 #include "agent/train/train_step.h"
 #include "agent/train/weights/import_weights.h"
 #include "bench/kernels/peer.h"
+#include "bench/train/record_cost.h"
 #include "bench/train/step_options.h"
 #include "common/api/step_number_table.h"
 #include "common/base/json.h"
@@ -175,6 +177,7 @@ struct Measured {
   std::string parameters;             // digest of the final parameters
   double first_step_seconds = 0;      // since program start
   double timeline_seconds = 0;        // to write the recording
+  double record_seconds = 0;          // to add a record
   double matmul_peak = 0;             // peak FLOP/s of products on the GPU; 0: not measured
   uint64_t memory_bytes = 0;          // the model's and all that its training needs
   Moved moved;                        // in all counted steps
@@ -304,6 +307,7 @@ class Bench {
     const TimePoint trained = clock_.now();
     if (timeline) TRY(timeline->step_done(last));
     measured.timeline_seconds = to_seconds(clock_.now() - trained);
+    if (timeline) measured.record_seconds = seconds_per_record(clock_);
     if (options_.curve) {
       TRY_ASSIGN(measured.parameters, digest(model));
     }
@@ -425,6 +429,7 @@ Json report(const StepOptions& options, const Workload& work, const Measured& me
                {"partSeconds", parts_of(measured.steps)},
                {"firstStepSeconds", measured.first_step_seconds},
                {"timelineSeconds", measured.timeline_seconds},
+               {"recordSeconds", measured.record_seconds},
                {"memoryBytes", measured.memory_bytes},
                {"tokensPerSecond", tokens / seconds.median},
                {"productFlopsPerToken", flops(FlopsFormula::kProducts)},
