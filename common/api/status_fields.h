@@ -188,6 +188,10 @@ struct Schema<FailureStatus> {
     visit(
         Field{.name = "round", .meaning = "The round in which the failure happened.", .minimum = 0},
         &FailureStatus::round);
+    visit(Field{.name = "generation",
+                .meaning = "The metadata.generation of the job at the failure; 0 means unknown.",
+                .minimum = 0},
+          &FailureStatus::generation);
     visit(Field{.name = "step",
                 .meaning = "The step that training had reached in this round.",
                 .minimum = 0},
@@ -326,6 +330,12 @@ struct Schema<TrainingJobStatus> {
                 .meaning = "Total time in which all ranks trained, up to the last interruption.",
                 .minimum = 0},
           &TrainingJobStatus::trainedSeconds);
+    visit(
+        Field{.name = "longestRunSeconds",
+              .meaning = "Longest time in which all ranks trained without interruption, up to the "
+                         "last interruption.",
+              .minimum = 0},
+        &TrainingJobStatus::longestRunSeconds);
     visit(Field{.name = "lastCheckpoint", .meaning = "The newest complete checkpoint in storage."},
           &TrainingJobStatus::lastCheckpoint);
     visit(Field{.name = "startTime", .meaning = "When the controller started the job."},

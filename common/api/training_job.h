@@ -324,6 +324,7 @@ struct FailureStatus {
   std::string message;         // the end of its log
   std::string action;          // RestartInPlace, RecreatePod, Fail
   int64_t round = 0;           // the round in which it happened
+  int64_t generation = 0;      // of the job then; 0: unknown
   int64_t step = 0;            // reached since training last began
   int64_t resumedStep = -1;    // the step from which training resumed
   int64_t furthestStep = 0;    // over the consecutive attempts
@@ -381,6 +382,7 @@ struct TrainingJobStatus {
   std::vector<FailureStatus> failures;  // the newest ones, lastFailure last
   LostStatus lost;
   double trainedSeconds = 0;  // time in which all ranks trained, without a period still in progress
+  double longestRunSeconds = 0;  // the longest of these periods
   std::optional<CheckpointStatus> lastCheckpoint;
   std::string startTime;
   std::string completionTime;

@@ -8,6 +8,7 @@
 #include "controller/plan/damage.h"
 #include "controller/plan/failure_rules.h"
 #include "controller/plan/ledger.h"
+#include "controller/plan/never_started.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
 #include "controller/plan/world.h"
@@ -95,6 +96,7 @@ FailureStatus describe(const Pass& pass, const Damage& damage) {
   FailureStatus failure = *damage.culprit;
   failure.message = tail(failure.message, pass.limits.log_tail_bytes);
   failure.round = pass.status.round;
+  failure.generation = pass.job().metadata.generation;
   failure.step = step_reached(pass);
   failure.furthestStep = failure.step;
   Ago ago = ago_of(pass, failure);
@@ -212,13 +214,16 @@ Verdict decide(Pass& pass, const Damage& damage) {
   if (!rule && is_final(pass, failure)) {
     return fail_job(pass, std::move(failure), "NotRetryable", why_final(pass, failure));
   }
+  const bool moves = !rule && is_on_bad_node(pass, failure);
+  const std::string why = rule ? "" : why_never_started(pass, failure, moves);
+  if (!why.empty()) return fail_job(pass, std::move(failure), "NeverStarted", why);
   if (how.counts && pass.status.restarts >= spec.maxRestarts) {
     return fail_job(pass, std::move(failure), "TooManyRestarts",
                     "no restarts are left (spec.failure.maxRestarts: " +
                         std::to_string(spec.maxRestarts) + ")");
   }
   const bool is_of_pod = pass.spec().train && is_repeated_in_its_pod(failure.exitCode);
-  if (action == "RecreatePod" || (!rule && (is_of_pod || is_on_bad_node(pass, failure)))) {
+  if (action == "RecreatePod" || moves || (!rule && is_of_pod)) {
     add_node(pass, failure.nodeIndex, how.lost);
   }
   const Verdict verdict = restart(pass, std::move(failure), how);

@@ -84,6 +84,13 @@ void note(TrainingJobStatus& status, WallTime now, Part part) {
   store_newest(status);
 }
 
+// Returns how long all ranks have trained by now; nullopt if they don't.
+std::optional<double> running_seconds(const TrainingJobStatus& status, WallTime now) {
+  const Condition* running = find_condition(status, kRunning);
+  if (running == nullptr || running->status != "True") return std::nullopt;
+  return seconds_from(running->lastTransitionTime, now).value_or(0);
+}
+
 double seconds_since_drain(const TrainingJobStatus& status, WallTime now) {
   return seconds_from(find_condition(status, kRestarting)->lastTransitionTime, now).value_or(0);
 }
@@ -130,11 +137,16 @@ void note_recovered(TrainingJobStatus& status, WallTime now) {
   store_newest(status);
 }
 
+double longest_run_seconds(const TrainingJobStatus& status, WallTime now) {
+  const double recorded =
+      status.longestRunSeconds > 0 ? status.longestRunSeconds : status.trainedSeconds;
+  return std::max(recorded, running_seconds(status, now).value_or(0));
+}
+
 void close_interval(TrainingJobStatus& status, WallTime now) {
-  const Condition* running = find_condition(status, kRunning);
-  if (running != nullptr && running->status == "True") {
-    const double trained = seconds_from(running->lastTransitionTime, now).value_or(0);
-    status.trainedSeconds = rounded(status.trainedSeconds + trained);
+  status.longestRunSeconds = longest_run_seconds(status, now);
+  if (const std::optional<double> trained = running_seconds(status, now)) {
+    status.trainedSeconds = rounded(status.trainedSeconds + *trained);
   } else if (was_drained(status)) {
     add_lost_seconds(status, seconds_since_drain(status, now));
   } else if (const FailureStatus* failure = recovering(status)) {

@@ -39,6 +39,10 @@ void note_recovered(TrainingJobStatus& status, WallTime now);
 // because they tell which.
 void close_interval(TrainingJobStatus& status, WallTime now);
 
+// Returns the longest time in which all ranks trained without interruption, up to now. All of
+// trainedSeconds if a version of the controller that did not record it wrote the status.
+double longest_run_seconds(const TrainingJobStatus& status, WallTime now);
+
 // Returns the Kubernetes nodes on which at least `failures` of the kept failures happened, sorted;
 // none if `failures` is 0. Ignores failures that say nothing about the node: deletion, eviction,
 // preemption and the like.

@@ -104,6 +104,10 @@ struct Limits {
   // A command without progress reports that ran this long in a round does not count as a failed
   // attempt.
   Duration attempt_max = std::chrono::minutes(10);
+  // A program that failed the same way at this number of starts, over this time, without any
+  // progress ends the job (never_started.h).
+  int64_t equal_starts = 3;
+  Duration equal_starts_span = std::chrono::minutes(2);
   Duration backoff_first = std::chrono::seconds(1);  // before the second restart without progress
   Duration backoff_max = std::chrono::seconds(120);
   Duration exit_timeout =

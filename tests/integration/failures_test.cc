@@ -1,6 +1,7 @@
 // Every failure of a job that Kubernetes reports, on the server of this run, with real processes.
 #include <signal.h>
 
+#include "common/base/clock.h"
 #include "controller/plan/plan.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/processes.h"
@@ -54,6 +55,51 @@ TEST_F(Failures, TooManyOfThemEndTheJob) {
   EXPECT_EQ(status("a")["restarts"], 1);
   EXPECT_EQ(status("a")["lastFailure"]["action"], "Fail");
   EXPECT_FALSE(is("a", "Complete"));
+}
+
+// Moves all recorded failures three minutes back, as if the job had begun then: the decision
+// follows from status alone.
+Json with_older_failures(Json status) {
+  const auto move = [](Json& failure) {
+    const Result<WallTime> time = wall_time_from_rfc3339(failure["time"].get<std::string>());
+    ASSERT_TRUE(time.ok());
+    failure["time"] = rfc3339_micro(*time - std::chrono::minutes(3));
+  };
+  move(status["lastFailure"]);
+  for (Json& failure : status["failures"]) move(failure);
+  return status;
+}
+
+TEST_F(Failures, AProgramThatLacksAModuleNeverStartsAndTheJobSaysWhy) {
+  make_job("a", "exec python3 -c 'import numpi'", {{"failure", {{"maxRestarts", 1000}}}});
+  const auto failures = [&] { return status("a").value("restarts", 0); };
+  ASSERT_TRUE(wait_for("two failures", [&] { return failures() >= 2; }));
+  kill_controller();
+  EXPECT_FALSE(is("a", "Failed")) << "not within seconds: " << status("a");
+  const int before = failures();
+  const Json older = with_older_failures(status("a"));
+  const Json written =
+      ask("PATCH", jobs() + "/a/status",
+          {{"status", {{"lastFailure", older["lastFailure"]}, {"failures", older["failures"]}}}});
+  ASSERT_TRUE(written.contains("status")) << written;
+  start_controller("controller-2");
+  ASSERT_TRUE(wait_for("Failed", [&] { return is("a", "Failed"); }));
+  EXPECT_EQ(status("a")["restarts"], before);
+  EXPECT_EQ(status("a")["lastFailure"]["action"], "Fail");
+  for (const Json& condition : status("a")["conditions"]) {
+    if (condition["type"] != "Failed") continue;
+    const std::string message = condition["message"];
+    EXPECT_EQ(condition["reason"], "NeverStarted");
+    EXPECT_NE(message.find("all failed this way"), std::string::npos) << message;
+    EXPECT_NE(message.find("No module named 'numpi'"), std::string::npos) << message;
+  }
+  const std::string events = "/api/v1/namespaces/" + namespace_ + "/events";
+  EXPECT_TRUE(wait_for("the event", [&] {
+    for (const Json& event : ask("GET", events).value("items", Json::array())) {
+      if (event.value("reason", "") == "NeverStarted") return event["type"] == "Warning";
+    }
+    return false;
+  }));
 }
 
 class LostPods : public ClusterCase {

@@ -60,6 +60,7 @@ class Invariants {
   void check_restarts(const Json& job, const Json& after);
   void check_failure(const Json& job, const Json& after);
   void check_hang(const Json& failure, const Node* node);
+  void check_never_started(const Json& job, const Json& after);
   void check_drain(const Json& job, const Json& after);
   void check_round(const Json& job, const Json& after);
   void check_images(const Json& job, const Json& after);

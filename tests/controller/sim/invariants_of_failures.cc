@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/api/worker_config.h"
+#include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
 #include "controller/plan/members.h"
 #include "tests/controller/sim/invariants.h"
@@ -45,6 +47,7 @@ void Invariants::check_failure(const Json& job, const Json& after) {
                          ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
                          : nullptr;
   check_rules(job, after);
+  check_never_started(job, after);
   check_given_up(job, after, node);
   check_counted(job, after, failure);
   check_places(job, failure);
@@ -58,6 +61,41 @@ void Invariants::check_failure(const Json& job, const Json& after) {
     chance_.violate("failures", "AgentDisagrees was recorded for an agent that never disagreed");
   }
   if (reason == plan::kAgentSilent) check_silence(job, node);
+}
+
+// A job ends as NeverStarted only after three equal failures of ranks that span two minutes,
+// without another one of a rank in between but for those that somebody killed, or that lost a peer.
+// It has made no step, and no rule is about the failure.
+void Invariants::check_never_started(const Json& job, const Json& after) {
+  if (!is_set(after, kFailed) || reason_of(after, kFailed) != "NeverStarted") return;
+  constexpr int64_t kOfOthers[] = {kExitKilled, kExitPeerLost, kExitPeerHung};
+  const auto is_passed_over = [&](const Json& failure) {
+    const int64_t code = int_or(failure, "exitCode", -1);
+    const bool is_of_others =
+        std::find(std::begin(kOfOthers), std::end(kOfOthers), code) != std::end(kOfOthers);
+    return int_or(failure, "rank", -1) < 0 ||
+           (is_of_others && string_or(failure, "reason", "") != "OOMKilled");
+  };
+  const Json& newest = member(after, "lastFailure");
+  const auto time_of = [](const Json& failure) {
+    const Result<WallTime> time = wall_time_from_rfc3339(string_or(failure, "time", ""));
+    return time.ok() ? *time : WallTime{};
+  };
+  int64_t alike = 0;
+  Duration span{0};
+  const Json& failures = member(after, "failures");
+  for (auto failure = failures.rbegin(); failure != failures.rend(); ++failure) {
+    if (is_passed_over(*failure)) continue;
+    if (member(*failure, "exitCode") != member(newest, "exitCode")) break;
+    ++alike;
+    span = time_of(newest) - time_of(*failure);
+  }
+  if (alike < 3 || span < std::chrono::minutes(2)) {
+    chance_.violate("never started", "a job ended after too few failures of one kind, or too soon");
+  }
+  if (int_or(newest, "furthestStep", 0) > 0 || !action_of_rule(job, newest).empty()) {
+    chance_.violate("never started", "a job ended that has made a step, or has a rule for it");
+  }
 }
 
 // A failed rank is on the node that has its place in the round.

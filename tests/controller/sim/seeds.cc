@@ -178,13 +178,15 @@ class SeedRun {
     return hours(2 + counts.faults[static_cast<size_t>(Fault::kClockJump)]);
   }
 
-  // Returns whether the job failed although its restarts were not used up and neither its deadline
-  // nor a rule asked for it; invariants check those two.
+  // Returns whether the job failed although its restarts were not used up, and neither its
+  // deadline, a rule nor failures at every start asked for it; invariants check those.
   bool has_failed_wrongly(const Job& job) const {
     const TrainingJobStatus status = simulation_.status(job.key);
     if (!is_true(status, kFailed)) return false;
     const std::string& reason = find_condition(status, kFailed)->reason;
-    if (reason == "DeadlineExceeded" || reason == "FailureRule") return false;
+    if (reason == "DeadlineExceeded" || reason == "FailureRule" || reason == "NeverStarted") {
+      return false;
+    }
     return status.restarts < job.options.max_restarts;
   }
 
