@@ -4,6 +4,7 @@
 #   docker build -t lockstep:0.1.0 .
 # With CUDA, built in a Debian 12 image with the CUDA Toolkit, whose cuBLASLt and NCCL are copied:
 #   docker build -t lockstep:0.1.0-cuda --build-arg CUDA=ON --build-arg BUILD_IMAGE=IMAGE .
+# The image lists its parts, with versions and licences, in /usr/share/doc/lockstep/lockstep.spdx.json (SPDX 2.3).
 # From prebuilt programs (tools/bundle build/bin build/bundle), without compiling:
 #   docker build -t lockstep:0.1.0 --build-arg BUNDLE=prebuilt .
 ARG BUILD_IMAGE=debian:bookworm-slim
@@ -14,7 +15,7 @@ ARG CUDA=OFF
 RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ cmake ninja-build binutils patchelf \
        nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev prometheus-cpp-dev libcli11-dev \
-       libdnnl-dev libboost-dev libssl-dev libre2-dev googletest \
+       libdnnl-dev libboost-dev libssl-dev libre2-dev googletest python3 \
     && rm -rf /var/lib/apt/lists/*
 COPY . /src
 WORKDIR /src

@@ -21,6 +21,7 @@
 #include "controller/monitor/metrics.h"
 #include "controller/monitor/probes.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_policy.h"
 
 namespace lockstep::controller {
 namespace {
@@ -47,6 +48,8 @@ struct Flags {
   std::string job_image;
   int64_t agent_silence = loop::AgentWatchOptions{}.silence / std::chrono::seconds(1);
   bool scrape_annotations = false;
+  std::string pod_policy{plan::pod_policy_name(plan::PodPolicy{}.level)};
+  std::vector<std::string> job_service_accounts;
   bool log_json = false;
   bool verbose = false;
 };
@@ -116,6 +119,8 @@ loop::ControllerOptions controller_options(const Flags& flags, std::string key) 
   if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
   options.limits.agent_image = flags.job_image;
   options.limits.scrape_annotations = flags.scrape_annotations;
+  options.limits.pod_policy.level = plan::pod_policy_level(flags.pod_policy).value();
+  options.limits.pod_policy.service_accounts = flags.job_service_accounts;
   options.agents.silence = std::chrono::seconds(flags.agent_silence);
   options.limits.agent_silence = options.agents.silence;
   options.limits.agent_healthy_within = options.agents.silence / 2;
@@ -269,6 +274,16 @@ int program(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--scrape-annotations", flags.scrape_annotations,
                "Add prometheus.io/scrape, port and path annotations to jobs' pods");
+  app.add_option("--pod-policy", flags.pod_policy,
+                 "Pod Security Standard that the pods of new jobs must meet: privileged (no "
+                 "limits), baseline or restricted")
+      ->check(CLI::IsMember({"privileged", "baseline", "restricted"}))
+      ->capture_default_str();
+  app.add_option("--job-service-accounts", flags.job_service_accounts,
+                 "Service accounts that jobs may name in addition to \"default\", unless the pod "
+                 "policy is privileged: NAME or NAMESPACE/NAME, separated by commas; * is any")
+      ->delimiter(',')
+      ->take_all();
   app.add_flag("--log-json", flags.log_json, "Write log lines as JSON");
   app.add_flag("--verbose", flags.verbose, "Log at debug level, including every plan");
   try {

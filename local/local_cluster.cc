@@ -78,7 +78,9 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options) {
                                "--key-file", key_file, "--leader-elect=false",
                                // The server belongs to this machine and needs no protection from
                                // its controller.
-                               "--qps", "1000", "--burst", "2000"},
+                               "--qps", "1000", "--burst", "2000",
+                               // Its pods are processes of the user, who may do the same anyway.
+                               "--pod-policy=privileged"},
                  .environment = merged_environment({}),
                  .working_folder = options.folder,
                  .output_file = controller_log_};

@@ -44,9 +44,20 @@ inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t 
 
 // Contains the job's UID. After a job is deleted and recreated under the same name, the garbage
 // collector may not have removed the first one's Secret yet, and that Secret has another token.
+inline constexpr char kTokenInfix[] = "-token-";
+inline constexpr size_t kTokenHexDigits = 8;
 inline std::string token_secret_name(const ObjectMeta& job) {
-  constexpr size_t kHexDigits = 8;
-  return job.name + "-token-" + hex(sha256(job.uid)).substr(0, kHexDigits);
+  return job.name + kTokenInfix + hex(sha256(job.uid)).substr(0, kTokenHexDigits);
+}
+
+// Returns whether some job's token could have this name.
+inline bool is_token_secret_name(std::string_view name) {
+  const std::string_view infix = kTokenInfix;
+  if (name.size() <= infix.size() + kTokenHexDigits) return false;
+  const std::string_view digits = name.substr(name.size() - kTokenHexDigits);
+  name.remove_suffix(kTokenHexDigits);
+  return name.ends_with(infix) &&
+         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 }  // namespace lockstep::plan

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "controller/plan/names.h"
+#include "controller/plan/pod_policy.h"
 #include "controller/plan/pod_view.h"
 
 namespace lockstep::plan {
@@ -117,6 +118,7 @@ struct Limits {
   // Its agent is injected into jobs' other images; empty: they contain it.
   std::string agent_image{};
   bool scrape_annotations = false;  // on pods, for a Prometheus that uses prometheus.io/scrape
+  PodPolicy pod_policy{};           // for jobs without pods
 };
 
 // The agent to contact.

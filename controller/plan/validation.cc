@@ -3,6 +3,7 @@
 #include "controller/plan/damage.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/pass.h"
+#include "controller/plan/pod_policy.h"
 #include "controller/plan/pod_template.h"
 
 namespace lockstep::plan {
@@ -20,6 +21,14 @@ Problems find_problems(const Pass& pass) {
     problems.push_back(std::move(problem));
   }
   return problems;
+}
+
+// A job that has pods keeps them when the policy becomes stricter, and may replace them: its
+// podTemplate is fixed meanwhile. The policy applies again when the job resumes after a suspension.
+Problems find_policy_problems(const Pass& pass) {
+  const bool has_pods = !pass.members.empty() && !is_true(pass.status, kSuspended);
+  if (has_pods) return {};
+  return pod_policy_problems(pass.job(), pass.limits.pod_policy);
 }
 
 std::string lines(const Problems& problems) {
@@ -90,6 +99,11 @@ Problems spec_problems(const TrainingJob& job) {
 // still holds, and it can be suspended, which needs nothing else from the spec.
 Verdict validation(Pass& pass) {
   Problems problems = find_problems(pass);
+  const char* reason = "InvalidSpec";
+  if (problems.empty()) {
+    problems = find_policy_problems(pass);
+    if (!problems.empty()) reason = "PodPolicy";
+  }
   if (problems.empty() && needs_pod_check(pass)) {
     if (is_check_due(pass)) {
       pass.act(make_check(pass));
@@ -106,13 +120,13 @@ Verdict validation(Pass& pass) {
   const std::string message = lines(problems);
   const bool flipped = set_condition(pass.status, {.type = kValid,
                                                    .value = valid,
-                                                   .reason = valid ? "SpecValid" : "InvalidSpec",
+                                                   .reason = valid ? "SpecValid" : reason,
                                                    .message = message,
                                                    .time = rfc3339(pass.seen.wall_now),
                                                    .generation = pass.job().metadata.generation});
   if (valid) return Verdict::kNext;
   pass.plan.why = "the spec is invalid";
-  if (flipped) pass.event(true, "InvalidSpec", message);
+  if (flipped) pass.event(true, reason, message);
   if (pass.spec().suspend) return Verdict::kNext;
   deadline(pass);
   return Verdict::kDecided;

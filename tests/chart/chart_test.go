@@ -81,7 +81,7 @@ func TestFilesThatAreMadeFromTheChartAreCurrent(t *testing.T) {
 				name, firstDifference(string(data), expected))
 		}
 	}
-	byHand := map[string]bool{"kustomization.yaml": true, "namespace.yaml": true}
+	byHand := map[string]bool{"kustomization.yaml": true, "namespace.yaml": true, "scrape.yaml": true}
 	for _, folder := range madeFolders(files) {
 		found, _ := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
 		for _, file := range found {
@@ -342,13 +342,14 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 	input := everything()
 	input.Values["watchNamespace"] = "team-a"
 	input.Values["controller"] = map[string]interface{}{"verbose": true}
+	input.Values["jobs"] = map[string]interface{}{"serviceAccounts": []interface{}{"a", "b/c"}}
 	rendered, err := theChart(t).render(input)
 	if err != nil {
 		t.Fatal(err)
 	}
 	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllStringSubmatch(rendered["deployment.yaml"], -1)
-	if len(flags) != 9 {
-		t.Errorf("expected 9 flags, found %v", flags)
+	if len(flags) != 11 {
+		t.Errorf("expected 11 flags, found %v", flags)
 	}
 	for _, flag := range flags {
 		if !strings.Contains(source, `"`+flag[1]+`",`) {

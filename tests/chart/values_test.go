@@ -61,7 +61,7 @@ func everything() Input {
 // booleans, numbers or names.
 var others = map[string]string{
 	"affinity": "{nodeAffinity: {}}", "drop": "[KILL]", "jobNamespaces": "[a]", "apiServerPorts": "[1]", "digest": "sha256:" + strings.Repeat("a", 64),
-	"imagePullSecrets": "[{name: a}]", "interval": "1m", "logFormat": "text", "metricsFrom": "[{ipBlock: {cidr: 10.0.0.0/8}}]",
+	"imagePullSecrets": "[{name: a}]", "interval": "1m", "logFormat": "text", "podPolicy": "restricted", "serviceAccounts": "[a, b/c]", "metricsFrom": "[{ipBlock: {cidr: 10.0.0.0/8}}]",
 	"nodeSelector": "{a: b}", "podAnnotations": "{a: b}", "podLabels": "{a: b}", "annotations": "{a: b}",
 	"labels": "{a: b}", "prometheusOperator": "Never", "pullPolicy": "Never", "rules": "Never",
 	"tolerations": "[{operator: Exists}]", "cpu": `"7"`, "memory": "7Gi", "grafana_dashboard": `"2"`,
@@ -166,7 +166,8 @@ func TestValuesThatTheChartDoesNotKnowAreRefused(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"{controller: {replicas: two}}", "{controller: {port: 80}}", "{crd: {rules: auto}}",
-		"{jobs: {agentSilenceSeconds: 4}}", "{jobs: {agentSilenceSeconds: 301}}", "{jobs: {agentSilenceSeconds: 7.5}}",
+		"{jobs: {agentSilenceSeconds: 4}}", "{jobs: {podPolicy: Baseline}}", "{jobs: {serviceAccounts: [A]}}", "{jobs: {serviceAccounts: [a/b/c]}}",
+		"{jobs: {agentSilenceSeconds: 301}}", "{jobs: {agentSilenceSeconds: 7.5}}",
 		"{image: {digest: latest}}", "{controller: {resources: {limits: {memory: much}}}}"} {
 		input := everything()
 		if err := yaml.Unmarshal([]byte(text), &input.Values); err != nil {

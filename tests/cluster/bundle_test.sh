@@ -35,6 +35,7 @@ for file in "$2"/opt/lockstep/bin/*; do
     [ -f "$2/opt/lockstep/lib/$library" ] || { echo "$file needs $library, which isn't in the bundle"; failed=1; }
   done
 done
+python3 "$tools/../tests/spdx_test.py" "$2" || { echo "the bundle's list of parts is wrong"; failed=1; }
 # Does what the init container of a pod with another image does. Runs outside the chroot because
 # the agent finds itself through /proc.
 mkdir "$2/copy"

@@ -36,24 +36,10 @@ case_example() {
   forget kjv-gpt
 }
 
-# Prints the addresses of the pods whose annotations ask for scraping: Debian's Prometheus can't
-# discover pods itself.
-scrape_targets() {
-  local said='metadata.annotations.prometheus\.io'
-  "$kubectl" get pods --all-namespaces \
-    -o "jsonpath={range .items[?(@.$said/scrape==\"true\")]}{.status.podIP}:{.$said/port} {end}" | sed -E 's/[^ ]+/"&",/g'
-}
-
 start_prometheus() {
   local port
   port=$(free_ports 1)
-  cat >build/e2e-prometheus.yaml <<YAML
-global: {scrape_interval: 2s}
-scrape_configs:
-- job_name: annotated
-  honor_labels: true
-  static_configs: [{targets: [$(scrape_targets)]}]
-YAML
+  "$kubectl" get pods --all-namespaces -o json | python3 tests/cluster/scrape_config.py >build/e2e-prometheus.yaml
   rm -rf build/e2e-prometheus
   prometheus --config.file build/e2e-prometheus.yaml --storage.tsdb.path build/e2e-prometheus \
     --web.listen-address "127.0.0.1:$port" >build/e2e-prometheus.log 2>&1 </dev/null &

@@ -23,4 +23,8 @@ refuses "Value 4 not in range" --agent-silence 4
 for seconds in 5 15 300; do
   refuses "/dev/null is empty" --server http://127.0.0.1:1 --agent-silence "$seconds"
 done
+refuses "--pod-policy" --pod-policy lax
+for policy in privileged baseline restricted; do
+  refuses "/dev/null is empty" --server http://127.0.0.1:1 --pod-policy "$policy" --job-service-accounts a,team/b
+done
 exit $failed

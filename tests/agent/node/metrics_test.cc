@@ -236,5 +236,29 @@ TEST(TrainCounters, NeverFallAndDoNotCountACheckpointsTokensAsTrained) {
   EXPECT_DOUBLE_EQ(tokens(counters), 4000) << "done again counts again";
 }
 
+// charts/lockstep/values.yaml limits what Prometheus takes from a pod.
+TEST(Metrics, OfTheLargestNodeFitIntoTheLimitOfTheChart) {
+  constexpr int64_t kRanksMax = 64;  // processesPerNode
+  constexpr size_t kSampleLimit = 5000;
+  MetricsInput input = some_input();
+  input.storage.emplace();
+  input.storage->save_seconds = 1;
+  for (int64_t rank = 0; rank < kRanksMax; ++rank) {
+    input.ranks.push_back({rank, ProgressNumbers{every_number()}});
+    input.programs.push_back({.rank = rank, .numbers = every_number()});
+    input.usage.push_back({.rank = rank, .tree = TreeUsage{}});
+    RankGpu gpu{.rank = rank, .now = GpuNumbers{}, .xids = {}};
+    for (uint32_t xid = 0; xid < GpuNumbers{}.xids.size(); ++xid)
+      gpu.xids[{"0000:01:00.0", xid}] = 1;
+    input.gpus.push_back(gpu);
+  }
+  const std::string text = render_metrics(input);
+  size_t samples = 0;
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) samples += text[at] != '#';
+  EXPECT_GT(samples, 2000U);
+  EXPECT_LT(samples, kSampleLimit);
+  RecordProperty("samples", static_cast<int>(samples));
+}
+
 }  // namespace
 }  // namespace lockstep::node
