@@ -20,6 +20,7 @@
 #include "controller/loop/controller.h"
 #include "controller/monitor/metrics.h"
 #include "controller/monitor/probes.h"
+#include "controller/monitor/readiness.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_policy.h"
 
@@ -83,10 +84,13 @@ Status use_service_account(Flags& flags) {
   return {};
 }
 
-std::string lease_namespace(const Flags& flags) {
-  const Result<std::string> own = kube::read_small_file(std::string(kServiceAccount) + "namespace");
-  if (own.ok() && !own->empty()) return *own;
-  return flags.namespace_.empty() ? "default" : flags.namespace_;
+// `of_context`: the namespace of the kubeconfig's context.
+std::string lease_namespace(const Flags& flags, const std::string& of_context) {
+  Result<std::string> of_pod = kube::read_small_file(std::string(kServiceAccount) + "namespace");
+  const bool is_in_pod = flags.kubeconfig.empty() && of_pod.ok();
+  return kube::lease_namespace({.of_pod = is_in_pod ? *std::move(of_pod) : "",
+                                .of_flag = flags.namespace_,
+                                .of_context = of_context});
 }
 
 std::string identity() {
@@ -110,7 +114,8 @@ uint64_t random_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-loop::ControllerOptions controller_options(const Flags& flags, std::string key) {
+loop::ControllerOptions controller_options(const Flags& flags, const kube::KubeAccess& access,
+                                           std::string key) {
   loop::ControllerOptions options;
   options.namespace_ = flags.namespace_;
   options.key = std::move(key);
@@ -126,7 +131,7 @@ loop::ControllerOptions controller_options(const Flags& flags, std::string key) 
   options.limits.agent_healthy_within = options.agents.silence / 2;
   if (flags.leader_elect) {
     options.lease.emplace();
-    options.lease->namespace_ = lease_namespace(flags);
+    options.lease->namespace_ = lease_namespace(flags, access.namespace_);
     // Controllers of different namespaces have separate leases.
     if (!flags.namespace_.empty()) options.lease->name += "-" + flags.namespace_;
     options.lease->identity = options.identity;
@@ -141,14 +146,6 @@ void trim_memory_from_time_to_time(loop::Timers& timers) {
     malloc_trim(0);
     trim_memory_from_time_to_time(timers);
   });
-}
-
-monitor::Readiness readiness_of(const loop::Controller& controller) {
-  if (controller.synced()) return {.is_ready = true};
-  std::string missing;
-  if (!controller.jobs().synced()) missing += " trainingjobs";
-  if (!controller.pods().synced()) missing += " pods";
-  return {.why_not = "not listed yet:" + missing};
 }
 
 // Returns nullptr without --listen.
@@ -180,10 +177,10 @@ int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, st
                                mailbox, timers);
   std::optional<int> exit_code;
   loop::Controller controller(api, agents, timers, random,
-                              controller_options(flags, std::move(key)),
+                              controller_options(flags, access, std::move(key)),
                               [&exit_code] { exit_code = EXIT_FAILURE; });
   monitor::Probes probes(
-      {.readiness = [&controller] { return readiness_of(controller); },
+      {.readiness = [&controller] { return monitor::readiness_of(controller); },
        .metrics =
            [&] {
              return monitor::render_metrics({.controller = controller,

@@ -1,5 +1,8 @@
 #include "common/api/cel_rules.h"
 
+#include <algorithm>
+#include <cctype>
+#include <set>
 #include <vector>
 
 #include "common/api/rules.h"
@@ -43,10 +46,46 @@ std::string is_unchanged(const FixedField& field) {
   return all;
 }
 
+// Returns the names of the members of self that the CEL text mentions, each once.
+std::set<std::string> members_of_self(const std::string& cel) {
+  static const std::string kSelf = "self.";
+  const auto is_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::set<std::string> names;
+  for (size_t at = cel.find(kSelf); at != std::string::npos; at = cel.find(kSelf, at)) {
+    at += kSelf.size();
+    const auto end =
+        std::find_if_not(cel.begin() + static_cast<std::ptrdiff_t>(at), cel.end(), is_name);
+    names.emplace(cel.begin() + static_cast<std::ptrdiff_t>(at), end);
+  }
+  return names;
+}
+
+// CEL: an update that changes nothing that the rule reads, or the rule. A job's name never changes.
+std::string unless_unchanged(const Rule& rule) {
+  std::string unchanged = "oldSelf.hasValue()";
+  if (!rule.scope.empty()) {
+    for (const std::string& name : members_of_self(rule.holds->cel())) {
+      const std::string after = "self." + name;
+      const std::string before = "oldSelf.value()." + name;
+      unchanged += " && (has(" + after + ") ? has(" + before + ") && " + after + " == " + before +
+                   " : !has(" + before + "))";
+    }
+  }
+  return unchanged + " || (" + rule.holds->cel() + ")";
+}
+
+// Whether servers cannot compare all of the object at this path.
+bool is_uncomparable(const std::string& scope) {
+  return scope.empty() || scope == "spec";
+}
+
 std::vector<CelRule> make_rules() {
   std::vector<CelRule> rules;
   for (const Rule& rule : spec_rules()) {
-    if (rule.holds) rules.push_back({rule.scope, rule.holds->cel(), server_message(rule), &rule});
+    if (!rule.holds) continue;
+    const bool compares = is_uncomparable(rule.scope);
+    rules.push_back({rule.scope, compares ? unless_unchanged(rule) : rule.holds->cel(),
+                     server_message(rule), &rule, compares});
   }
   for (const FixedField& field : fixed_rules()) {
     if (field.on_server.empty()) continue;
@@ -67,8 +106,9 @@ Json with_cel_rules(Json schema) {
   for (const CelRule& rule : cel_rules()) {
     const Json::json_pointer at = schema_pointer(rule.path);
     CHECK(schema.contains(at));
-    schema[at]["x-kubernetes-validations"].push_back(
-        {{"rule", rule.rule}, {"message", rule.message}});
+    Json validation = {{"rule", rule.rule}, {"message", rule.message}};
+    if (rule.is_old_optional) validation["optionalOldSelf"] = true;
+    schema[at]["x-kubernetes-validations"].push_back(std::move(validation));
   }
   return schema;
 }

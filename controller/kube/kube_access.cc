@@ -250,4 +250,11 @@ Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& ov
   return access;
 }
 
+std::string lease_namespace(const LeaseNamespace& sources) {
+  for (const std::string* source : {&sources.of_pod, &sources.of_flag, &sources.of_context}) {
+    if (!source->empty()) return *source;
+  }
+  return "default";
+}
+
 }  // namespace lockstep::kube

@@ -29,4 +29,13 @@ struct KubeAccess {
 // which newer kubectls don't know, and proxies other than HTTP ones). The message names the entry.
 Result<KubeAccess> kube_access(const Kubeconfig& config, const KubeOverrides& overrides);
 
+// Where a namespace can come from; empty: from nowhere.
+struct LeaseNamespace {
+  std::string of_pod;      // the service account's, for a program that uses it
+  std::string of_flag;     // --namespace
+  std::string of_context;  // of the kubeconfig
+};
+// Returns the namespace of the controller's Lease: the first of these that is set, else "default".
+std::string lease_namespace(const LeaseNamespace& sources);
+
 }  // namespace lockstep::kube

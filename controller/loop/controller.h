@@ -69,6 +69,8 @@ class Controller final : private CacheUpdater {
 
   bool is_leading() const { return leads_; }
   bool synced() const { return jobs_.synced() && pods_.synced(); }
+  // Returns why the lease cannot be read or written; "" if it can, or if there is none.
+  std::string lease_trouble() const { return election_ ? election_->trouble() : ""; }
 
   // For metrics. Job and reconcile metrics cover the time that this process led.
   const WorkQueue& queue() const { return queue_; }

@@ -82,11 +82,30 @@ std::optional<Json> with_labels(const std::string& job, const std::string& name,
   return is_changed ? std::optional(std::move(labelled)) : std::nullopt;
 }
 
-// Returns the document with another status.
+// Returns the part of an object without what the client left out of it: nothing of a spec, the
+// other members of metadata.
+Json whole_of(const Json& part, bool is_metadata) {
+  if (!part.is_object()) return left_out(part).empty() ? part : Json();
+  Json kept = Json::object();
+  for (const auto& [key, value] : part.items()) {
+    if (left_out(value).empty()) {
+      kept[key] = value;
+    } else if (!is_metadata) {
+      return Json();
+    }
+  }
+  return kept;
+}
+
+// Returns the document with another status. It has no spec if the client left parts of it out: a
+// write of the status changes no spec, but a server compares all that it has with the schema, for
+// managedFields. Source: apiextensions-apiserver, pkg/registry/customresource/status_strategy.go.
 Json with_status(const Json& document, Json status) {
   Json changed = Json::object();
   for (const auto& [key, value] : document.items()) {
-    if (key != "status") changed[key] = value;
+    if (key == "status") continue;
+    Json whole = whole_of(value, key == "metadata");
+    if (!whole.is_null()) changed[key] = std::move(whole);
   }
   changed["status"] = std::move(status);
   return changed;

@@ -99,6 +99,8 @@ void Informer::on_page(const std::string& continue_token, ApiReply reply) {
     log_warning("a list failed", {{"resource", options_.type.plural},
                                   {"outcome", outcome_name(reply.outcome)},
                                   {"error", reply.message}});
+    // A page that expired says nothing about the server.
+    if (reply.outcome == ApiOutcome::kExpired) return list_again(reply);
     retry_later(true, reply.retry_after);
     return;
   }
@@ -185,10 +187,11 @@ void Informer::on_events(std::vector<WatchEvent> events) {
 void Informer::on_watch_end(ApiReply reply) {
   // A callback of the handle makes this call, so the handle must outlive it.
   timers_.after(Duration{0}, [handle = std::shared_ptr<WatchHandle>(std::move(watch_))] {});
+  note_health();
   if (reply.outcome == ApiOutcome::kExpired || reply.outcome == ApiOutcome::kTooLarge) {
     log_info("a watch expired; listing again", {{"resource", options_.type.plural}});
     went_back_ |= reply.outcome == ApiOutcome::kTooLarge;
-    retry_later(true, reply.retry_after);
+    list_again(reply);
     return;
   }
   const bool was_short = !watch_had_events_ && timers_.now() - watch_since_ < options_.short_watch;
@@ -205,9 +208,36 @@ void Informer::on_watch_end(ApiReply reply) {
   retry_later(is_unreadable && was_unreadable, reply.retry_after);
 }
 
-void Informer::retry_later(bool relist, Duration minimum) {
-  const Duration delay = std::max(minimum, retry_.next(timers_.now()));
-  timer_ = timers_.after(delay, [this, relist] {
+// Ends the back-off if the watch that just ended shows that the server works.
+void Informer::note_health() {
+  if (!watch_had_events_ && timers_.now() - watch_since_ < options_.healthy_watch) return;
+  retry_.reset();
+  waits_as_told_ = 0;
+}
+
+// Lists at once, unless that was done a moment ago: a server may answer every watch with 410.
+void Informer::list_again(const ApiReply& reply) {
+  const TimePoint now = timers_.now();
+  if (listed_at_once_at_ && now - *listed_at_once_at_ < options_.healthy_watch) {
+    retry_later(true, reply.retry_after);
+    return;
+  }
+  listed_at_once_at_ = now;
+  list("");
+}
+
+// Returns the delay before the next attempt. `told`: as long as the server asked to wait, or 0.
+Duration Informer::next_delay(Duration told) {
+  if (told > Duration{0} && waits_as_told_ < options_.waits_as_told_max) {
+    ++waits_as_told_;
+    // Not all clients come back at the same moment.
+    return told + from_seconds(to_seconds(options_.retry.first) * random_.uniform());
+  }
+  return std::max(told, retry_.next(timers_.now()));
+}
+
+void Informer::retry_later(bool relist, Duration told) {
+  timer_ = timers_.after(next_delay(told), [this, relist] {
     timer_.reset();
     if (relist) {
       list("");

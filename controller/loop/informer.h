@@ -25,6 +25,10 @@ struct InformerOptions {
   int64_t watch_seconds_min = 240;
   int64_t watch_seconds_max = 300;
   Duration short_watch = std::chrono::seconds(1);  // a shorter one without an event is an error
+  // A watch that had an event, or lived as long as this, shows that the server works: delays start
+  // over. It is also the least time between two lists that no delay precedes.
+  Duration healthy_watch = std::chrono::seconds(10);
+  int waits_as_told_max = 10;  // in a row; then a server's Retry-After is only the least delay
   RetryOptions retry{};
   // Returns the part of an object to keep, including its metadata's name, namespace, uid and
   // resourceVersion. If it leaves nothing out, it returns the same document. Unset: keeps
@@ -35,13 +39,18 @@ struct InformerOptions {
 // A copy of all objects of one kind that follows the server's. It lists them in pages, then watches
 // from the list's version. Single-threaded.
 // - After a clean end, it watches again from the last version seen.
-// - After 410, and if an event can't be read twice, it lists again.
-// - After errors, it backs off.
+// - After 410 it lists again at once. If 410 repeats within seconds, it backs off first.
+// - If an event can't be read twice, it lists again.
+// - After other errors, it backs off. A healthy watch ends the back-off.
+// - If the server says how long to wait (429), it waits as long, and backs off only if that
+// repeats.
 // - Bookmarks move the version and nothing else.
 // - It drops events older than what is known, which repeat after a reconnect.
 // - If the server's versions have stepped back (an older copy of its storage was restored), its
 //   list replaces everything, however old.
-// Source of the rules: client-go, tools/cache/reflector.go.
+// Source of the rules: client-go, tools/cache/reflector.go, and for Retry-After rest/with_retry.go.
+// A server answers 429 and 410 when the definition of the kind was changed: apiextensions-apiserver
+// then ends the watches and makes a new cache, which knows no older versions.
 class Informer {
  public:
   // One of the two is nullptr for an object that appeared or vanished. If an object is replaced by
@@ -79,7 +88,10 @@ class Informer {
   void watch();
   void on_events(std::vector<WatchEvent> events);
   void on_watch_end(ApiReply reply);
-  void retry_later(bool relist, Duration minimum);
+  void note_health();
+  void list_again(const ApiReply& reply);
+  void retry_later(bool relist, Duration told);
+  Duration next_delay(Duration told);
   SharedJson trimmed(const SharedJson& object) const;
   void put(const std::string& key, const SharedJson& object);
   void store(const std::string& key, const SharedJson& object);
@@ -99,6 +111,8 @@ class Informer {
   std::string version_;
   bool went_back_ = false;     // the server does not know version_ yet
   std::string unreadable_at_;  // version_ when a watch's event couldn't be read
+  int waits_as_told_ = 0;      // in a row
+  std::optional<TimePoint> listed_at_once_at_;
   bool synced_ = false;
   std::unique_ptr<WatchHandle> watch_;
   TimePoint watch_since_{};

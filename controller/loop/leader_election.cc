@@ -82,8 +82,7 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("could not read the lease",
-                {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
+    note_failure("read", reply);
     schedule_attempt();
     return;
   }
@@ -94,6 +93,7 @@ void LeaderElection::on_read(ApiReply reply) {
     return;
   }
   if (!may_take()) {
+    note_success();
     schedule_attempt();
     return;
   }
@@ -106,6 +106,29 @@ void LeaderElection::observe(const Json& lease) {
   if (lease == lease_) return;
   lease_ = lease;
   seen_at_ = timers_.now();
+}
+
+void LeaderElection::note_success() {
+  worked_at_ = timers_.now();
+  failure_.clear();
+}
+
+void LeaderElection::note_failure(const char* what, const ApiReply& reply) {
+  const std::string outcome(outcome_name(reply.outcome));
+  log_warning(std::string("could not ") + what + " the lease",
+              {{"outcome", outcome}, {"error", reply.message}});
+  // Another replica was faster, so the server works.
+  if (reply.outcome == ApiOutcome::kConflict || reply.outcome == ApiOutcome::kAlreadyExists) {
+    return note_success();
+  }
+  failure_ = "could not " + std::string(what) + " the lease " + options_.namespace_ + "/" +
+             options_.name + ": " + outcome + ": " + reply.message;
+}
+
+std::string LeaderElection::trouble() const {
+  if (!worked_at_) return failure_.empty() ? "the lease was not read yet" : failure_;
+  const bool is_lasting = timers_.now() - *worked_at_ > options_.renew_deadline;
+  return is_lasting ? failure_ : "";
 }
 
 TimePoint LeaderElection::free_at() const {
@@ -155,11 +178,11 @@ void LeaderElection::on_written(ApiReply reply) {
     return;
   }
   if (!reply.ok()) {
-    log_warning("could not write the lease",
-                {{"outcome", outcome_name(reply.outcome)}, {"error", reply.message}});
+    note_failure("write", reply);
     schedule_attempt();
     return;
   }
+  note_success();
   observe(reply.body);
   certain_until_ = asked_at_ + options_.retry_period + options_.renew_deadline;
   if (deadline_timer_) timers_.cancel(*deadline_timer_);

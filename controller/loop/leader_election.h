@@ -42,6 +42,10 @@ class LeaderElection {
   // request for the lease was sent a shorter time ago than others wait, however long the answer
   // took.
   bool is_certain() const { return is_leader_ && timers_.now() < certain_until_; }
+  // Returns why this process cannot take part in the election: the lease was not read yet, or for
+  // renew_deadline no attempt to read it, or to write it when that was due, has succeeded. "" if it
+  // can, also if another leads.
+  std::string trouble() const;
   // Gives the lease up, so that another replica need not wait until it expires. Calls `done` in any
   // case. Waits for a renewal in flight, and retries once if somebody changed the Lease meanwhile.
   void release(std::function<void()> done);
@@ -53,6 +57,8 @@ class LeaderElection {
   void write(ApiVerb verb, Json lease);
   void on_written(ApiReply reply);
   void observe(const Json& lease);
+  void note_success();
+  void note_failure(const char* what, const ApiReply& reply);
   TimePoint free_at() const;  // for the one that wants to take it
   bool may_take() const;
   Json record(bool is_new_holder) const;
@@ -77,6 +83,8 @@ class LeaderElection {
   bool is_leader_ = false;
   bool is_stopped_ = false;
   bool is_asking_ = false;  // a request is open
+  std::optional<TimePoint> worked_at_;
+  std::string failure_;  // of the last attempt; "" if it worked
   std::function<void()> on_released_;
   std::optional<Timers::Id> retry_timer_;
   std::optional<Timers::Id> deadline_timer_;

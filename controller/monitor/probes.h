@@ -23,8 +23,8 @@ struct ProbeSources {
 };
 
 // Serves GET /healthz (the controller's thread runs), /readyz and /metrics, none of which contain
-// secrets. /readyz tells whether the caches are filled. It ignores whether this replica leads:
-// otherwise a rollout of several replicas could not finish.
+// secrets. /readyz tells whether the caches are filled and the lease is known. It ignores whether
+// this replica leads: otherwise a rollout of several replicas could not finish.
 class Probes final : public http::Handler {
  public:
   explicit Probes(ProbeSources sources) : sources_(std::move(sources)) {}

@@ -137,6 +137,12 @@ const Message& access_review() {
   return message;
 }
 
+// Its status is for the server to fill in.
+const Message& subject_review() {
+  static const Message message{{metadata()}};
+  return message;
+}
+
 const Message& rules_review() {
   static const Message spec{{{1, "namespace"}}};
   static const Message message{{metadata(), {2, "spec", kMessage, false, false, &spec}}};
@@ -151,6 +157,9 @@ const Message* find_message(std::string_view api_version, std::string_view kind)
   if (api_version == "authorization.k8s.io/v1") {
     if (kind == "SelfSubjectAccessReview") return &access_review();
     return kind == "SelfSubjectRulesReview" ? &rules_review() : nullptr;
+  }
+  if (api_version == "authentication.k8s.io/v1") {
+    return kind == "SelfSubjectReview" ? &subject_review() : nullptr;
   }
   if (api_version != "v1") return nullptr;
   if (kind == "Namespace") return &name_space();

@@ -13,7 +13,8 @@ inline constexpr std::string_view kProtobufType = "application/vnd.kubernetes.pr
 
 // Returns the object in a body of that type, as a client would write it in JSON: with apiVersion
 // and kind, without empty fields. Known kinds are those that kubectl sends this way: Namespace,
-// ConfigMap, Secret, Service, SelfSubjectAccessReview, SelfSubjectRulesReview and DeleteOptions.
+// ConfigMap, Secret, Service, SelfSubjectAccessReview, SelfSubjectRulesReview, SelfSubjectReview
+// and DeleteOptions.
 // Skips unknown fields, as every protobuf reader does. kInvalid: another kind, or a malformed body.
 // Has the limits of parse_json.
 // Source: Kubernetes, "API concepts: protobuf encoding", and the field numbers in the

@@ -1,5 +1,6 @@
 #include "local/store/access_review.h"
 
+#include <algorithm>
 #include <string>
 
 #include "local/store/write.h"
@@ -7,16 +8,21 @@
 namespace lockstep::local {
 namespace {
 
-constexpr char kVersion[] = "authorization.k8s.io/v1";
-constexpr char kFolder[] = "/apis/authorization.k8s.io/v1/";
 constexpr char kAccess[] = "SelfSubjectAccessReview";
 constexpr char kRules[] = "SelfSubjectRulesReview";
+constexpr char kSubject[] = "SelfSubjectReview";
 
-std::string_view kind_at(std::string_view path) {
-  if (!path.starts_with(kFolder)) return {};
-  path.remove_prefix(sizeof kFolder - 1);
-  if (path == "selfsubjectaccessreviews") return kAccess;
-  return path == "selfsubjectrulesreviews" ? kRules : std::string_view();
+struct Review {
+  std::string_view group;
+  std::string_view plural;
+  std::string_view kind;
+};
+constexpr Review kReviews[] = {{kAccessGroup, "selfsubjectaccessreviews", kAccess},
+                               {kAccessGroup, "selfsubjectrulesreviews", kRules},
+                               {kSubjectGroup, "selfsubjectreviews", kSubject}};
+
+std::string version_of(const Review& review) {
+  return std::string(review.group) + "/v1";
 }
 
 bool is_given(const Json& spec, const char* key) {
@@ -26,6 +32,9 @@ bool is_given(const Json& spec, const char* key) {
 
 // Returns the status of a review with this spec, or the error in the spec.
 std::variant<Json, ApiResponse> outcome(std::string_view kind, const Json& spec) {
+  if (kind == kSubject) {
+    return Json{{"userInfo", {{"username", kUserName}, {"groups", {"system:authenticated"}}}}};
+  }
   if (kind == kRules) {
     if (string_or(spec, "namespace", "").empty()) return bad_request("no namespace on request");
     const Json all = Json::array({"*"});
@@ -48,36 +57,40 @@ std::variant<Json, ApiResponse> outcome(std::string_view kind, const Json& spec)
 }  // namespace
 
 std::optional<ApiResponse> review_access(const ApiPath& path, const ApiRequest& request) {
-  const std::string_view kind = kind_at(path.path);
-  if (kind.empty()) return std::nullopt;
+  const auto review = std::find_if(std::begin(kReviews), std::end(kReviews), [&](const Review& r) {
+    return path.path == "/apis/" + version_of(r) + "/" + std::string(r.plural);
+  });
+  if (review == std::end(kReviews)) return std::nullopt;
   if (request.method != "POST") return method_not_allowed();
   auto parsed = parse_body(request);
   if (auto* error = std::get_if<ApiResponse>(&parsed)) return *error;
-  Json& review = std::get<Json>(parsed);
-  if (!review.is_object()) return bad_request("the body is not an object");
-  if (string_or(review, "kind", std::string(kind)) != kind ||
-      string_or(review, "apiVersion", kVersion) != kVersion)
-    return bad_request("the body is not a " + std::string(kind) + " of " + kVersion);
-  const Json* spec = find_member(review, "spec");
+  Json& given = std::get<Json>(parsed);
+  if (!given.is_object()) return bad_request("the body is not an object");
+  const std::string kind(review->kind);
+  const std::string version = version_of(*review);
+  if (string_or(given, "kind", kind) != kind || string_or(given, "apiVersion", version) != version)
+    return bad_request("the body is not a " + kind + " of " + version);
+  const Json* spec = find_member(given, "spec");
   auto found = outcome(kind, spec == nullptr ? Json::object() : *spec);
   if (auto* error = std::get_if<ApiResponse>(&found)) return *error;
-  return ApiResponse{201,
-                     {{"kind", kind},
-                      {"apiVersion", kVersion},
-                      {"metadata", {{"creationTimestamp", nullptr}}},
-                      {"spec", *spec},
-                      {"status", std::get<Json>(std::move(found))}}};
+  Json answer = {{"kind", kind},
+                 {"apiVersion", version},
+                 {"metadata", {{"creationTimestamp", nullptr}}},
+                 {"status", std::get<Json>(std::move(found))}};
+  if (spec != nullptr && kind != kSubject) answer["spec"] = *spec;
+  return ApiResponse{201, std::move(answer)};
 }
 
-Json access_resources() {
+Json review_resources(std::string_view group) {
   Json resources = Json::array();
-  for (const auto& [name, kind] : {std::pair("selfsubjectaccessreviews", kAccess),
-                                   std::pair("selfsubjectrulesreviews", kRules)})
-    resources.push_back({{"name", name},
+  for (const Review& review : kReviews) {
+    if (review.group != group) continue;
+    resources.push_back({{"name", review.plural},
                          {"singularName", ""},
                          {"namespaced", false},
-                         {"kind", kind},
+                         {"kind", review.kind},
                          {"verbs", Json::array({"create"})}});
+  }
   return resources;
 }
 

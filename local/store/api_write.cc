@@ -4,6 +4,7 @@
 #include "local/store/event_rules.h"
 #include "local/store/event_view.h"
 #include "local/store/object_rules.h"
+#include "local/store/training_job_check.h"
 #include "local/store/write.h"
 
 namespace lockstep::local {
@@ -62,6 +63,7 @@ ApiResponse Api::insert(Write& write, Json object) {
   }
   ObjectKey key{type.namespaced ? path.namespace_ : "", object["metadata"]["name"]};
   if (auto error = check_schema(write, object)) return *error;
+  if (auto error = check_training_job(write, nullptr, object)) return *error;
   if (type.namespaced) {
     if (auto error = check_namespace(path, key.name)) return *error;
   }
@@ -133,6 +135,7 @@ ApiResponse Api::replace(Write& write, const Json& old, Json object) {
   UpdateContext context{old, key_of(path), path.subresource};
   if (auto error = prepare_update(type, context, object)) return *error;
   if (auto error = check_schema(write, object)) return *error;
+  if (auto error = check_training_job(write, &old, object)) return *error;
   record_fields(write, &old, object);
   if (object == old) return {200, to_view(*path.type, std::move(object))};  // no new version
   return store(write, key_of(path), std::move(object), 200);

@@ -16,6 +16,10 @@ bool is_policy_version(std::string_view group_version) {
   return group_version == "policy/v1" || group_version == "policy/v1beta1";
 }
 
+bool is_review_group(std::string_view group) {
+  return group == kAccessGroup || group == kSubjectGroup;
+}
+
 Json group_document(const TypeRegistry& types, std::string_view group) {
   Json versions = Json::array();
   if (group == kPolicyGroup) {
@@ -23,8 +27,8 @@ Json group_document(const TypeRegistry& types, std::string_view group) {
       versions.push_back(
           {{"groupVersion", std::string("policy/") + version}, {"version", version}});
   }
-  if (group == kAccessGroup)
-    versions.push_back({{"groupVersion", kAccessGroup + std::string("/v1")}, {"version", "v1"}});
+  if (is_review_group(group))
+    versions.push_back({{"groupVersion", std::string(group) + "/v1"}, {"version", "v1"}});
   for (const ResourceType* type : types.types()) {
     if (type->group != group) continue;
     Json version = {{"groupVersion", type->api_version()}, {"version", type->version}};
@@ -89,7 +93,10 @@ std::optional<Json> resource_list(const TypeRegistry& types, std::string_view gr
                          {"namespaced", true},
                          {"kind", "PodDisruptionBudget"},
                          {"verbs", Json::array()}});
-  if (group_version == kAccessGroup + std::string("/v1")) resources = access_resources();
+  if (group_version.ends_with("/v1")) {
+    for (Json& review : review_resources(group_version.substr(0, group_version.size() - 3)))
+      resources.push_back(std::move(review));
+  }
   if (resources.empty()) return std::nullopt;
   return Json{{"kind", "APIResourceList"},
               {"apiVersion", "v1"},
@@ -104,7 +111,7 @@ Json group_list(const TypeRegistry& types) {
     if (groups.empty() || groups.back()["name"] != type->group)
       groups.push_back(group_document(types, type->group));
   }
-  for (const char* group : {kPolicyGroup, kAccessGroup})
+  for (const char* group : {kPolicyGroup, kAccessGroup, kSubjectGroup})
     groups.push_back(group_document(types, group));
   return {{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}};
 }
@@ -121,7 +128,7 @@ std::optional<Json> discovery_document(const TypeRegistry& types, std::string_vi
   if (!path.starts_with("/apis/")) return std::nullopt;
   std::string_view rest = path.substr(6);
   if (rest.find('/') != std::string_view::npos) return resource_list(types, rest);
-  if (rest == kPolicyGroup || rest == kAccessGroup) return group_document(types, rest);
+  if (rest == kPolicyGroup || is_review_group(rest)) return group_document(types, rest);
   for (const ResourceType* type : types.types()) {
     if (!rest.empty() && type->group == rest) return group_document(types, rest);
   }

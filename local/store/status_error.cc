@@ -39,7 +39,10 @@ ApiResponse bad_request(std::string message) {
 }
 
 ApiResponse unknown_path() {
-  return failure(404, "NotFound", "the server could not find the requested resource");
+  ApiResponse response =
+      failure(404, "NotFound", "the server could not find the requested resource");
+  response.body["details"] = Json::object();  // kubectl debug reads it
+  return response;
 }
 
 ApiResponse method_not_allowed() {

@@ -313,7 +313,8 @@ func TestEveryPanelHasADescriptionAUnitAndAQuery(t *testing.T) {
 func TestTheDefinitionIsThatOfTheServersVersion(t *testing.T) {
 	chart := theChart(t)
 	for version, hasRules := range map[string]bool{
-		"v1.20.2": false, "v1.24.9": false, "v1.25.0": true, "v1.29.3-gke.1": true, "v1.25.0-rc.1": true} {
+		"v1.20.2": false, "v1.24.9": false, "v1.25.0": false, "v1.29.3-gke.1": false, "v1.30.0": true,
+		"v1.30.0-rc.1": true, "v1.36.1-eks-1": true} {
 		input := everything()
 		input.KubeVersion = version
 		rendered, err := chart.render(input)

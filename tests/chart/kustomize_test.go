@@ -27,7 +27,7 @@ func TestKustomizeBuildsTheOverlays(t *testing.T) {
 		t.Skip("LOCKSTEP_KUBECTLS names no kubectl")
 	}
 	for _, kubectl := range strings.Split(kubectls, ":") {
-		overlays := []string{"default", "kubernetes-1.20", "monitoring"}
+		overlays := []string{"default", "kubernetes-1.20", "kubernetes-1.25", "monitoring"}
 		if isOld(t, kubectl) {
 			overlays = []string{"kubernetes-1.20"}
 		}
@@ -40,7 +40,8 @@ func TestKustomizeBuildsTheOverlays(t *testing.T) {
 			count := strings.Count("\n"+string(made), "\nkind: ")
 			isOld := strings.Contains(string(made), "apiVersion: policy/v1beta1")
 			hasRules := strings.Contains(string(made), "x-kubernetes-validations")
-			if old := overlay == "kubernetes-1.20"; count < 13 || isOld != old || hasRules == old {
+			old, newest := overlay == "kubernetes-1.20", overlay == "default" || overlay == "monitoring"
+			if count < 13 || isOld != old || hasRules != newest {
 				t.Errorf("%s kustomize %s: %d objects, policy/v1beta1: %v, rules: %v", kubectl, overlay, count, isOld, hasRules)
 			}
 		}

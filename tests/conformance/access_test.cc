@@ -54,6 +54,19 @@ TEST_F(Access, TheRulesSayWhatIsAllowed) {
   EXPECT_TRUE(status["nonResourceRules"].is_array());
 }
 
+TEST_F(Access, AUserIsToldItsName) {
+  NEEDS(server().serves("authentication.k8s.io/v1", "selfsubjectreviews"),
+        "the server is older than 1.28");
+  const Reply reply =
+      ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+          {{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "SelfSubjectReview"}});
+  ASSERT_TRUE(is_code(reply, 201));
+  EXPECT_EQ(reply.body["kind"], "SelfSubjectReview");
+  const Json& user = reply.body["status"]["userInfo"];
+  EXPECT_NE(user["username"], "");
+  EXPECT_TRUE(user["groups"].is_array()) << user;
+}
+
 TEST_F(Access, NoReviewIsKept) {
   EXPECT_TRUE(is_failure(get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), 405,
                          "MethodNotAllowed"));

@@ -116,9 +116,12 @@ TEST_F(Definitions, WithTheDefinitionItsObjectsGo) {
   EXPECT_EQ(names(get(collection())), std::vector<std::string>{});
 }
 
-// Servers before 1.25 ignore the rules; later ones compile them and limit their cost.
+// Servers before 1.25 ignore the rules; from 1.30 on they compile them and limit their cost. Those
+// between do not know optionalOldSelf, which our rules have.
 TEST_F(Definitions, OursAreAcceptedWithRulesAndWithout) {
+  const int minor = server().minor_version();
   for (const char* folder : {"crds", "crds-cel"}) {
+    if (folder == std::string("crds-cel") && minor >= 25 && minor < 30) continue;
     Reply made = ask("POST", std::string(kDefinitions) + "?dryRun=All", our_definition(folder));
     EXPECT_TRUE(made.code == 201 || made.code == 409) << folder << ": " << made.text;
   }

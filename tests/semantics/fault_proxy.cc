@@ -258,6 +258,11 @@ void Exchange::wait(const std::string& gate) {
   proxy_.changed_.wait(lock, [&] { return proxy_.is_ending_ || proxy_.gates_.contains(gate); });
 }
 
+void Exchange::take(Duration time) {
+  std::unique_lock lock(proxy_.mutex_);
+  proxy_.changed_.wait_for(lock, time, [&] { return proxy_.is_ending_; });
+}
+
 FaultProxy::FaultProxy(const conformance::Target& target, bool listening) : target_(target) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -406,6 +411,13 @@ Fault refused() {
 Fault held_until(std::string gate) {
   return [=](Exchange& exchange) {
     exchange.wait(gate);
+    exchange.pass();
+  };
+}
+
+Fault slow(Duration time) {
+  return [=](Exchange& exchange) {
+    exchange.take(time);
     exchange.pass();
   };
 }

@@ -69,6 +69,8 @@ class Exchange {
   void wait_for_client_close();
   // Blocks until the test opens the gate.
   void wait(const std::string& gate);
+  // Blocks for as long as a slow server would take.
+  void take(Duration time);
 
   bool is_hung_up() const { return hung_up_; }
 
@@ -159,6 +161,8 @@ Fault passed();
 // The connection ends before a reply, and the server never gets the request.
 Fault refused();
 Fault held_until(std::string gate);
+// The server takes so long, on the machine's clock.
+Fault slow(Duration time);
 Fault with_query(std::string key, std::string value);
 // Replaces each event of a watch by the lines that `filter` returns for it.
 Fault filtered(std::function<std::vector<std::string>(const std::string& line)> filter);

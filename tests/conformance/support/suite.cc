@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "tests/conformance/support/embedded.h"
+#include "tests/conformance/support/neighbour.h"
 #include "tests/conformance/support/server.h"
 
 namespace lockstep::conformance {
@@ -67,6 +69,12 @@ int run_suite(int argc, char** argv) {
   std::cout << "server: " << (embedded ? "embedded" : flags->kubeconfig) << ", version "
             << string_or(version.body, "gitVersion", "unknown") << "\n";
   if (version.code != 200) return 2;
+  if (embedded == nullptr) {
+    if (const std::optional<std::string> why_not = active_controller(server())) {
+      std::cerr << *why_not << "\n";
+      return 2;
+    }
+  }
   int result = RUN_ALL_TESTS();
   set_server(nullptr);
   return result;

@@ -159,7 +159,7 @@ Json our_definition(const std::string& folder) {
 }
 
 Json our_definition() {
-  constexpr int kFirstWithRules = 25;
+  constexpr int kFirstWithRules = 30;
   return our_definition(server().minor_version() < kFirstWithRules ? "crds" : "crds-cel");
 }
 

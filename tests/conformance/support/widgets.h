@@ -27,7 +27,7 @@ Json definition_of(const std::string& group, const std::string& kind, const Json
 void install_definition(const Json& definition);
 
 // Returns the TrainingJob's definition in that folder of charts/lockstep/files. Without a folder,
-// chooses by the version of this run's server: crds-cel, with rules, from 1.25 on, else crds.
+// chooses by the version of this run's server: crds-cel, with rules, from 1.30 on, else crds.
 Json our_definition(const std::string& folder);
 Json our_definition();
 

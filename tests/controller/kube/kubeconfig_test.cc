@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "controller/kube/kube_access.h"
 #include "tests/controller/kube/kubeconfig_cases.h"
 #include "tests/controller/kube/minified_kubeconfig.h"
 #include "tests/support/job_run.h"
@@ -186,6 +187,14 @@ TEST(Kubeconfig, IsEmptyWithoutAnyFile) {
   const Result<Kubeconfig> config = load_kubeconfig({.home = folder.path().string()});
   ASSERT_TRUE(config.ok());
   EXPECT_TRUE(config->contexts.empty());
+}
+
+TEST(Kubeconfig, ItsContextSaysInWhichNamespaceTheLeaseIs) {
+  EXPECT_EQ(lease_namespace({}), "default");
+  EXPECT_EQ(lease_namespace({.of_context = "team-a"}), "team-a");
+  EXPECT_EQ(lease_namespace({.of_flag = "team-b", .of_context = "team-a"}), "team-b");
+  EXPECT_EQ(lease_namespace({.of_pod = "system", .of_flag = "team-b", .of_context = "team-a"}),
+            "system");
 }
 
 }  // namespace

@@ -19,21 +19,27 @@ class Wire final : public ApiClient {
     verbs.push_back(request.verb);
     const bool is_write = request.verb == ApiVerb::kReplace;
     if (is_write && before_write) std::exchange(before_write, {})();
+    if (is_refusing) return lose(std::move(request), std::move(done), "refused");
     if (!is_write || answers_lost == 0) return api_.send(std::move(request), std::move(done));
     --answers_lost;
-    api_.send(std::move(request), [done = std::move(done)](const ApiReply&) {
-      done({.outcome = ApiOutcome::kTimeout, .message = "the answer was lost"});
-    });
+    lose(std::move(request), std::move(done), "the answer was lost");
   }
   std::unique_ptr<WatchHandle> watch(WatchRequest request, WatchHandler handler) override {
     return api_.watch(std::move(request), std::move(handler));
   }
 
   int answers_lost = 0;
+  bool is_refusing = false;  // nobody hears an answer
   std::function<void()> before_write{};
   std::vector<ApiVerb> verbs;
 
  private:
+  void lose(ApiRequest request, Done done, const std::string& message) {
+    api_.send(std::move(request), [done = std::move(done), message](const ApiReply&) {
+      done({.outcome = ApiOutcome::kTimeout, .message = message});
+    });
+  }
+
   ApiClient& api_;
 };
 
@@ -84,6 +90,27 @@ TEST_F(LeaderTest, OneLeadsAsLongAsItRenews) {
   EXPECT_TRUE(a.leads());
   EXPECT_EQ(a.started, 1);
   EXPECT_EQ(b.started, 0);
+}
+
+TEST_F(LeaderTest, AReplicaSaysWhyItKnowsNothingOfTheLease) {
+  EXPECT_EQ(b.election.trouble(), "the lease was not read yet");
+  b.wire.is_refusing = true;
+  b.election.start();
+  run(seconds(3));
+  const std::string why = "could not read the lease default/lockstep-controller: Timeout: refused";
+  EXPECT_EQ(b.election.trouble(), why);
+  b.wire.is_refusing = false;
+  run(seconds(3));
+  EXPECT_EQ(b.election.trouble(), "");
+  EXPECT_TRUE(b.leads());
+  a.election.start();
+  run(seconds(3));
+  EXPECT_EQ(a.election.trouble(), "") << "a standby is well";
+  a.wire.is_refusing = true;
+  run(seconds(8));
+  EXPECT_EQ(a.election.trouble(), "") << "trouble that may pass";
+  run(seconds(8));
+  EXPECT_EQ(a.election.trouble(), why);
 }
 
 TEST_F(LeaderTest, AReleasedLeaseIsTakenAtOnce) {

@@ -59,6 +59,16 @@ struct InformerTest : ::testing::Test {
     api.watches.back()->handler.on_end({.outcome = outcome});
     timers.run_due();
   }
+  // Lets that number of watches fail in a row, and waits for the next one each time.
+  void fail_watches(int times) {
+    for (int i = 0; i < times; ++i) {
+      const size_t before = api.watches.size();
+      end_watch(ApiOutcome::kUnavailable);
+      pass(minutes(1));
+      ASSERT_EQ(api.watches.size(), before + 1);
+      ASSERT_TRUE(api.watches.back()->is_open);
+    }
+  }
   const std::string& watched_version() {
     return api.watches.back()->request.query.at("resourceVersion");
   }
@@ -119,10 +129,13 @@ TEST_F(InformerTest, AnExpiredPageMeansTheWholeListAgain) {
   informer.start();
   api.answer(page({pod("a", "3")}, "10", "more"));
   api.answer({.outcome = ApiOutcome::kExpired});
-  EXPECT_TRUE(api.asked.empty());  // the retry comes later
-  pass(seconds(2));
   ASSERT_EQ(api.asked.size(), 1u);
   EXPECT_FALSE(api.asked[0].request.query.contains("continue"));
+  api.answer(page({pod("a", "3")}, "10", "more"));
+  api.answer({.outcome = ApiOutcome::kExpired});
+  EXPECT_TRUE(api.asked.empty());  // the second time, the retry comes later
+  pass(seconds(2));
+  ASSERT_EQ(api.asked.size(), 1u);
 }
 
 TEST_F(InformerTest, BookmarksMoveTheVersionAndNothingElse) {
@@ -175,9 +188,91 @@ TEST_F(InformerTest, TooManyRequestsNeverMeansAList) {
       {.outcome = ApiOutcome::kThrottled, .retry_after = seconds(20)});
   pass(seconds(19));
   EXPECT_EQ(api.watches.size(), 1u);
-  pass(seconds(1));
+  pass(seconds(2));
   EXPECT_EQ(api.watches.size(), 2u);
   EXPECT_TRUE(api.asked.empty());
+}
+
+TEST_F(InformerTest, AnExpiredWatchIsFollowedByAListAtOnce) {
+  listed({pod("a", "3")}, "10");
+  fail_watches(8);
+  end_watch(ApiOutcome::kExpired);
+  ASSERT_EQ(api.asked.size(), 1u);
+  api.answer(page({pod("a", "12")}, "20"));
+  EXPECT_EQ(watched_version(), "20");
+}
+
+TEST_F(InformerTest, AServerWhereEveryWatchExpiresIsAskedMoreAndMoreRarely) {
+  listed({}, "10");
+  const TimePoint begin = timers.now();
+  int lists = 0;
+  while (timers.now() - begin < minutes(10)) {
+    if (api.watches.back()->is_open) end_watch(ApiOutcome::kExpired);
+    for (; !api.asked.empty(); ++lists) api.answer(page({}, "10"));
+    if (api.watches.back()->is_open) continue;
+    ASSERT_TRUE(timers.next());
+    clock.advance(*timers.next() - timers.now());
+    timers.run_due();
+  }
+  EXPECT_LT(lists, 60);
+  EXPECT_GT(lists, 8);
+}
+
+TEST_F(InformerTest, AHealthyWatchEndsTheBackOff) {
+  for (const bool has_event : {true, false}) {
+    SCOPED_TRACE(has_event);
+    informer.relist();
+    api.answer(page({}, "10"));
+    fail_watches(8);
+    if (has_event) event(WatchEventType::kBookmark, pod("", "11"));
+    pass(has_event ? seconds(1) : seconds(61));
+    const size_t before = api.watches.size();
+    end_watch(ApiOutcome::kUnavailable);
+    pass(seconds(2));
+    EXPECT_EQ(api.watches.size(), before + 1);
+  }
+}
+
+TEST_F(InformerTest, AServerThatSaysHowLongToWaitIsAskedThen) {
+  listed({}, "10");
+  fail_watches(8);
+  const size_t before = api.watches.size();
+  for (size_t i = 0; i < 10; ++i) {
+    api.watches.back()->handler.on_end(
+        {.outcome = ApiOutcome::kThrottled, .retry_after = seconds(1)});
+    pass(milliseconds(900));
+    ASSERT_EQ(api.watches.size(), before + i);
+    pass(seconds(1));
+    ASSERT_EQ(api.watches.size(), before + i + 1);
+  }
+  // It asks for ever: the client's own delay counts too.
+  api.watches.back()->handler.on_end(
+      {.outcome = ApiOutcome::kThrottled, .retry_after = seconds(1)});
+  pass(seconds(2));
+  EXPECT_EQ(api.watches.size(), before + 10);
+}
+
+// A server acts like this after the definition of a kind was changed, here after a time of
+// failures.
+TEST_F(InformerTest, AChangeOfTheDefinitionMakesItBlindForSeconds) {
+  listed({pod("a", "3")}, "10");
+  fail_watches(8);
+  pass(seconds(61));
+  const TimePoint begin = timers.now();
+  const ApiReply busy = {.outcome = ApiOutcome::kThrottled, .retry_after = seconds(1)};
+  end_watch(ApiOutcome::kOk);
+  for (int i = 0; i < 2; ++i) {
+    api.watches.back()->handler.on_end(busy);
+    pass(seconds(2));
+  }
+  end_watch(ApiOutcome::kExpired);
+  ASSERT_EQ(api.asked.size(), 1u);
+  api.answer(busy);
+  pass(seconds(2));
+  ASSERT_EQ(api.asked.size(), 1u);
+  api.answer(page({pod("a", "12")}, "20"));
+  EXPECT_EQ(watched_version(), "20");
+  EXPECT_LE(to_seconds(timers.now() - begin), 6.0);
 }
 
 TEST_F(InformerTest, APageThatIsTooLargeIsAskedForAgainWithFewerObjects) {

@@ -5,6 +5,7 @@
 #include "controller/kube/mailbox.h"
 #include "controller/monitor/metrics.h"
 #include "controller/monitor/probes.h"
+#include "controller/monitor/readiness.h"
 #include "tests/controller/sim/connection.h"
 #include "tests/support/raw_http.h"
 
@@ -26,19 +27,17 @@ struct Watched : ::testing::Test {
   loop::Controller controller{connection, connection, timers, random, {.key = "secret"}, [] {}};
   kube::RequestMetrics requests;
   kube::Mailbox mailbox;
-  Probes probes{
-      {.readiness =
-           [this] { return Readiness{.is_ready = controller.synced(), .why_not = "not listed"}; },
-       .metrics =
-           [this] {
-             return render_metrics({.controller = controller,
-                                    .requests = requests,
-                                    .requests_waiting = 2,
-                                    .api_host = "10.0.0.1:443",
-                                    .version = "1.2.3",
-                                    .wall_now = clock.wall_now()});
-           },
-       .post = [this](std::function<void()> call) { mailbox.post(std::move(call)); }}};
+  Probes probes{{.readiness = [this] { return readiness_of(controller); },
+                 .metrics =
+                     [this] {
+                       return render_metrics({.controller = controller,
+                                              .requests = requests,
+                                              .requests_waiting = 2,
+                                              .api_host = "10.0.0.1:443",
+                                              .version = "1.2.3",
+                                              .wall_now = clock.wall_now()});
+                     },
+                 .post = [this](std::function<void()> call) { mailbox.post(std::move(call)); }}};
   std::unique_ptr<http::Server> server =
       std::move(serve_probes({.ip = "127.0.0.1"}, probes)).value();
 
@@ -67,12 +66,50 @@ struct Watched : ::testing::Test {
 
 TEST_F(Watched, IsReadyOnceItsCachesAreFilledAndHealthyAllTheTime) {
   EXPECT_EQ(get("/readyz").status, 503);
-  EXPECT_EQ(get("/readyz").body, "not listed\n");
+  EXPECT_EQ(get("/readyz").body, "not listed yet: trainingjobs pods\n");
   EXPECT_EQ(get("/healthz").status, 200);
   controller.start();
   pass(std::chrono::seconds(5));
   EXPECT_EQ(get("/readyz").status, 200);
   EXPECT_EQ(get("/secrets").status, 404);
+}
+
+// Passes requests on, but for those about leases while it refuses them.
+class Guard final : public loop::ApiClient {
+ public:
+  Guard(loop::ApiClient& api, loop::Timers& timers) : api_(api), timers_(timers) {}
+  void send(loop::ApiRequest request, Done done) override {
+    if (!is_refusing || request.type.plural != loop::kLeases.plural)
+      return api_.send(std::move(request), std::move(done));
+    timers_.after(std::chrono::milliseconds(1), [done = std::move(done)] {
+      done({.outcome = loop::ApiOutcome::kForbidden, .message = "no access to leases"});
+    });
+  }
+  std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
+                                           loop::WatchHandler handler) override {
+    return api_.watch(std::move(request), std::move(handler));
+  }
+  bool is_refusing = true;
+
+ private:
+  loop::ApiClient& api_;
+  loop::Timers& timers_;
+};
+
+TEST_F(Watched, AReplicaThatCannotReadTheLeaseIsNotReady) {
+  Guard guard(connection, timers);
+  loop::ControllerOptions options{.key = "secret"};
+  options.lease = loop::LeaseOptions{.identity = "me"};
+  loop::Controller replica{guard, connection, timers, random, options, [] {}};
+  replica.start();
+  pass(std::chrono::seconds(5));
+  ASSERT_TRUE(replica.synced());
+  EXPECT_FALSE(readiness_of(replica).is_ready);
+  EXPECT_EQ(readiness_of(replica).why_not,
+            "could not read the lease default/lockstep-controller: Forbidden: no access to leases");
+  guard.is_refusing = false;
+  pass(std::chrono::seconds(5));
+  EXPECT_TRUE(readiness_of(replica).is_ready) << readiness_of(replica).why_not;
 }
 
 TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {

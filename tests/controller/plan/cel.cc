@@ -10,8 +10,8 @@
 namespace lockstep::plan {
 
 struct Cel::Node {
-  std::string op;    // literal, list, name, member, has, index, size, matches, exists, ?:, ! or a
-                     // binary operator
+  std::string op;    // literal, list, name, member, has, index, size, matches, exists, hasValue,
+                     // value, ?:, ! or a binary operator
   std::string text;  // identifier of a name or member; the variable of exists
   Json value{};      // of a literal
   std::vector<std::shared_ptr<const Node>> of{};
@@ -116,8 +116,8 @@ class Parser {
     std::string name = word();
     if (!take("(")) return node("member", {of}, name);
     NodePtr call;
-    if (name == "size") {
-      call = node("size", {of});
+    if (name == "size" || name == "hasValue" || name == "value") {
+      call = node(name, {of});
     } else if (name == "matches") {
       call = node("matches", {of, ternary()});
     } else if (name == "exists") {
@@ -308,6 +308,8 @@ Result<Known> known(const Node& expression, const Names& names) {
     return of_field(*found->second, 1);
   }
   TRY_ASSIGN(Known first, known(*expression.of[0], names));
+  if (op == "hasValue") return Known{.type = "boolean", .size = 1, .cost = first.cost + 1};
+  if (op == "value") return of_field(*first.schema, first.cost + 1);
   if (op == "has") return Known{.type = "boolean", .size = 1, .cost = first.cost};
   if (op == "matches") return known_matches(first, *expression.of[1]);
   if (op == "size") {
@@ -347,6 +349,7 @@ Result<Json> compare(const std::string& op, const Json& left, const Json& right)
 // Returns the value of a name or of its members, without copying it; nullptr if there is none.
 const Json* place(const Node& expression, const Values& names) {
   if (expression.op == "name") return names.at(expression.text);
+  if (expression.op == "value") return place(*expression.of[0], names);
   if (expression.op != "member") return nullptr;
   const Json* of = place(*expression.of[0], names);
   return of == nullptr ? nullptr : find_member(*of, expression.text);
@@ -385,6 +388,7 @@ Result<Json> value(const Node& expression, const Values& names) {
   if (op == "member") return value_of_member(expression, names);
   if (op == "exists") return value_of_exists(expression, names);
   if (op == "name") return *names.at(expression.text);
+  if (op == "hasValue") return Json(names.contains(expression.of[0]->text));
   if (op == "has") {
     const Json* of = place(*expression.of[0]->of[0], names);
     if (of == nullptr) return wrong("has() of an absent value");
@@ -407,6 +411,12 @@ Result<Json> value(const Node& expression, const Values& names) {
   const auto index = second.get<size_t>();
   if (index >= first.size()) return wrong("index out of bounds");
   return first[index];
+}
+
+bool mentions_call(const Node& expression, std::string_view function) {
+  if (expression.op == function) return true;
+  return std::any_of(expression.of.begin(), expression.of.end(),
+                     [&](const NodePtr& part) { return mentions_call(*part, function); });
 }
 
 bool mentions(const Node& expression, std::string_view name) {
@@ -435,6 +445,10 @@ Result<bool> Cel::evaluate(const Json& self, const Json* before) const {
   if (before != nullptr) names["oldSelf"] = before;
   TRY_ASSIGN(Json whole, value(*root_, names));
   return whole.get<bool>();
+}
+
+bool Cel::is_old_optional() const {
+  return mentions_call(*root_, "hasValue");
 }
 
 bool Cel::is_transition() const {

@@ -12,8 +12,9 @@ namespace lockstep::plan {
 
 // The subset of CEL (https://github.com/google/cel-spec) that the TrainingJob's rules use, for
 // tests: no server here evaluates CEL. Supports literals, self and oldSelf, members, has(), size(),
-// matches(), exists(), ! && || ?: == != < <= > >= + * / % and in. Stricter than a server, which
-// ignores an error in one operand of || or && if the other operand decides.
+// matches(), exists(), hasValue() and value() of an optional oldSelf, ! && || ?: == != < <= > >= +
+// * / % and in. Stricter than a server, which ignores an error in one operand of || or && if the
+// other operand decides.
 class Cel {
  public:
   static Result<Cel> parse(std::string_view text);
@@ -28,6 +29,8 @@ class Cel {
   Result<bool> evaluate(const Json& self, const Json* before) const;
 
   bool is_transition() const;  // mentions oldSelf
+  // Whether oldSelf is an optional value, as the rule's optionalOldSelf must say.
+  bool is_old_optional() const;
 
   struct Node;
 

@@ -250,6 +250,82 @@ TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   EXPECT_EQ(scene.status().restarts, 1);
 }
 
+AgentView& agent_of(Scene& scene, int64_t index, int64_t incarnation = 1) {
+  return scene.seen.agents[worker_pod_name("job", index, incarnation) + "-uid"];
+}
+
+TEST(FailurePolicy, AMachineWhoseAgentsAreMissedOneAfterAnotherIsOneFailure) {
+  Scene scene(3);
+  scene.train();
+  scene.advance(seconds(100));
+  const TimePoint cut = scene.now;
+  agent_of(scene, 0).last_heard = cut;
+  agent_of(scene, 1).last_heard = cut - seconds(3);
+  agent_of(scene, 2).last_heard = cut - seconds(1);
+  scene.advance(scene.limits.agent_silence - seconds(3));
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().members, "1,2,1");
+  EXPECT_EQ(scene.status().restarts, 1);
+  // The next round begins with the second pod of the machine, whose agent is silent too.
+  scene.advance(seconds(4));
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.add_pod(1, 2).created_in_round = 1;
+  for (int i = 0; i < 3; ++i) scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2,2");
+  EXPECT_EQ(scene.status().restarts, 1);
+  // The successors are lost by another failure.
+  scene.add_pod(2, 2).created_in_round = scene.status().round;
+  scene.settle();
+  ASSERT_FALSE(scene.status().worldHash.empty());
+  scene.seen.agents[worker_pod_name("job", 2, 2) + "-uid"].last_heard = scene.now;
+  scene.advance(scene.limits.agent_silence);
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2,3");
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(FailurePolicy, AMachineThatItsPeersMissFirstIsOneFailure) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(100));
+  const TimePoint cut = scene.now;
+  agent_of(scene, 1).last_heard = cut;
+  scene.advance(seconds(4));
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.fail_worker(0, kExitPeerLost, 1);
+  scene.agent(0).workers[0].suspect_rank = 1;
+  scene.advance(scene.limits.culprit_wait);
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "Suspected");
+  EXPECT_EQ(scene.status().restarts, 1);
+  scene.advance(cut + scene.limits.agent_silence - scene.now);
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(FailurePolicy, AnAgentThatWasHeardAfterAFailureIsLostByAnother) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(seconds(100));
+  for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+  scene.fail_worker(0, 1, 0.1);
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 1);
+  scene.advance(seconds(1));
+  agent_of(scene, 1).last_heard = scene.now;
+  scene.advance(scene.limits.agent_silence);
+  agent_of(scene, 0).last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().members, "1,2");
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
 TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   Scene scene(2);
   scene.train();

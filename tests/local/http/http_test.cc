@@ -43,7 +43,7 @@ class HttpTest : public testing::Test {
   }
   static std::string job(const std::string& name) {
     return R"({"apiVersion":"lockstep.dev/v1alpha1","kind":"TrainingJob","metadata":{"name":")" +
-           name + R"("},"spec":{"nodes":1}})";
+           name + R"("},"spec":{"nodes":1,"command":["true"]}})";
   }
 
   SystemClock clock_;

@@ -37,7 +37,7 @@ class ApiTest : public testing::Test {
     return {{"apiVersion", "lockstep.dev/v1alpha1"},
             {"kind", "TrainingJob"},
             {"metadata", {{"name", name}}},
-            {"spec", {{"nodes", 1}}}};
+            {"spec", {{"nodes", 1}, {"command", {"true"}}}}};
   }
   static Json pod(const std::string& name) {
     return {{"metadata", {{"name", name}}},

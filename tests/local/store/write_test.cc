@@ -136,7 +136,7 @@ TEST_F(ApiTest, ApplyMeetsTheFieldsOfOthers) {
 TEST_F(ApiTest, ApplyReadsYamlAndKeepsStatusApart) {
   std::string yaml =
       "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a}\n"
-      "spec: {nodes: 2}\nstatus: {state: Complete}\n";
+      "spec: {nodes: 2, command: [a]}\nstatus: {state: Complete}\n";
   ApiResponse made = api_.handle({"PATCH", kJob + "?fieldManager=me", kApplyPatch, yaml});
   EXPECT_EQ(made.code, 201) << made.body;
   EXPECT_EQ(made.body["spec"]["nodes"], 2);
