@@ -46,6 +46,7 @@ struct Flags {
   std::string listen;
   std::string job_image;
   int64_t agent_silence = loop::AgentWatchOptions{}.silence / std::chrono::seconds(1);
+  bool agents_are_current = false;
   bool scrape_annotations = false;
   bool log_json = false;
   bool verbose = false;
@@ -61,6 +62,11 @@ Result<kube::KubeAccess> access_of(const Flags& flags) {
              kube::load_kubeconfig({.explicit_file = flags.kubeconfig,
                                     .working_folder = std::filesystem::current_path().string()}));
   return kube::kube_access(config, {.context = flags.context});
+}
+
+Result<loop::JobKeys> keys_of(const Flags& flags) {
+  TRY_ASSIGN(const std::string text, kube::read_small_file(flags.key_file));
+  return loop::read_job_keys(text);
 }
 
 // Without --server, the pod's own service account tells where the API server is.
@@ -107,14 +113,16 @@ uint64_t random_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-loop::ControllerOptions controller_options(const Flags& flags, std::string key) {
+loop::ControllerOptions controller_options(const Flags& flags, const loop::JobKeys& keys) {
   loop::ControllerOptions options;
   options.namespace_ = flags.namespace_;
-  options.key = std::move(key);
+  options.key = keys.front();
+  options.older_keys.assign(keys.begin() + 1, keys.end());
   options.identity = identity();
   options.progress.per_second = flags.qps * 0.1;
   if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
   options.limits.agent_image = flags.job_image;
+  options.limits.agents_are_current = flags.agents_are_current;
   options.limits.scrape_annotations = flags.scrape_annotations;
   options.agents.silence = std::chrono::seconds(flags.agent_silence);
   options.limits.agent_silence = options.agents.silence;
@@ -157,7 +165,8 @@ Result<std::unique_ptr<http::Server>> listen(const Flags& flags, monitor::Probes
 
 // Runs everything that lives as long as the process, on one thread. Another thread waits for
 // SIGTERM and SIGINT, and only posts to the mailbox.
-int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, std::string key) {
+int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access,
+        const loop::JobKeys& keys) {
   raise_descriptor_limit();
   kube::start_http_threads(kHttpThreads);
   SystemClock clock;
@@ -174,8 +183,7 @@ int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, st
   kube::AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5},
                                mailbox, timers);
   std::optional<int> exit_code;
-  loop::Controller controller(api, agents, timers, random,
-                              controller_options(flags, std::move(key)),
+  loop::Controller controller(api, agents, timers, random, controller_options(flags, keys),
                               [&exit_code] { exit_code = EXIT_FAILURE; });
   monitor::Probes probes(
       {.readiness = [&controller] { return readiness_of(controller); },
@@ -243,7 +251,8 @@ int program(int argc, char** argv) {
   app.add_option("--namespace", flags.namespace_,
                  "Run only the jobs of this namespace; default: all namespaces");
   app.add_option("--key-file", flags.key_file,
-                 "File with the secret key that job tokens are derived from")
+                 "File with the secret key that job tokens are derived from, of at least 16 bytes; "
+                 "keys of running jobs may follow it, each on a line")
       ->required();
   app.add_option("--leader-elect", flags.leader_elect,
                  "Elect one leader among the replicas with a Lease")
@@ -267,6 +276,9 @@ int program(int argc, char** argv) {
          "which are polled less often")
       ->check(CLI::Range(int64_t{5}, int64_t{300}))
       ->capture_default_str();
+  app.add_flag("--agents-are-current", flags.agents_are_current,
+               "The agents of all images are of this version, as on the local node, so no agent is "
+               "sent the token");
   app.add_flag("--scrape-annotations", flags.scrape_annotations,
                "Add prometheus.io/scrape, port and path annotations to jobs' pods");
   app.add_flag("--log-json", flags.log_json, "Write log lines as JSON");
@@ -292,10 +304,9 @@ int program(int argc, char** argv) {
       return 2;
     }
   }
-  Result<std::string> key = kube::read_small_file(flags.key_file);
-  if (!key.ok() || key->empty()) {
-    log_error("could not read the key",
-              {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
+  Result<loop::JobKeys> keys = keys_of(flags);
+  if (!keys.ok()) {
+    log_error("could not use the key", {{"file", flags.key_file}, {"error", keys.error().message}});
     return 2;
   }
   Result<kube::KubeAccess> access = access_of(flags);
@@ -303,7 +314,7 @@ int program(int argc, char** argv) {
     log_error("could not use the kubeconfig", {{"error", access.error().message}});
     return 2;
   }
-  return run(flags, signals, std::move(access).value(), std::move(key).value());
+  return run(flags, signals, std::move(access).value(), *keys);
 }
 
 }  // namespace
