@@ -48,6 +48,7 @@ struct Flags {
   std::string listen;
   std::string job_image;
   int64_t agent_silence = loop::AgentWatchOptions{}.silence / std::chrono::seconds(1);
+  bool agents_are_current = false;
   bool scrape_annotations = false;
   std::string pod_policy{plan::pod_policy_name(plan::PodPolicy{}.level)};
   std::vector<std::string> job_service_accounts;
@@ -65,6 +66,11 @@ Result<kube::KubeAccess> access_of(const Flags& flags) {
              kube::load_kubeconfig({.explicit_file = flags.kubeconfig,
                                     .working_folder = std::filesystem::current_path().string()}));
   return kube::kube_access(config, {.context = flags.context});
+}
+
+Result<loop::JobKeys> keys_of(const Flags& flags) {
+  TRY_ASSIGN(const std::string text, kube::read_small_file(flags.key_file));
+  return loop::read_job_keys(text);
 }
 
 // Without --server, the pod's own service account tells where the API server is.
@@ -115,14 +121,16 @@ uint64_t random_seed() {
 }
 
 loop::ControllerOptions controller_options(const Flags& flags, const kube::KubeAccess& access,
-                                           std::string key) {
+                                           const loop::JobKeys& keys) {
   loop::ControllerOptions options;
   options.namespace_ = flags.namespace_;
-  options.key = std::move(key);
+  options.key = keys.front();
+  options.older_keys.assign(keys.begin() + 1, keys.end());
   options.identity = identity();
   options.progress.per_second = flags.qps * 0.1;
   if (!flags.job_image.empty()) options.limits.job_image = flags.job_image;
   options.limits.agent_image = flags.job_image;
+  options.limits.agents_are_current = flags.agents_are_current;
   options.limits.scrape_annotations = flags.scrape_annotations;
   options.limits.pod_policy.level = plan::pod_policy_level(flags.pod_policy).value();
   options.limits.pod_policy.service_accounts = flags.job_service_accounts;
@@ -159,7 +167,8 @@ Result<std::unique_ptr<http::Server>> listen(const Flags& flags, monitor::Probes
 
 // Runs everything that lives as long as the process, on one thread. Another thread waits for
 // SIGTERM and SIGINT, and only posts to the mailbox.
-int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, std::string key) {
+int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access,
+        const loop::JobKeys& keys) {
   raise_descriptor_limit();
   kube::start_http_threads(kHttpThreads);
   SystemClock clock;
@@ -177,7 +186,7 @@ int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access, st
                                mailbox, timers);
   std::optional<int> exit_code;
   loop::Controller controller(api, agents, timers, random,
-                              controller_options(flags, access, std::move(key)),
+                              controller_options(flags, access, keys),
                               [&exit_code] { exit_code = EXIT_FAILURE; });
   monitor::Probes probes(
       {.readiness = [&controller] { return monitor::readiness_of(controller); },
@@ -245,7 +254,8 @@ int program(int argc, char** argv) {
   app.add_option("--namespace", flags.namespace_,
                  "Run only the jobs of this namespace; default: all namespaces");
   app.add_option("--key-file", flags.key_file,
-                 "File with the secret key that job tokens are derived from")
+                 "File with the secret key that job tokens are derived from, of at least 16 bytes; "
+                 "keys of running jobs may follow it, each on a line")
       ->required();
   app.add_option("--leader-elect", flags.leader_elect,
                  "Elect one leader among the replicas with a Lease")
@@ -269,6 +279,9 @@ int program(int argc, char** argv) {
          "which are polled less often")
       ->check(CLI::Range(int64_t{5}, int64_t{300}))
       ->capture_default_str();
+  app.add_flag("--agents-are-current", flags.agents_are_current,
+               "The agents of all images are of this version, as on the local node, so no agent is "
+               "sent the token");
   app.add_flag("--scrape-annotations", flags.scrape_annotations,
                "Add prometheus.io/scrape, port and path annotations to jobs' pods");
   app.add_option("--pod-policy", flags.pod_policy,
@@ -304,10 +317,9 @@ int program(int argc, char** argv) {
       return 2;
     }
   }
-  Result<std::string> key = kube::read_small_file(flags.key_file);
-  if (!key.ok() || key->empty()) {
-    log_error("could not read the key",
-              {{"error", key.ok() ? flags.key_file + " is empty" : key.error().message}});
+  Result<loop::JobKeys> keys = keys_of(flags);
+  if (!keys.ok()) {
+    log_error("could not use the key", {{"file", flags.key_file}, {"error", keys.error().message}});
     return 2;
   }
   Result<kube::KubeAccess> access = access_of(flags);
@@ -315,7 +327,7 @@ int program(int argc, char** argv) {
     log_error("could not use the kubeconfig", {{"error", access.error().message}});
     return 2;
   }
-  return run(flags, signals, std::move(access).value(), std::move(key).value());
+  return run(flags, signals, std::move(access).value(), *keys);
 }
 
 }  // namespace

@@ -73,17 +73,18 @@ Status LocalCluster::start_controller(const LocalClusterOptions& options) {
   TRY(write_private_file(key_file, key));
   controller_log_ = options.log_folder + "/controller.log";
   std::string program = options.program_folder + "/lockstep-controller";
-  SpawnSpec spec{.program = program,
-                 .arguments = {program, "--server", access_.url, "--token-file", token_file,
-                               "--key-file", key_file, "--leader-elect=false",
-                               // The server belongs to this machine and needs no protection from
-                               // its controller.
-                               "--qps", "1000", "--burst", "2000",
-                               // Its pods are processes of the user, who may do the same anyway.
-                               "--pod-policy=privileged"},
-                 .environment = merged_environment({}),
-                 .working_folder = options.folder,
-                 .output_file = controller_log_};
+  SpawnSpec spec{
+      .program = program,
+      .arguments = {program, "--server", access_.url, "--token-file", token_file, "--key-file",
+                    key_file, "--leader-elect=false", "--agents-are-current",
+                    // The server belongs to this machine and needs no protection from
+                    // its controller.
+                    "--qps", "1000", "--burst", "2000",
+                    // Its pods are processes of the user, who may do the same anyway.
+                    "--pod-policy=privileged"},
+      .environment = merged_environment({}),
+      .working_folder = options.folder,
+      .output_file = controller_log_};
   if (!access_.certificate.empty()) {
     std::string ca_file = options.folder + "/ca.crt";
     TRY(write_private_file(ca_file, access_.certificate));

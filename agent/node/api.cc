@@ -20,7 +20,7 @@ constexpr int64_t kTimeoutSecondsMax = 30;
 struct Route {
   std::string_view path;
   std::string_view method;
-  bool needs_token;
+  bool needs_session;
   size_t body_bytes_max;
 };
 constexpr std::array<Route, 4> kRoutes = {{{"/v1/assignment", "PUT", true, kAssignmentBytesMax},
@@ -95,6 +95,11 @@ Result<int64_t> asked_protocol(const std::string& target) {
 
 }  // namespace
 
+bool AgentApi::is_authenticated(const http::Head& head) const {
+  if (head.is_authentic) return true;
+  return !bearer_token_.empty() && http::has_bearer_token(head, bearer_token_);
+}
+
 http::Admission AgentApi::authorize(const http::Head& head) const {
   const Route* route = find_route(head.target);
   if (route == nullptr) return {.refusal = error_response(404, "no such path")};
@@ -104,13 +109,15 @@ http::Admission AgentApi::authorize(const http::Head& head) const {
     refusal.fields = {{"Allow", std::string(route->method)}};
     return {.refusal = std::move(refusal)};
   }
-  if (route->needs_token && !http::has_bearer_token(head, token_)) {
-    http::Response refusal =
-        error_response(401, "expected the job's token in the header Authorization: Bearer");
-    refusal.fields = {{"WWW-Authenticate", "Bearer"}};
+  if (route->needs_session && !is_authenticated(head)) {
+    http::Response refusal = error_response(
+        401, bearer_token_.empty()
+                 ? "expected a session of somebody who has the job's token; the token is refused"
+                 : "expected a session, or the job's token in the header Authorization: Bearer");
+    refusal.fields = {{"WWW-Authenticate", bearer_token_.empty() ? "Lockstep" : "Bearer"}};
     return {.refusal = std::move(refusal)};
   }
-  return {.body_bytes_max = route->body_bytes_max, .authenticated = route->needs_token};
+  return {.body_bytes_max = route->body_bytes_max, .authenticated = route->needs_session};
 }
 
 http::Response AgentApi::error(unsigned status, const std::string& message) const {

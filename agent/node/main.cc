@@ -12,6 +12,7 @@
 #include "agent/node/install.h"
 #include "agent/node/options.h"
 #include "agent/node/process.h"
+#include "common/api/agent_messages.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "common/base/sha256.h"
@@ -69,17 +70,29 @@ Status make_work_folders(const AgentOptions& options) {
   return {};
 }
 
+// Returns the job's token, or nothing if the Secret holds none. The agent then refuses everybody,
+// so that the controller can tell why, and does not take the pod for one that fails.
+std::string job_token(const AgentOptions& options) {
+  const Result<std::string> token = read_small_file(options.token_file);
+  if (token.ok() && !token->empty()) return *token;
+  log_error("the Secret with the job's token has none: refusing all requests",
+            {{"error", token.ok() ? options.token_file + " is empty" : token.error().message}});
+  return "";
+}
+
 Result<int> run_agent(const AgentOptions& options) {
   TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread starts
-  TRY_ASSIGN(const std::string token, read_small_file(options.token_file));
-  if (token.empty()) return invalid("[token] " + options.token_file + " is empty");
+  const std::string token = job_token(options);
   TRY(make_work_folders(options));
   const SystemClock clock;
   const Cgroup cgroup = Cgroup::of_self();
   Agent agent(settings_of(options, signal_fd, cgroup), clock, cgroup);
-  AgentApi api(agent, token);
+  AgentApi api(agent, options.signed_only ? "" : token);
+  const std::string name =
+      worker_pod_name(options.job_name, options.node_index, options.incarnation);
   TRY_ASSIGN(const std::unique_ptr<http::Server> server,
-             http::Server::start(options.address, static_cast<int>(options.port), api));
+             http::Server::start(options.address, static_cast<int>(options.port), api,
+                                 {.guard = http::session_guards(name, token)}));
   log_info("listening", {{"address", options.address},
                          {"port", server->port()},
                          {"job", options.job_name},

@@ -130,6 +130,12 @@ Status read_identity(const Environment& environment, AgentOptions& options) {
   TRY_ASSIGN(const std::string incarnation, required(environment, "LOCKSTEP_INCARNATION"));
   TRY_ASSIGN(options.incarnation,
              read_number("LOCKSTEP_INCARNATION", incarnation, int64_t{1} << 62));
+  const std::string requests = value_or(environment, kRequestsVariable, "");
+  options.signed_only = requests == kRequestsSigned;
+  if (!requests.empty() && !options.signed_only) {
+    return invalid(std::string(kRequestsVariable) + ": expected \"" + kRequestsSigned +
+                   "\", found \"" + requests + "\"");
+  }
   if (options.address.empty()) {
     TRY_ASSIGN(options.address, required(environment, "POD_IP"));
   }
@@ -158,7 +164,7 @@ std::string agent_usage() {
   std::string text =
       "lockstep-agent: supervises the workers of one pod, as the controller assigns them.\n"
       "Environment variables: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
-      "LOCKSTEP_INCARNATION, LOCKSTEP_POD_ROOT. Flags:\n";
+      "LOCKSTEP_INCARNATION, LOCKSTEP_REQUESTS, LOCKSTEP_POD_ROOT. Flags:\n";
   for (const Flag& flag : kFlags) {
     text += "  " + std::string(flag.name) + " " + (flag.value != nullptr ? flag.value : "") +
             "\n      " + flag.help + "\n";

@@ -9,7 +9,7 @@ MASTER = "leader_election_master_status"
 
 def lockstep(server, arguments, folder, qps, burst=None, elects=False):
     key = pathlib.Path(folder) / "key"
-    key.write_text("measurement")
+    key.write_text("the key of a measurement")
     return Program(
         [f"{arguments.build}/bin/lockstep-controller", "--kubeconfig", server.kubeconfig,
          "--key-file", str(key), "--listen", "127.0.0.1:{port}",

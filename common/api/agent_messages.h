@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/api/training_job.h"
@@ -12,14 +13,21 @@
 
 namespace lockstep {
 
-// The protocol between controller and agent: HTTP on the pod's address and kAgentPort, with
-// `Authorization: Bearer <job token>`:
+// The protocol between controller and agent: HTTP on the pod's address and kAgentPort, in a session
+// with the job's token as its secret and the pod's name as the server's
+// (common/http/signed_session.h):
 //   PUT /v1/assignment       Assignment  -> 200 AgentState; 409 {"error": ...} for an older round,
 //                                           or another hash of the same round; 400, 401, 413
 //   GET /v1/state?since=N&timeoutSeconds=S
 //                                        -> 200 AgentState, immediately if its sequence > N, else
 //                                           when it changes or after S seconds (at most 30)
-// and without a token: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
+// and without a session: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
+//
+// Older agents know no sessions. They want `Authorization: Bearer <job token>`, which a reader of
+// the network can repeat. The controller marks the pods it makes with an agent that knows sessions
+// (kRequestsVariable, and an annotation for itself): such an agent refuses the token, and the
+// controller never sends it one. It sends the token only to an agent without that mark that has
+// never shown that it knows sessions.
 //
 // Both requests take `protocol=V` in the query: the newest protocol version that the client reads;
 // 1 if absent. The agent replies in that version, or in its own newest one if that is older. An
@@ -52,11 +60,19 @@ inline constexpr int64_t kProtocolWithMeshes = 5;
 // Older workers refuse such schedules, and would cut the model into other stages.
 inline constexpr int64_t kProtocolWithVersions = 6;
 inline constexpr int64_t kAgentPort = 29400;
+// Set in pods whose agents refuse the token.
+inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
+inline constexpr char kRequestsSigned[] = "signed";
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 
 // Returns the oldest version in which an assignment may tell of this world and this training.
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train);
+
+// Returns the name of the pod of a job's node, which is also its agent's name in sessions.
+inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
+  return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
+}
 
 // A controller's order to an agent. Level-triggered: sending the same assignment again is a no-op.
 struct Assignment {

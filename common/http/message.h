@@ -19,6 +19,7 @@ struct Head {
   std::string method;
   std::string target;         // path and query, as received
   std::vector<Field> fields;  // in the order received
+  bool is_authentic = false;  // the connection's guard knows who sent it (guard.h)
 
   // Returns the value of the first field with this name, in any case; empty if there is none.
   std::string_view field(std::string_view name) const;

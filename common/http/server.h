@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/http/guard.h"
 #include "common/http/message.h"
 #include "common/http/stream.h"
 
@@ -61,6 +62,7 @@ struct ServerOptions {
   Duration write_limit = std::chrono::seconds(10);         // for one response or one chunk
 
   std::shared_ptr<TlsContext> tls = nullptr;  // null: plain HTTP
+  MakeGuard guard{};                          // empty: no request is authentic
 };
 
 // An HTTP/1.1 server with keep-alive, plain or over TLS, with one thread. Bounds everything that a

@@ -34,6 +34,7 @@ Session::Session(const boost::asio::any_io_executor& executor, std::unique_ptr<T
       transport_(std::move(transport)),
       reader_({.header_bytes_max = server.options.header_bytes_max,
                .body_bytes_max = server.options.body_bytes_max}),
+      guard_(server.options.guard ? server.options.guard() : nullptr),
       alarm_(executor),
       since_(steady_now()) {}
 
@@ -155,10 +156,17 @@ void Session::on_head_bytes(Error error, size_t bytes) {
   read_head();
 }
 
+Admission Session::admit() {
+  if (guard_ != nullptr) {
+    if (std::optional<Response> response = guard_->check(head_)) return {.refusal = *response};
+  }
+  return server_.handler.authorize(head_);
+}
+
 void Session::on_head() {
   head_ = reader_.head();
   Admission admission;
-  if (!survives([&] { admission = server_.handler.authorize(head_); })) return;
+  if (!survives([&] { admission = admit(); })) return;
   if (admission.authenticated) {
     authenticated_ = true;
     since_ = steady_now();
@@ -198,6 +206,9 @@ void Session::on_request() {
   last_ = last_ || !reader_.keeps_open();
   set_alarm(TimePoint::max());  // no limit while the handler works; it limits its own time
   Request request = {head_, reader_.take_body()};
+  if (guard_ != nullptr) {
+    if (std::optional<Response> refusal = guard_->check_body(request.body)) return answer(*refusal);
+  }
   auto respond = [weak = weak_from_this(), calls = server_.calls](Response response) {
     calls->post([weak, response = std::move(response)]() mutable {
       const auto self = weak.lock();
@@ -220,6 +231,7 @@ void Session::refuse() {
 void Session::answer(Response response) {
   last_ = last_ || !response.keeps_open || response.stream != nullptr;
   if (response.stream != nullptr) return begin_stream(response);
+  if (guard_ != nullptr) guard_->sign(response);
   std::string text = format_head(response, {.closes = last_});
   if (head_.method != "HEAD") text = std::move(response.body.insert(0, text));
   write(std::move(text), &Session::on_answer_written);

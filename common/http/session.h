@@ -83,6 +83,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void read_head();
   void on_head_bytes(Error error, size_t bytes);
   void on_head();
+  Admission admit();
   void on_continue_written(Error error, size_t bytes);
   void read_body();
   void on_body_bytes(Error error, size_t bytes);
@@ -104,6 +105,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const Shared& server_;
   std::unique_ptr<Transport> transport_;
   RequestReader reader_;
+  const std::unique_ptr<Guard> guard_;  // null: none
   boost::asio::steady_timer alarm_;
   TimePoint request_end_;  // when the request must be complete
   Head head_;

@@ -14,7 +14,7 @@ Result<AgentState> read_state(const Result<HttpReply>& reply) {
   if (reply->status != 200) {
     const std::string message =
         "[agent] HTTP " + std::to_string(reply->status) + ": " + reply->body.substr(0, 300);
-    if (reply->status == 401) return not_found(message);
+    if (reply->status == 401) return not_found(message);  // from an agent without sessions
     if (reply->status == 409) return conflict(message);
     if (reply->status >= 500 || reply->status == 429) return unavailable(message);
     return invalid(message);
@@ -28,33 +28,41 @@ std::string newest_protocol() {
   return "protocol=" + std::to_string(kProtocolNewest);
 }
 
+std::string key_of(const loop::AgentAddress& agent) {
+  return agent.ip + "/" + agent.agent + "/" + (agent.tokens.empty() ? "" : agent.tokens.front());
+}
+
 }  // namespace
 
-AgentHttpClient::Client& AgentHttpClient::client(const std::string& ip) {
-  std::unique_ptr<Client>& client = clients_[ip];
+AgentHttpClient::Client& AgentHttpClient::client(const std::string& key,
+                                                 const loop::AgentAddress& agent) {
+  std::unique_ptr<Client>& client = clients_[key];
   if (client == nullptr) {
-    const PlainHttpClient::Server server{ip, static_cast<uint16_t>(options_.port)};
-    client.reset(new Client{.http = PlainHttpClient(server, mailbox_, timers_, network_)});
+    const PlainHttpClient::Server server{agent.ip, static_cast<uint16_t>(options_.port)};
+    PlainSession session{
+        .server_name = agent.agent, .secrets = agent.tokens, .may_send_secret = !agent.is_signed};
+    client.reset(new Client{
+        .http = PlainHttpClient(server, mailbox_, timers_, network_, std::move(session))});
   }
   return *client;
 }
 
 void AgentHttpClient::send(const loop::AgentAddress& agent, HttpRequest request, Done done) {
-  request.authorization = bearer(agent.token);
   request.reply_bytes_max = kReplyBytesMax;
-  Client& to = client(agent.ip);
+  std::string key = key_of(agent);
+  Client& to = client(key, agent);
   to.is_forgotten = false;
   ++to.open;
-  to.http.send(std::move(request),
-               [this, ip = agent.ip, done = std::move(done)](const Result<HttpReply>& reply) {
-                 const auto from = clients_.find(ip);
-                 if (--from->second->open == 0 && from->second->is_forgotten) clients_.erase(from);
-                 done(read_state(reply));
-               });
+  to.http.send(std::move(request), [this, key = std::move(key),
+                                    done = std::move(done)](const Result<HttpReply>& reply) {
+    const auto from = clients_.find(key);
+    if (--from->second->open == 0 && from->second->is_forgotten) clients_.erase(from);
+    done(read_state(reply));
+  });
 }
 
 void AgentHttpClient::forget(const loop::AgentAddress& agent) {
-  const auto found = clients_.find(agent.ip);
+  const auto found = clients_.find(key_of(agent));
   if (found == clients_.end()) return;
   found->second->is_forgotten = true;
   if (found->second->open == 0) clients_.erase(found);

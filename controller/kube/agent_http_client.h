@@ -18,9 +18,9 @@ struct AgentHttpOptions {
   Duration poll_margin = std::chrono::seconds(3);
 };
 
-// Agents over HTTP, with one client and its connections per address. An address may belong to
-// another agent by now, or to several agents at the same time (pods in the host network). So a
-// client is destroyed only once no request is open on it.
+// Agents over HTTP in signed sessions, with one client and its connections per agent. An address
+// may belong to another agent by now, or to several agents at the same time (pods in the host
+// network). A client is destroyed only once no request is open on it.
 class AgentHttpClient final : public loop::AgentClient {
  public:
   AgentHttpClient(AgentHttpOptions options, Mailbox& mailbox, loop::Timers& timers)
@@ -41,14 +41,14 @@ class AgentHttpClient final : public loop::AgentClient {
   };
 
   void send(const loop::AgentAddress& agent, HttpRequest request, Done done);
-  Client& client(const std::string& ip);
+  Client& client(const std::string& key, const loop::AgentAddress& agent);
   const std::string& text_of(const std::shared_ptr<const Assignment>& assignment);
 
   AgentHttpOptions options_;
   Mailbox& mailbox_;
   loop::Timers& timers_;
   const std::shared_ptr<PlainNetwork> network_ = start_plain_network();
-  std::map<std::string, std::unique_ptr<Client>> clients_;  // by address
+  std::map<std::string, std::unique_ptr<Client>> clients_;  // by address, pod and token
   std::weak_ptr<const Assignment>
       // The assignment that was put last; last_text_ is its document without nodeIndex and without
       // the end.

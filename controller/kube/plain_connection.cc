@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "common/base/log.h"
+#include "common/base/nonce.h"
 #include "controller/kube/socket_options.h"
 
 namespace lockstep::kube {
@@ -22,11 +23,18 @@ constexpr size_t kChunkedEndBytes = 5;  // 0\r\n\r\n
 constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
 constexpr size_t kInterimHeadsMax = 8;
 constexpr size_t kIdleMax = 2;  // a poll and an assignment at the same time
+constexpr size_t kGreetingBytesMax = 4u << 10;
+constexpr unsigned kOk = 200, kUnauthorized = 401, kNoSuchPath = 404;
 
 // Returns the field's first value if it occurs several times.
 std::string field(const beast_http::fields& fields, beast_http::field name) {
   const auto value = fields[name];
   return std::string(value.data(), value.size());
+}
+
+std::string proof_in(const beast_http::fields& fields) {
+  const auto found = fields.find(http::kProofField);
+  return found == fields.end() ? "" : std::string(found->value().data(), found->value().size());
 }
 
 Error too_large() {
@@ -76,7 +84,19 @@ void PlainPool::run(std::shared_ptr<PlainExchange> exchange) {
 void PlainPool::run_anew(std::shared_ptr<PlainExchange> exchange) {
   if (is_closed_ || exchange->is_abandoned()) return;
   std::make_shared<PlainConnection>(network_, weak_from_this())
-      ->connect(endpoint_, std::move(exchange));
+      ->connect(*this, std::move(exchange));
+}
+
+const std::string* PlainPool::bearer_token() const {
+  const auto& session = options_.session;
+  const bool may_send = session && session->may_send_secret && !has_proof_;
+  return may_send && !session->secrets.empty() ? &session->secrets[bearer_token_] : nullptr;
+}
+
+bool PlainPool::next_bearer_token(size_t refusals) {
+  const size_t count = options_.session->secrets.size();
+  bearer_token_ = (bearer_token_ + 1) % count;
+  return refusals < count;
 }
 
 void PlainPool::give_back(const std::shared_ptr<PlainConnection>& connection) {
@@ -99,15 +119,18 @@ bool PlainConnection::is_quiet() {
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-void PlainConnection::connect(const PlainPool::Endpoint& endpoint,
-                              std::shared_ptr<PlainExchange> exchange) {
+void PlainConnection::connect(const PlainPool& pool, std::shared_ptr<PlainExchange> exchange) {
   carry(std::move(exchange));
-  socket_.async_connect(endpoint, [self = shared_from_this()](ErrorCode error) {
+  const auto connected = [self = shared_from_this(),
+                          pool = pool.weak_from_this()](ErrorCode error) {
     if (self->exchange_ == nullptr) return;
     if (error) return self->fail(error);
     set_socket_options(self->socket_.native_handle());
+    const auto open = pool.lock();
+    if (open != nullptr && open->options().session) return self->greet(*open);
     self->send();
-  });
+  };
+  socket_.async_connect(pool.options().endpoint, connected);
 }
 
 void PlainConnection::run(std::shared_ptr<PlainExchange> exchange) {
@@ -120,6 +143,7 @@ void PlainConnection::carry(std::shared_ptr<PlainExchange> exchange) {
   exchange_->carried_by(weak_from_this());
   heads_ = 0;
   received_ = 0;
+  refusals_ = 0;
 }
 
 void PlainConnection::close() {
@@ -132,11 +156,64 @@ void PlainConnection::drop(const PlainExchange& exchange) {
   if (exchange_.get() == &exchange) close();
 }
 
+// Nothing of the request is sent before the server has shown that it has a secret.
+void PlainConnection::greet(const PlainPool& pool) {
+  const PlainSession& session = *pool.options().session;
+  trust_ = Trust::kGreeting;
+  session_.emplace(http::SessionClient::Options{
+      .server_name = session.server_name, .secrets = session.secrets, .nonce = random_nonce()});
+  written_ = std::string("GET ") + http::kSessionPath +
+             " HTTP/1.1\r\nHost: " + pool.options().host +
+             "\r\nAuthorization: " + session_->hello() + "\r\n\r\n";
+  asio::async_write(socket_, asio::buffer(written_),
+                    [self = shared_from_this()](ErrorCode, size_t) {
+                      if (self->exchange_ == nullptr) return;
+                      self->expect_head();
+                      self->read();
+                    });
+}
+
+void PlainConnection::on_greeted(unsigned status, bool may_stay) {
+  const std::shared_ptr<PlainPool> pool = pool_.lock();
+  if (pool == nullptr) return close();
+  if (status == kOk && session_->accept(proof_)) {
+    pool->note_proof();
+    trust_ = Trust::kSession;
+  } else if (status == kNoSuchPath && pool->bearer_token() != nullptr) {
+    trust_ = Trust::kBearer;
+  } else if (status == kOk || status == kUnauthorized || status == kNoSuchPath) {
+    return fail(not_found("[session] the server does not show that it has the secret: HTTP " +
+                          std::to_string(status)));
+  } else {
+    return fail(unavailable("[session] HTTP " + std::to_string(status)));
+  }
+  if (!may_stay) return fail(unavailable("[session] the server closes after the greeting"));
+  received_ = 0;
+  heads_ = 0;
+  send();
+}
+
+std::string PlainConnection::authorization() {
+  const PlainExchange::Request& request = exchange_->request();
+  if (trust_ == Trust::kSession) {
+    return session_->sign(request.method, request.target, sha256(request.body));
+  }
+  if (trust_ == Trust::kNone) return "";
+  const std::shared_ptr<PlainPool> pool = pool_.lock();
+  const std::string* token = pool == nullptr ? nullptr : pool->bearer_token();
+  return token == nullptr ? "" : bearer(*token);
+}
+
 void PlainConnection::send() {
   const PlainExchange::Request& request = exchange_->request();
-  const std::array<asio::const_buffer, 2> bytes = {asio::buffer(request.head),
+  written_ = request.head;
+  if (const std::string value = authorization(); !value.empty()) {
+    written_ += "Authorization: " + value + "\r\n";
+  }
+  written_ += "\r\n";
+  const std::array<asio::const_buffer, 2> bytes = {asio::buffer(written_),
                                                    asio::buffer(request.body)};
-  // The exchange owns the bytes, even if it is dropped meanwhile. A write error also shows when
+  // The exchange owns the body, even if it is dropped meanwhile. A write error also shows when
   // reading, unless the server answered before it left.
   asio::async_write(socket_, bytes,
                     [self = shared_from_this(), exchange = exchange_](ErrorCode, size_t) {
@@ -147,10 +224,13 @@ void PlainConnection::send() {
 }
 
 void PlainConnection::expect_head() {
+  const bool is_greeting = trust_ == Trust::kGreeting;
   parser_.emplace();
   parser_->header_limit(kHeadBytesMax);
-  parser_->body_limit(exchange_->request().reply_bytes_max);
-  parser_->get().body() = [this](std::string_view piece) { return exchange_->take(piece); };
+  parser_->body_limit(is_greeting ? kGreetingBytesMax : exchange_->request().reply_bytes_max);
+  parser_->get().body() = [this, is_greeting](std::string_view piece) {
+    return is_greeting || exchange_->take(piece);
+  };
 }
 
 void PlainConnection::read() {
@@ -170,8 +250,7 @@ void PlainConnection::on_read(ErrorCode error, size_t bytes) {
   if (is_end) {  // end of a body without a length, or within a reply
     parser_->put_eof(error);
     if (error) return fail(error);
-    exchange_->end_well();
-    return close();
+    return on_reply();
   }
   buffer_.commit(bytes);
   received_ += bytes;
@@ -196,6 +275,8 @@ void PlainConnection::parse() {
 
 void PlainConnection::on_head() {
   const auto& head = parser_->get();
+  proof_ = proof_in(head);
+  if (trust_ == Trust::kGreeting) return;
   exchange_->on_head({.status = static_cast<int>(head.result_int()),
                       .retry_after = field(head, beast_http::field::retry_after),
                       .warning = field(head, beast_http::field::warning),
@@ -215,6 +296,25 @@ void PlainConnection::on_reply() {
   const bool may_stay = parser_->keep_alive() && buffer_.size() == 0;
   parser_.reset();
   if (buffer_.capacity() > 2 * kFirstReadBytes) buffer_.shrink_to_fit();
+  if (trust_ == Trust::kGreeting) return on_greeted(status, may_stay);
+  if (trust_ == Trust::kSession &&
+      !session_->check(proof_, status, sha256(exchange_->reply().body))) {
+    return fail(unavailable("[session] the reply is not the server's, or was changed on its way"));
+  }
+  if (trust_ == Trust::kBearer && status == kUnauthorized && try_next_token(may_stay)) return;
+  end_exchange(may_stay);
+}
+
+// A server that refuses the token has not carried the request out.
+bool PlainConnection::try_next_token(bool may_stay) {
+  const std::shared_ptr<PlainPool> pool = pool_.lock();
+  if (pool == nullptr || !pool->next_bearer_token(++refusals_) || !may_stay) return false;
+  received_ = 0;
+  send();
+  return true;
+}
+
+void PlainConnection::end_exchange(bool may_stay) {
   is_used_ = true;
   std::exchange(exchange_, nullptr)->end_well();
   const std::shared_ptr<PlainPool> pool = pool_.lock();

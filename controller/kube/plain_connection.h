@@ -10,8 +10,10 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "common/http/signed_session.h"
 #include "controller/kube/plain_exchange.h"
 #include "controller/kube/reply_body.h"
 
@@ -41,9 +43,14 @@ class PlainNetwork {
 class PlainPool : public std::enable_shared_from_this<PlainPool> {
  public:
   using Endpoint = boost::asio::ip::tcp::endpoint;
+  struct Options {
+    Endpoint endpoint;
+    std::string host;  // for the field of that name
+    std::optional<PlainSession> session;
+  };
 
-  PlainPool(PlainNetwork& network, const Endpoint& endpoint)
-      : network_(network), endpoint_(endpoint) {}
+  PlainPool(PlainNetwork& network, Options options)
+      : network_(network), options_(std::move(options)) {}
 
   void run(std::shared_ptr<PlainExchange> exchange);
   // Runs the exchange over a new connection.
@@ -51,10 +58,20 @@ class PlainPool : public std::enable_shared_from_this<PlainPool> {
   void give_back(const std::shared_ptr<PlainConnection>& connection);
   void close();
 
+  const Options& options() const { return options_; }
+  // Returns the secret to send as a bearer token; nullptr if the server must not get one.
+  const std::string* bearer_token() const;
+  // The server refused that token `refusals` times in a row, each time another one. Returns whether
+  // there is one more to try, which bearer_token() then returns.
+  bool next_bearer_token(size_t refusals);
+  void note_proof() { has_proof_ = true; }
+
  private:
   PlainNetwork& network_;
-  const Endpoint endpoint_;
+  const Options options_;
   bool is_closed_ = false;
+  bool has_proof_ = false;  // the server has shown that it has a secret
+  size_t bearer_token_ = 0;
   std::vector<std::shared_ptr<PlainConnection>> idle_;
 };
 
@@ -72,7 +89,7 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   bool is_quiet();
   // connect() is for the first exchange. After each exchange the connection goes back to the pool,
   // or closes.
-  void connect(const PlainPool::Endpoint& endpoint, std::shared_ptr<PlainExchange> exchange);
+  void connect(const PlainPool& pool, std::shared_ptr<PlainExchange> exchange);
   void run(std::shared_ptr<PlainExchange> exchange);
   void close();
   // Closes if it carries that exchange.
@@ -83,6 +100,10 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   using Parser = boost::beast::http::response_parser<ReplyBody>;
 
   void carry(std::shared_ptr<PlainExchange> exchange);
+  void greet(const PlainPool& pool);
+  void on_greeted(unsigned status, bool may_stay);
+  bool try_next_token(bool may_stay);
+  std::string authorization();
   void send();
   void expect_head();
   void read();
@@ -90,6 +111,7 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   void parse();
   void on_head();
   void on_reply();
+  void end_exchange(bool may_stay);
   void fail(Error error);
   void fail(ErrorCode error);
 
@@ -101,6 +123,14 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   size_t heads_ = 0;      // of interim replies to this request
   size_t received_ = 0;   // bytes received in reply to it
   bool is_used_ = false;  // carried an exchange before this one
+
+  // How the exchanges are authenticated, after the greeting.
+  enum class Trust { kNone, kGreeting, kSession, kBearer };
+  Trust trust_ = Trust::kNone;
+  std::optional<http::SessionClient> session_;
+  std::string proof_;    // the field of the last reply
+  std::string written_;  // the head that is being written
+  size_t refusals_ = 0;  // of tokens, for this exchange
 };
 
 }  // namespace lockstep::kube

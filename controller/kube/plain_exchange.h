@@ -19,7 +19,9 @@ class PlainConnection;
 class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
  public:
   struct Request {
-    std::string head;  // up to and including the empty line
+    std::string method;
+    std::string target;
+    std::string head;  // all lines but an Authorization and the empty one at the end
     std::string body;
     bool may_repeat = false;  // sending it twice does no harm
     size_t reply_bytes_max = 0;
@@ -43,6 +45,7 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
   // allowed.
   void on_head(HttpReply reply) { reply_ = std::move(reply); }
   bool take(std::string_view piece);
+  const HttpReply& reply() const { return reply_; }
   // The last call is one of these two.
   void end_well() { post(std::move(reply_)); }
   void fail(Error error) { post(std::move(error)); }

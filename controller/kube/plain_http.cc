@@ -33,25 +33,36 @@ Result<std::string> head_of(const HttpRequest& request, const std::string& host)
     if (has_control(field.name) || has_control(field.value)) return bad;
     head += field.name + ": " + field.value + "\r\n";
   }
-  return head + "\r\n";
+  return head;
 }
 
-std::shared_ptr<PlainPool> pool_for(const PlainHttpClient::Server& server, PlainNetwork& network) {
+std::string host_of(const PlainHttpClient::Server& server) {
+  const bool is_ipv6 = server.address.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? "[" + server.address + "]" : server.address;
+  return host + ":" + std::to_string(server.port);
+}
+
+std::shared_ptr<PlainPool> pool_for(const PlainHttpClient::Server& server, PlainNetwork& network,
+                                    std::optional<PlainSession> session) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(server.address, error);
   if (error) return nullptr;
-  return std::make_shared<PlainPool>(network, PlainPool::Endpoint(address, server.port));
+  return std::make_shared<PlainPool>(network, PlainPool::Options{.endpoint = {address, server.port},
+                                                                 .host = host_of(server),
+                                                                 .session = std::move(session)});
 }
 
 }  // namespace
 
 PlainHttpClient::PlainHttpClient(Server server, Mailbox& mailbox, loop::Timers& timers,
-                                 std::shared_ptr<PlainNetwork> network)
+                                 std::shared_ptr<PlainNetwork> network,
+                                 std::optional<PlainSession> session)
     : server_(std::move(server)),
       mailbox_(mailbox),
       timers_(timers),
       network_(std::move(network)),
-      pool_(pool_for(server_, *network_)) {}
+      has_session_(session.has_value()),
+      pool_(pool_for(server_, *network_, std::move(session))) {}
 
 PlainHttpClient::~PlainHttpClient() {
   for (const std::weak_ptr<PlainExchange>& exchange : exchanges_) {
@@ -62,14 +73,15 @@ PlainHttpClient::~PlainHttpClient() {
 }
 
 void PlainHttpClient::send(HttpRequest request, std::function<void(Result<HttpReply>)> done) {
-  const bool is_ipv6 = server_.address.find(':') != std::string::npos;
-  const std::string host = is_ipv6 ? "[" + server_.address + "]" : server_.address;
-  Result<std::string> head = head_of(request, host + ":" + std::to_string(server_.port));
+  if (has_session_) request.authorization.clear();
+  Result<std::string> head = head_of(request, host_of(server_));
   if (pool_ == nullptr)
     head = invalid("[http] expected an IP address, got \"" + server_.address + "\"");
   auto exchange = std::make_shared<PlainExchange>(
       mailbox_, timers_, network_,
-      PlainExchange::Request{.head = head.ok() ? *head : "",
+      PlainExchange::Request{.method = request.method,
+                             .target = request.path_and_query,
+                             .head = head.ok() ? *head : "",
                              .body = std::move(request.body),
                              .may_repeat = request.method == "GET",
                              .reply_bytes_max = request.reply_bytes_max},

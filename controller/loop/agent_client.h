@@ -3,23 +3,33 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/api/agent_messages.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "controller/plan/plan.h"
 
 namespace lockstep::loop {
 
 struct AgentAddress {
   std::string ip;
-  std::string token;  // the job's token
+  std::string agent{};                // its pod's name
+  std::vector<std::string> tokens{};  // the job's token under each key, newest first
+  bool is_signed = false;             // it knows sessions: never send it a token
 };
+
+inline AgentAddress address_of(const plan::AgentTarget& target,
+                               const std::vector<std::string>& tokens) {
+  return {
+      .ip = target.ip, .agent = target.pod_name, .tokens = tokens, .is_signed = target.is_signed};
+}
 
 // Asynchronous client of the agents' HTTP interface (common/api/agent_messages.h), with the same
 // thread and the same guarantees as ApiClient. Errors:
 // - kConflict: the agent knows a later round, or another hash of this one
 // - kUnavailable, kTimeout: try again
-// - kNotFound: it does not know the token (401)
+// - kNotFound: it does not have the job's token, or knows no sessions although it should
 // - kInvalid: it rejects the request, or its answer can't be parsed
 class AgentClient {
  public:

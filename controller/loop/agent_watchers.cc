@@ -115,7 +115,7 @@ void AgentWatchers::drop(Agent& agent) {
   agents_.forget(agent.address);
 }
 
-void AgentWatchers::set_targets(const std::string& job, const std::string& token,
+void AgentWatchers::set_targets(const std::string& job, const std::vector<std::string>& tokens,
                                 const std::vector<plan::AgentTarget>& targets) {
   Agents& agents = jobs_[job];
   std::set<std::string> wanted;
@@ -133,7 +133,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::string& token
     if (agents.contains(target.pod_uid)) continue;
     auto agent = std::make_shared<Agent>(Agent{.job = job,
                                                .pod_uid = target.pod_uid,
-                                               .address = {.ip = target.ip, .token = token},
+                                               .address = address_of(target, tokens),
                                                .node = target.node,
                                                .view = {},
                                                .retry = Retry(options_.retry, random_),
@@ -199,7 +199,8 @@ void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
   constexpr size_t kErrorBytesMax = 256;
   plan::AgentView& view = agent.view;
   view.error = utf8_head(clean_utf8(error.message), kErrorBytesMax);
-  const bool refuses = error.code == Code::kNotFound;
+  // An agent keeps its token. If it has answered before, somebody else refuses in its place.
+  const bool refuses = error.code == Code::kNotFound && !view.state;
   if (refuses) note_heard(agent);
   if (std::exchange(view.refuses_token, refuses) != refuses) {
     on_change_(agent.job, Urgency::kRoutine);

@@ -64,8 +64,8 @@ class AgentWatchers {
   AgentWatchers(const AgentWatchers&) = delete;
   AgentWatchers& operator=(const AgentWatchers&) = delete;
 
-  // From now on polls exactly these agents of the job; `token` is the job's.
-  void set_targets(const std::string& job, const std::string& token,
+  // From now on polls exactly these agents of the job; `tokens` as in AgentAddress.
+  void set_targets(const std::string& job, const std::vector<std::string>& tokens,
                    const std::vector<plan::AgentTarget>& targets);
   // Returns the views of the job's agents by pod UID.
   std::map<std::string, plan::AgentView> views(const std::string& job) const;

@@ -4,7 +4,6 @@
 
 #include "common/api/reread.h"
 #include "common/base/log.h"
-#include "common/base/sha256.h"
 #include "controller/plan/names.h"
 
 namespace lockstep::loop {
@@ -257,7 +256,9 @@ Controller::Memory& Controller::remember(const Json& document) {
     if (!is_known || !memory.problems.empty() || !reread_stored_job(document, memory.job)) {
       memory.job = read_job(document, memory.problems);
       memory.spec_problems = plan::spec_problems(memory.job);
-      memory.token = hex(hmac_sha256(options_.key, memory.job.metadata.uid));
+      JobKeys keys = options_.older_keys;
+      keys.insert(keys.begin(), options_.key);
+      memory.tokens = job_tokens(keys, memory.job.metadata.uid);
     }
     if (is_known) {
       job_metrics_.observe(before, memory.job.status, metadata_text(document, "creationTimestamp"),
@@ -287,7 +288,7 @@ plan::Observed Controller::observe(const std::string& key, const Json& document)
     for (const auto& [name, pod] : pods->second) observed.pods.push_back(pod);
   }
   observed.agents = watchers_.views(key);
-  observed.job_token = memory.token;
+  observed.job_token = memory.tokens.front();
   observed.wall_now = timers_.wall_now();
   observed.progress_writable_at = budget_.next(uid, watchers_.jobs(), timers_.now());
   observed.may_write_progress = observed.progress_writable_at <= timers_.now();
@@ -297,7 +298,7 @@ plan::Observed Controller::observe(const std::string& key, const Json& document)
 }
 
 void Controller::forget(const std::string& key) {
-  watchers_.set_targets(key, "", {});
+  watchers_.set_targets(key, {}, {});
   queue_.done(key);
   queue_.forget(key);
 }
@@ -332,7 +333,8 @@ void Controller::reconcile(const std::string& key) {
     plan = options_.plan(observed, timers_.now(), options_.limits);
   }
   log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
-  watchers_.set_targets(key, observed.job_token, plan.watch);
+  const std::vector<std::string> tokens = memory_[metadata.uid].tokens;
+  watchers_.set_targets(key, tokens, plan.watch);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
   if (plan.actions.empty()) {
     ++reconcile_metrics_.successes;
@@ -347,7 +349,7 @@ void Controller::reconcile(const std::string& key) {
                      .namespace_ = metadata.namespace_,
                      .name = metadata.name,
                      .uid = metadata.uid,
-                     .token = observed.job_token,
+                     .tokens = tokens,
                      .document = document,
                      .priority = is_urgent ? ApiPriority::kUrgent : ApiPriority::kRoutine,
                      .latest = latest};

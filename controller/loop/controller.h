@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/base/random.h"
 #include "controller/loop/accepted_pod_cache.h"
@@ -14,6 +15,7 @@
 #include "controller/loop/api_client.h"
 #include "controller/loop/executor.h"
 #include "controller/loop/informer.h"
+#include "controller/loop/job_keys.h"
 #include "controller/loop/leader_election.h"
 #include "controller/loop/leader_guarded_client.h"
 #include "controller/loop/metrics.h"
@@ -29,7 +31,8 @@ using PlanFunction =
 
 struct ControllerOptions {
   std::string namespace_{};  // namespace of the jobs; empty: all
-  std::string key{};         // secret: job tokens are HMAC-SHA256 of it and the job's UID
+  std::string key{};         // secret: the tokens of new jobs derive from it (job_keys.h)
+  JobKeys older_keys{};      // newest first: the tokens of running jobs may derive from them
   std::string identity = "lockstep-controller";
   PlanFunction plan = lockstep::plan::plan;
   plan::Limits limits{};
@@ -89,7 +92,7 @@ class Controller final : private CacheUpdater {
     TrainingJob job;
     Problems problems;
     Problems spec_problems;
-    std::string token;
+    std::vector<std::string> tokens;  // under each key, newest first
     std::set<std::string> absent_pods;
     std::optional<plan::PodRefusal> refusal;
     int64_t refused_generation = 0;  // the job's generation that `refusal` is about

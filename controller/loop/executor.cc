@@ -367,7 +367,7 @@ void Executor::delete_job(const RunPtr& run, const plan::DeleteJob& action) {
 }
 
 void Executor::put_assignment(const RunPtr& run, const plan::PutAssignment& action) {
-  const AgentAddress address{.ip = action.target.ip, .token = run->job.token};
+  const AgentAddress address = address_of(action.target, run->job.tokens);
   agents_.put_assignment(address, action.assignment, action.node_index,
                          [this, run, target = action.target](Result<AgentState> answer) {
                            if (answer.ok()) {

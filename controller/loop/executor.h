@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/random.h"
 #include "controller/loop/agent_client.h"
@@ -18,7 +19,7 @@ struct JobContext {
   std::string namespace_;
   std::string name;
   std::string uid;
-  std::string token;
+  std::vector<std::string> tokens;               // as in AgentAddress
   SharedJson document;                           // as the server stored it when the plan was made
   ApiPriority priority = ApiPriority::kRoutine;  // of everything that is not for display only
   std::weak_ptr<void> latest{};  // expires when a later plan writes the job's status

@@ -10,14 +10,15 @@ namespace lockstep::plan {
 namespace {
 
 AgentTrouble refused_token(const Pass& pass, const PodView& pod) {
-  return {.reason = "AgentRefusesToken",
-          .message = "the agent of " + pod.name +
-                     " rejects the controller's token, because the controller's key differs from "
-                     "the one that Secret " +
-                     token_secret_name(pass.job().metadata) +
-                     " was created with. The job's state is unknown until the controller has that "
-                     "key again, or until the Secret is deleted and the job is suspended and "
-                     "resumed"};
+  return {
+      .reason = "AgentRefusesToken",
+      .message = "the agent of " + pod.name +
+                 " does not accept the job's token: the content of Secret " +
+                 token_secret_name(pass.job().metadata) +
+                 " is from another key than the controller's, or is not the controller's, " +
+                 (pod.is_signed ? "or the agent is older than the controller. " : "or missing. ") +
+                 "The job's state is unknown until the controller has that key (again), or "
+                 "until the Secret is deleted and the job is suspended and resumed"};
 }
 
 AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {

@@ -97,7 +97,9 @@ Verdict assignment(Pass& pass) {
       std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
   for (const PodView* pod : behind) {
     const AgentView* agent = pass.agent(pod);
-    if (!pod->serves() || (agent != nullptr && agent->has_unsupported_protocol())) continue;
+    const bool is_unusable =
+        agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token);
+    if (!pod->serves() || is_unusable) continue;
     pass.act(
         PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
   }

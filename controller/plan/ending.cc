@@ -20,12 +20,13 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
   return view != nullptr && view->state && view->state->phase == "Exiting";
 }
 
-// Returns whether the agent has been silent for too long by the monotonic clock, or shares no
-// protocol version with us, or is too old for the round's world.
+// Returns whether the agent has been silent for too long by the monotonic clock, refuses the token,
+// shares no protocol version with us, or is too old for the round's world.
 bool is_out_of_reach(const Pass& pass, const PodView& pod, const WorldAssignment& world) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
-  return view->has_unsupported_protocol() || (view->state && !may_be_sent(pass, view, world)) ||
+  return view->refuses_token || view->has_unsupported_protocol() ||
+         (view->state && !may_be_sent(pass, view, world)) ||
          pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 

@@ -16,6 +16,10 @@ namespace lockstep::plan {
 // Returns the Lockstep image for the job's next pod.
 const std::string& agent_image_of(const Pass& pass);
 
+// Returns whether the agent of the job's next pod is certain to know sessions: the controller's
+// image brings it, and no pod of the job is from a controller that did not know them.
+bool agent_is_signed(const Pass& pass);
+
 // Records the controller's image if none of the previous members is left.
 void derive_agent_image(Pass& pass);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/api/agent_messages.h"
 #include "common/api/training_job.h"
 #include "common/base/sha256.h"
 
@@ -16,6 +17,8 @@ inline constexpr char kRoleLabel[] = "lockstep.dev/role";
 inline constexpr char kNodeIndexLabel[] = "lockstep.dev/node-index";
 inline constexpr char kIncarnationLabel[] = "lockstep.dev/incarnation";
 inline constexpr char kCreatedInRoundAnnotation[] = "lockstep.dev/created-in-round";
+// Its value is kRequestsSigned if the pod's agent knows sessions.
+inline constexpr char kRequestsAnnotation[] = "lockstep.dev/requests";
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedByValue[] = "lockstep";
 inline constexpr char kOurLabelPrefix[] = "lockstep.dev/";
@@ -38,9 +41,7 @@ inline int64_t pod_grace_seconds(const TrainingJobSpec& spec) {
   return grace_seconds(spec) + kAgentMarginSeconds;
 }
 
-inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
-  return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
-}
+using lockstep::worker_pod_name;
 
 // Contains the job's UID. After a job is deleted and recreated under the same name, the garbage
 // collector may not have removed the first one's Secret yet, and that Secret has another token.

@@ -52,6 +52,7 @@ Verdict placement(Pass& pass) {
     const std::vector<std::string> avoided =
         nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes);
     const std::string& image = agent_image_of(pass);
+    const bool is_signed = agent_is_signed(pass);
     for (const int64_t index : missing) {
       const NewPod pod{.index = index,
                        .incarnation = pass.members[static_cast<size_t>(index)],
@@ -59,7 +60,8 @@ Verdict placement(Pass& pass) {
                        .avoid = avoided,
                        .image = image,
                        .agent_image = pass.limits.agent_image.empty() ? "" : image,
-                       .scrape_annotations = pass.limits.scrape_annotations};
+                       .scrape_annotations = pass.limits.scrape_annotations,
+                       .is_signed = is_signed};
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
                          .body = make_worker_pod(pass.job(), pod)});
     }

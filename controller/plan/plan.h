@@ -117,6 +117,8 @@ struct Limits {
   std::string job_image = kDefaultImage;  // for jobs that name none
   // Its agent is injected into jobs' other images; empty: they contain it.
   std::string agent_image{};
+  // Every agent is of this version, whatever the image, as on the local node.
+  bool agents_are_current = false;
   bool scrape_annotations = false;  // on pods, for a Prometheus that uses prometheus.io/scrape
   PodPolicy pod_policy{};           // for jobs without pods
 };
@@ -126,7 +128,8 @@ struct AgentTarget {
   std::string pod_uid;
   std::string pod_name;
   std::string ip;
-  std::string node;  // the Kubernetes node
+  std::string node;        // the Kubernetes node
+  bool is_signed = false;  // PodView::is_signed
 
   bool operator==(const AgentTarget&) const = default;
 };

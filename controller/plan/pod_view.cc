@@ -161,8 +161,9 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   view.owner_uid = controller_uid(pod);
   view.node_index = *index;
   view.incarnation = *incarnation;
-  view.created_in_round =
-      number(string_or(member(metadata, "annotations"), kCreatedInRoundAnnotation, ""));
+  const Json& annotations = member(metadata, "annotations");
+  view.created_in_round = number(string_or(annotations, kCreatedInRoundAnnotation, ""));
+  view.is_signed = string_or(annotations, kRequestsAnnotation, "") == kRequestsSigned;
   if (view.created_in_round.value_or(0) < 0) view.created_in_round.reset();
   view.terminating = !string_or(metadata, "deletionTimestamp", "").empty();
   view.gone_by = time_at(metadata, "deletionTimestamp");

@@ -86,7 +86,11 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
 }
 
 AgentTarget target_of(const PodView& pod) {
-  return {.pod_uid = pod.uid, .pod_name = pod.name, .ip = pod.ip, .node = pod.node_name};
+  return {.pod_uid = pod.uid,
+          .pod_name = pod.name,
+          .ip = pod.ip,
+          .node = pod.node_name,
+          .is_signed = pod.is_signed};
 }
 
 int64_t next_round(const Pass& pass) {

@@ -21,10 +21,15 @@ done
 refuses "Value 4 not in range" --agent-silence 4
 # Values in range pass: the error is about the missing key instead.
 for seconds in 5 15 300; do
-  refuses "/dev/null is empty" --server http://127.0.0.1:1 --agent-silence "$seconds"
+  refuses "found an empty file" --server http://127.0.0.1:1 --agent-silence "$seconds"
 done
 refuses "--pod-policy" --pod-policy lax
 for policy in privileged baseline restricted; do
-  refuses "/dev/null is empty" --server http://127.0.0.1:1 --pod-policy "$policy" --job-service-accounts a,team/b
+  refuses "found an empty file" --server http://127.0.0.1:1 --pod-policy "$policy" --job-service-accounts a,team/b
 done
+# A key that can be guessed.
+key=$(mktemp)
+printf '0123456789abcde\n' > "$key"
+refuses "the key has 15 bytes, expected at least 16" --server http://127.0.0.1:1 --key-file "$key"
+rm -f "$key"
 exit $failed

@@ -82,7 +82,7 @@ void ClusterCase::SetUp() {
   ASSERT_TRUE(made.contains("metadata")) << made;
   relay_ = std::make_unique<Relay>(std::stoi(server().target().endpoint.port));
   access_flags_ = access_flags(server().target(), relay_->port(), here());
-  test::write_file(here() / "key", "integration");
+  test::write_file(here() / "key", "key of the integration tests");
   start_machines();
   controller_ = start_controller("controller");
 }

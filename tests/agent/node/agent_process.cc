@@ -47,8 +47,10 @@ std::string text_of(const std::string& path) {
                                  ? std::string(LOCKSTEP_BIN_DIR) + "/tests/node_fake_worker"
                                  : options.worker_binary;
   const std::string hold = std::to_string(options.hold_seconds);
+  const std::string token =
+      options.token_file.empty() ? folder + "/var/run/lockstep/token/token" : options.token_file;
   execl(binary.c_str(), binary.c_str(), "--listen", options.listen.c_str(), "--worker-binary",
-        worker.c_str(), "--hold-seconds", hold.c_str(), nullptr);
+        worker.c_str(), "--hold-seconds", hold.c_str(), "--token-file", token.c_str(), nullptr);
   _exit(126);
 }
 

@@ -15,9 +15,10 @@ struct AgentProcessOptions {
   std::string job_uid;  // unique to each test, which finds leftover processes by it
   std::string listen = "127.0.0.1:0";
   int64_t hold_seconds = 600;
-  std::string worker_binary;  // empty: the fake worker
-  bool read_stdout = true;    // if false, nobody reads it
-  std::vector<std::string> more_env;
+  std::string worker_binary{};  // empty: the fake worker
+  bool read_stdout = true;      // if false, nobody reads it
+  std::vector<std::string> more_env{};
+  std::string token_file{};  // empty: one with the token "secret"
 };
 
 // A real lockstep-agent with the fake worker, in its own folder. The destructor kills the agent and

@@ -18,11 +18,15 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   state.sequence = 8;
   state.phase = "Running";
   ScriptedServer server([&](const Request& request, const Peer& peer) {
+    if (request.contains("GET /v1/session ")) {
+      peer.reply(404, "{}");  // an agent without sessions; agent_session_test.cc has others
+      return;
+    }
     seen.push_back(request);
     peer.reply(status, status == 200 ? dump_json(to_json(state)) : R"({"error":"no"})");
   });
   AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
-  const loop::AgentAddress agent{.ip = "127.0.0.1", .token = "job-token"};
+  const loop::AgentAddress agent{.ip = "127.0.0.1", .agent = "a", .tokens = {"job-token"}};
   Assignment told;
   told.job_name = "j";
   const auto assignment = std::make_shared<const Assignment>(told);
@@ -63,14 +67,18 @@ TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
   state.phase = "Idle";
   std::atomic<int> asked{0};
   std::atomic<bool> may_answer{false};
-  ScriptedServer server([&](const Request&, const Peer& peer) {
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    if (request.contains("GET /v1/session ")) {
+      peer.reply(404, "{}");
+      return;
+    }
     ++asked;
     may_answer.wait(false);
     peer.reply(200, dump_json(to_json(state)));
   });
   AgentHttpClient client({.port = server.port()}, loop.mailbox, loop.timers);
-  const loop::AgentAddress gone{.ip = "127.0.0.1", .token = "a"};
-  const loop::AgentAddress other{.ip = "127.0.0.1", .token = "b"};
+  const loop::AgentAddress gone{.ip = "127.0.0.1", .agent = "a", .tokens = {"a"}};
+  const loop::AgentAddress other{.ip = "127.0.0.1", .agent = "b", .tokens = {"b"}};
   int answers = 0;
   const auto done = [&](const Result<AgentState>& answer) { answers += answer.ok() ? 1 : 0; };
   client.poll_state(gone, 0, seconds(10), done);

@@ -486,7 +486,7 @@ struct WatchersTest : ::testing::Test {
 };
 
 TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   EXPECT_EQ(agents.polls.at("x").first, 0);
   agents.answer("x", state(4));
   EXPECT_EQ(changed, std::vector<std::string>{"job"});
@@ -502,7 +502,7 @@ TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
 }
 
 TEST_F(WatchersTest, AnAgentThatCountedWronglyIsHeardAgain) {
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   agents.answer("x", state(int64_t{1} << 53));
   pass(seconds(1));
   AgentState failed = state(5);
@@ -522,7 +522,7 @@ TEST_F(WatchersTest, AnAgentThatCountedWronglyIsHeardAgain) {
 
 TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
   const TimePoint begin = timers.now();
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   agents.answer("x", unavailable("refused"));
   EXPECT_EQ(watchers.views("job").at("x-uid").last_heard, begin);
   const int before = agents.count;
@@ -535,7 +535,7 @@ TEST_F(WatchersTest, SilenceCountsFromTheMomentOfListening) {
 }
 
 TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   EXPECT_EQ(agents.last_wait, seconds(3));
   agents.answer("x", unavailable("no answer in time"));
   pass(seconds(1));
@@ -547,29 +547,40 @@ TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
 
 TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {
   const TimePoint begin = timers.now();
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   agents.answer("x", unavailable("connection refused" + std::string(1000, '.')));
   plan::AgentView view = watchers.views("job").at("x-uid");
   EXPECT_EQ(view.error.substr(0, 18), "connection refused");
   EXPECT_EQ(view.error.size(), 256u);
   pass(seconds(1));
-  agents.answer("x", state(1));
-  EXPECT_EQ(watchers.views("job").at("x-uid").error, "");
-  EXPECT_EQ(changed.size(), 1u);
-  pass(seconds(1));
   agents.answer("x", not_found("HTTP 401"));
   view = watchers.views("job").at("x-uid");
   EXPECT_TRUE(view.refuses_token);
   EXPECT_GT(view.last_heard, begin) << "the agent is alive";
-  EXPECT_EQ(changed.size(), 2u) << "status must show it";
+  EXPECT_EQ(changed.size(), 1u) << "status must show it";
   pass(seconds(6));
   agents.answer("x", state(1));
-  EXPECT_FALSE(watchers.views("job").at("x-uid").refuses_token);
-  EXPECT_EQ(changed.size(), 3u);
+  view = watchers.views("job").at("x-uid");
+  EXPECT_FALSE(view.refuses_token);
+  EXPECT_EQ(view.error, "");
+  EXPECT_GT(changed.size(), 1u);
+}
+
+// An agent keeps its token, so somebody else answers in its place.
+TEST_F(WatchersTest, AnAgentThatHasAnsweredIsSilentForWhoeverRefusesTheTokenAtItsAddress) {
+  watchers.set_targets("job", {"token"}, {target("x")});
+  agents.answer("x", state(1));
+  const TimePoint heard = watchers.views("job").at("x-uid").last_heard;
+  pass(seconds(1));
+  agents.answer("x", not_found("HTTP 401"));
+  const plan::AgentView view = watchers.views("job").at("x-uid");
+  EXPECT_FALSE(view.refuses_token);
+  EXPECT_EQ(view.last_heard, heard);
+  EXPECT_EQ(view.error, "HTTP 401");
 }
 
 TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   const AgentState foreign{.protocol = kProtocolNewest + 1};
   const int before = agents.count;
   for (int i = 0; i < 60; ++i) {
@@ -584,9 +595,9 @@ TEST_F(WatchersTest, AnAgentOfAnUnknownVersionIsHeardAndAskedLessAndLess) {
 }
 
 TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
-  watchers.set_targets("one", "token", {target("x"), target("y")});
-  watchers.set_targets("two", "token", {target("z")});
-  watchers.set_targets("three", "token", {target("v"), target("w")});
+  watchers.set_targets("one", {"token"}, {target("x"), target("y")});
+  watchers.set_targets("two", {"token"}, {target("z")});
+  watchers.set_targets("three", {"token"}, {target("v"), target("w")});
   pass(seconds(16));
   EXPECT_TRUE(watchers.suspect_own_network());
   agents.answer("x", state(1));
@@ -609,7 +620,7 @@ TEST_F(WatchersTest, SuspectTheControllerOnlyWhenMostAreSilent) {
 }
 
 TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
-  watchers.set_targets("job", "token", {target("x")});
+  watchers.set_targets("job", {"token"}, {target("x")});
   pass(seconds(4));
   const TimePoint heard = watchers.views("job").at("x-uid").last_heard;
   EXPECT_EQ(timers.now() - heard, seconds(4));
@@ -621,7 +632,7 @@ TEST_F(WatchersTest, WhatWasNotHeardWhileTheControllerStoodStillIsNoSilence) {
 }
 
 TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
-  watchers.set_targets("one", "token", {target("x"), target("y")});
+  watchers.set_targets("one", {"token"}, {target("x"), target("y")});
   pass(seconds(600));
   EXPECT_FALSE(watchers.suspect_own_network()) << "their pods are given up as usual";
 }
@@ -629,7 +640,7 @@ TEST_F(WatchersTest, TheSilenceOfAFewSaysNothingOfTheController) {
 TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsAtOnce) {
   plan::AgentTarget far = target("y");
   far.node = "another";
-  watchers.set_targets("one", "token", {target("x"), far});
+  watchers.set_targets("one", {"token"}, {target("x"), far});
   agents.answer("x", state(1));
   agents.answer("y", state(1));
   pass(seconds(16));
@@ -648,14 +659,14 @@ TEST_F(WatchersTest, TheSilenceOfAllOnSeveralNodesIsTheControllersWhereItBeginsA
 }
 
 TEST_F(WatchersTest, WhoIsNoTargetAnyMoreIsForgotten) {
-  watchers.set_targets("job", "token", {target("x"), target("y")});
+  watchers.set_targets("job", {"token"}, {target("x"), target("y")});
   const auto late = agents.polls.at("x").second;
-  watchers.set_targets("job", "token", {target("y")});
+  watchers.set_targets("job", {"token"}, {target("y")});
   EXPECT_FALSE(agents.polls.contains("x"));
   late(state(1));
   EXPECT_TRUE(changed.empty());
   EXPECT_EQ(watchers.views("job").size(), 1u);
-  watchers.set_targets("job", "token", {});
+  watchers.set_targets("job", {"token"}, {});
   EXPECT_EQ(watchers.jobs(), 0u);
 }
 

@@ -71,7 +71,7 @@ struct Silence {
 
   void add(const std::string& name, const std::string& node) {
     targets.push_back({.pod_uid = name, .pod_name = name, .ip = name, .node = node});
-    watchers.set_targets("job", "token", targets);
+    watchers.set_targets("job", {"token"}, targets);
   }
   // Adds agents, each on its own Kubernetes node. Their answers are spread over a poll interval.
   void add_nodes(int count) {
@@ -241,7 +241,7 @@ TEST(Silence, ItHasToBeLongerWhereManyAgentsAreAskedLessOften) {
   EXPECT_EQ(scene.pass(seconds(29) - seconds(10)), Names{});
   EXPECT_EQ(scene.pass(seconds(11)), Names{"pod-4"});
   scene.targets.resize(1);
-  scene.watchers.set_targets("job", "token", scene.targets);
+  scene.watchers.set_targets("job", {"token"}, scene.targets);
   EXPECT_EQ(scene.watchers.silence(), seconds(30)) << "a poll may be as long as before";
   scene.pass(seconds(40));
   EXPECT_EQ(scene.watchers.silence(), seconds(15));

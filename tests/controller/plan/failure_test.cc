@@ -559,6 +559,19 @@ TEST(FailurePolicy, APodWhoseAgentRefusesTheTokenStaysAndTheStatusSaysWhatToDo) 
   EXPECT_TRUE(is_true(scene.status(), kReady));
 }
 
+// Its refusal of the assignment would end each plan before the status is written.
+TEST(FailurePolicy, AnAgentThatRefusesTheTokenFromTheStartIsNotSentItsAssignment) {
+  Scene scene(2);
+  scene.form();
+  scene.seen.agents["job-worker-1-1-uid"].refuses_token = true;
+  scene.seen.agents["job-worker-1-1-uid"].last_heard = scene.now;
+  const std::vector<PutAssignment> sent = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].target.pod_name, "job-worker-0-1");
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kReady).reason, "AgentRefusesToken");
+}
+
 TEST(FailurePolicy, WhenMostAgentsAreSilentTheControllerSuspectsItselfFirst) {
   Scene scene(2);
   scene.train();

@@ -2,6 +2,8 @@
 
 #include "controller/plan/names.h"
 #include "controller/plan/plan.h"
+#include "controller/plan/pod_template.h"
+#include "controller/plan/pod_view.h"
 #include "tests/controller/support/scene.h"
 
 namespace lockstep::plan {
@@ -105,6 +107,75 @@ TEST(AgentImage, WhereTheServerDroppedItIsTheControllersOwnAndNothingIsWrittenFo
   lose_pod(scene, 1);
   scene.settle();
   EXPECT_EQ(images_of_new_pods(scene), Images{kNewer});
+}
+
+// Returns whether the plan's new pods, of which there is at least one, say that their agents know
+// sessions: to the agent and to later controllers.
+bool makes_signed_pods(const Scene& scene) {
+  const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
+  EXPECT_FALSE(made.empty());
+  size_t to_agent = 0, to_controller = 0;
+  for (const CreatePod& pod : made) {
+    for (const Json& entry : pod.body["spec"]["containers"][0]["env"]) {
+      to_agent += entry == Json{{"name", "LOCKSTEP_REQUESTS"}, {"value", "signed"}} ? 1 : 0;
+    }
+    const Json& annotations = pod.body["metadata"]["annotations"];
+    to_controller += string_or(annotations, "lockstep.dev/requests", "") == "signed" ? 1 : 0;
+  }
+  EXPECT_EQ(to_agent, to_controller);
+  EXPECT_TRUE(to_agent == 0 || to_agent == made.size());
+  return to_agent > 0;
+}
+
+TEST(SignedPods, AreThoseWhoseAgentTheControllersImageBrings) {
+  Scene scene;
+  install(scene, kNewer);
+  scene.settle();
+  EXPECT_TRUE(makes_signed_pods(scene));
+  scene.seen.job.spec.image = "registry/mine:1";
+  EXPECT_TRUE(makes_signed_pods(scene)) << "the agent is injected";
+  scene.limits.agent_image.clear();
+  EXPECT_FALSE(makes_signed_pods(scene)) << "the image brings an agent that nobody knows";
+  scene.limits.agents_are_current = true;
+  EXPECT_TRUE(makes_signed_pods(scene));
+}
+
+TEST(SignedPods, AreNotThoseThatAnUpgradeGivesTheOlderAgent) {
+  Scene scene = upgraded();
+  lose_pod(scene, 1);
+  scene.settle();
+  EXPECT_FALSE(makes_signed_pods(scene)) << "of the older image";
+}
+
+// Such as an image that is pinned, or `latest`.
+TEST(SignedPods, AreNotThoseOfAJobWithPodsFromAControllerWithoutSessions) {
+  Scene scene(2);
+  install(scene, kNewer);
+  scene.train();
+  lose_pod(scene, 1);
+  scene.settle();
+  EXPECT_FALSE(makes_signed_pods(scene));
+  for (PodView& pod : scene.seen.pods) pod.is_signed = true;
+  EXPECT_TRUE(makes_signed_pods(scene));
+}
+
+TEST(SignedPods, AreKnownByTheirAnnotationWhichUsersCanNotSet) {
+  Scene scene;
+  NewPod made;
+  made.is_signed = true;
+  Json pod = trimmed_pod(make_worker_pod(scene.seen.job, made));
+  EXPECT_TRUE(pod_view_from_json(pod)->is_signed);
+  made.is_signed = false;
+  EXPECT_FALSE(pod_view_from_json(make_worker_pod(scene.seen.job, made))->is_signed);
+  Json mine = Json::object();
+  mine["metadata"]["annotations"]["lockstep.dev/requests"] = "signed";
+  EXPECT_EQ(pod_template_problems(mine).size(), 1u);
+  scene.train();
+  scene.seen.pods[1].is_signed = true;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(plan.watch.size(), 2u);
+  EXPECT_FALSE(plan.watch[0].is_signed);
+  EXPECT_TRUE(plan.watch[1].is_signed);
 }
 
 }  // namespace

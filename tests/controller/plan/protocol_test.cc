@@ -78,11 +78,17 @@ TEST(ProtocolVersions, AtTheEndAPodWhoseAgentCanNotBeToldIsDeleted) {
   scene.settle();
   ASSERT_TRUE(is_true(scene.status(), kComplete));
   scene.agent(1) = {.protocol = kProtocolNewest + 1};
-  const Plan plan = scene.plan();
-  ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
-  EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
-  ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
-  EXPECT_EQ(only<PutAssignment>(plan)[0].node_index, 0);
+  const auto expect_the_end = [&] {
+    const Plan plan = scene.plan();
+    ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
+    EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-1");
+    ASSERT_EQ(only<PutAssignment>(plan).size(), 1u);
+    EXPECT_EQ(only<PutAssignment>(plan)[0].node_index, 0);
+  };
+  expect_the_end();
+  scene.agent(1) = {};
+  scene.seen.agents["job-worker-1-1-uid"].refuses_token = true;
+  expect_the_end();
 }
 
 }  // namespace

@@ -292,7 +292,9 @@ void Nodes::end_beside_sidecar(Node& node) {
 
 Node* Nodes::at(const loop::AgentAddress& agent) {
   const auto found = by_ip_.find(agent.ip);
-  if (found == by_ip_.end() || found->second->token != agent.token) return nullptr;
+  if (found == by_ip_.end()) return nullptr;
+  const std::string& token = found->second->token;
+  if (std::ranges::find(agent.tokens, token) == agent.tokens.end()) return nullptr;
   return found->second->answers() ? found->second : nullptr;
 }
 

@@ -51,8 +51,13 @@ Simulation::~Simulation() = default;
 
 void Simulation::start(size_t place) {
   loop::ControllerOptions options;
-  options.key = "secret";
   options.identity = "controller-" + std::to_string(++starts_);
+  // The key is replaced at each start, unless other replicas with the previous one are running.
+  options.key = "secret";
+  for (int64_t i = 1; i < starts_ && replicas_.size() == 1; ++i) {
+    options.older_keys.insert(options.older_keys.begin(), options.key);
+    options.key = "secret " + std::to_string(i);
+  }
   options.limits = mutation_.limits;
   options.agents = mutation_.watch;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
