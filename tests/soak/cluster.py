@@ -144,7 +144,7 @@ class Embedded:
         return processes.named("lockstep-controller", processes.descendants(self.up.pid))
 
     def kill_controller(self):
-        processes.kill(self.controller_pid())
+        return processes.kill(self.controller_pid())
 
     def server_faults(self):
         return {"API server stopped for a while": self.stall}
@@ -205,6 +205,8 @@ class Real:
         self.server = Server(kubeconfig)
         self.install(build.parent / "charts/lockstep/files/crds/trainingjobs.lockstep.dev.yaml")
         self.parts = {name: self.adopt(name) for name in self.PARTS}
+        # The local node makes its machines once, when it starts.
+        wait_until("the server", lambda: self.server.ask("GET", "/api/v1/nodes")[0] == 200)
         (folder / "key").write_text("the key of a soak's controllers")
         self.node = Program([build / "bin/tests/soak_node", kubeconfig, folder / "node",
                              build / "bin", machines], folder / "node.log", folder)
@@ -239,7 +241,7 @@ class Real:
                 "controller": self.replica.process.pid, "local node": self.node.process.pid}
 
     def kill_controller(self):
-        processes.kill(self.replica.process.pid)
+        return processes.kill(self.replica.process.pid)
 
     def server_faults(self):
         return {f"{name} killed": lambda random, name=name: processes.kill(

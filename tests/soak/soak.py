@@ -109,8 +109,7 @@ class Soak:
 
     def kill_one(self, pids):
         pids = [pid for pid in pids if not self.is_spared(pid)]
-        if pids:
-            processes.kill(self.chance.choice(sorted(pids)))
+        return bool(pids) and processes.kill(self.chance.choice(sorted(pids)))
 
     def cause_faults(self):
         self.chance = random.Random(self.arguments.seed + 1)
@@ -129,8 +128,8 @@ class Soak:
                 if self.elapsed() - controller_at < min(25, self.seconds / 10):
                     continue
                 controller_at = self.elapsed()
-            fault(self.chance)
-            self.faults[name] = self.faults.get(name, 0) + 1
+            if fault(self.chance) is not False:
+                self.faults[name] = self.faults.get(name, 0) + 1
 
     def end_jobs(self):
         """Lets all jobs end, deletes them, and looks for what they left."""
