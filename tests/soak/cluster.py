@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -115,7 +116,7 @@ class Embedded:
         for program in ("lockstep-agent", "lockstep-worker"):
             (programs / program).symlink_to(build / "bin" / program)
         # `lockstep` starts the programs next to its own file, which is why that is no link.
-        os.link(build / "bin/lockstep", programs / "lockstep")
+        shutil.copy2(build / "bin/lockstep", programs / "lockstep")
         wrapper = programs / "lockstep-controller"
         wrapper.write_text(f'#!/bin/sh\nexec "{build}/bin/lockstep-controller" "$@" '
                            f"--listen 127.0.0.1:{self.controller.port}\n")

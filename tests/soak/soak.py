@@ -16,6 +16,7 @@ import jobs
 import processes
 
 QUEUES = ("workqueue_depth", "lockstep_controller_requests_waiting")
+QUIET_SECONDS = 300
 ETERNAL = 2  # jobs that run from beginning to end, whose agents and ranks are spared
 
 
@@ -62,7 +63,7 @@ class Soak:
         for thread in threads:
             thread.start()
         try:
-            while self.elapsed() < self.seconds:
+            while self.elapsed() < self.seconds or self.was_too_quiet():
                 self.users.look(self.longest)
                 time.sleep(min(1, self.seconds / 100))
         finally:
@@ -70,6 +71,14 @@ class Soak:
             for thread in threads:
                 thread.join()
         self.end_jobs()
+
+    def was_too_quiet(self):
+        """A short run goes on until jobs have come and gone, and something was killed."""
+        if self.elapsed() > self.seconds + QUIET_SECONDS:
+            self.problems.append("too few jobs ended, or nothing was killed")
+            return False
+        was_hit = self.faults.get("rank killed") and self.faults.get("agent killed")
+        return not was_hit or self.users.created < 2 * self.arguments.jobs
 
     def guarded(self, function):
         try:
