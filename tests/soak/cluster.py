@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -115,7 +116,7 @@ class Embedded:
         for program in ("lockstep-agent", "lockstep-worker"):
             (programs / program).symlink_to(build / "bin" / program)
         # `lockstep` starts the programs next to its own file, which is why that is no link.
-        os.link(build / "bin/lockstep", programs / "lockstep")
+        shutil.copy2(build / "bin/lockstep", programs / "lockstep")
         wrapper = programs / "lockstep-controller"
         wrapper.write_text(f'#!/bin/sh\nexec "{build}/bin/lockstep-controller" "$@" '
                            f"--listen 127.0.0.1:{self.controller.port}\n")
@@ -144,7 +145,7 @@ class Embedded:
         return processes.named("lockstep-controller", processes.descendants(self.up.pid))
 
     def kill_controller(self):
-        processes.kill(self.controller_pid())
+        return processes.kill(self.controller_pid())
 
     def server_faults(self):
         return {"API server stopped for a while": self.stall}
@@ -205,6 +206,8 @@ class Real:
         self.server = Server(kubeconfig)
         self.install(build.parent / "charts/lockstep/files/crds/trainingjobs.lockstep.dev.yaml")
         self.parts = {name: self.adopt(name) for name in self.PARTS}
+        # The local node makes its machines once, when it starts.
+        wait_until("the server", lambda: self.server.ask("GET", "/api/v1/nodes")[0] == 200)
         (folder / "key").write_text("the key of a soak's controllers")
         self.node = Program([build / "bin/tests/soak_node", kubeconfig, folder / "node",
                              build / "bin", machines], folder / "node.log", folder)
@@ -239,7 +242,7 @@ class Real:
                 "controller": self.replica.process.pid, "local node": self.node.process.pid}
 
     def kill_controller(self):
-        processes.kill(self.replica.process.pid)
+        return processes.kill(self.replica.process.pid)
 
     def server_faults(self):
         return {f"{name} killed": lambda random, name=name: processes.kill(

@@ -55,11 +55,13 @@ def is_alive(pid):
 
 
 def kill(pid, number=signal.SIGKILL):
-    if pid > 0:
-        try:
+    """Returns whether there was such a process."""
+    try:
+        if pid > 0:
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
+        return pid > 0
+    except ProcessLookupError:
+        return False
 
 
 def environment(pid):

@@ -16,6 +16,7 @@ import jobs
 import processes
 
 QUEUES = ("workqueue_depth", "lockstep_controller_requests_waiting")
+QUIET_SECONDS = 300
 ETERNAL = 2  # jobs that run from beginning to end, whose agents and ranks are spared
 
 
@@ -62,7 +63,7 @@ class Soak:
         for thread in threads:
             thread.start()
         try:
-            while self.elapsed() < self.seconds:
+            while self.elapsed() < self.seconds or self.was_too_quiet():
                 self.users.look(self.longest)
                 time.sleep(min(1, self.seconds / 100))
         finally:
@@ -70,6 +71,14 @@ class Soak:
             for thread in threads:
                 thread.join()
         self.end_jobs()
+
+    def was_too_quiet(self):
+        """A short run goes on until jobs have come and gone, and something was killed."""
+        if self.elapsed() > self.seconds + QUIET_SECONDS:
+            self.problems.append("too few jobs ended, or nothing was killed")
+            return False
+        was_hit = self.faults.get("rank killed") and self.faults.get("agent killed")
+        return not was_hit or self.users.created < 2 * self.arguments.jobs
 
     def guarded(self, function):
         try:
@@ -109,8 +118,7 @@ class Soak:
 
     def kill_one(self, pids):
         pids = [pid for pid in pids if not self.is_spared(pid)]
-        if pids:
-            processes.kill(self.chance.choice(sorted(pids)))
+        return bool(pids) and processes.kill(self.chance.choice(sorted(pids)))
 
     def cause_faults(self):
         self.chance = random.Random(self.arguments.seed + 1)
@@ -129,8 +137,8 @@ class Soak:
                 if self.elapsed() - controller_at < min(25, self.seconds / 10):
                     continue
                 controller_at = self.elapsed()
-            fault(self.chance)
-            self.faults[name] = self.faults.get(name, 0) + 1
+            if fault(self.chance) is not False:
+                self.faults[name] = self.faults.get(name, 0) + 1
 
     def end_jobs(self):
         """Lets all jobs end, deletes them, and looks for what they left."""

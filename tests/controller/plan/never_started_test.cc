@@ -35,6 +35,7 @@ struct Start {
   std::string reason = "Error";
   int64_t index = 0;
   Duration after = seconds(60);  // since the last failure
+  double seconds_ago = 0.5;
 };
 
 // Starts all ranks, and has the start end in this way.
@@ -45,7 +46,7 @@ void fail(Scene& scene, const Start& start = {}) {
   scene.settle();
   scene.advance(start.after);
   for (auto& [uid, view] : scene.seen.agents) view.last_heard = view.state_at = scene.now;
-  scene.fail_worker(start.index, start.code, 0.5, start.reason);
+  scene.fail_worker(start.index, start.code, start.seconds_ago, start.reason);
   scene.agent(start.index).workers.front().log_tail = kLastWords;
   scene.settle();
 }
@@ -143,8 +144,8 @@ TEST(NeverStarted, OnlyFailuresOfTheProgramItselfCount) {
       {"a crash of the built-in loop", true, {.code = 139, .reason = "Signal"}, true},
       {"storage", true, {.code = kExitStorageError}, false},
       {"the port", true, {.code = kExitPortTaken}, false},
-      {"a lost peer", true, {.code = kExitPeerLost}, false},
-      {"a hung peer", true, {.code = kExitPeerHung}, false},
+      {"a lost peer", true, {.code = kExitPeerLost, .seconds_ago = 6}, false},
+      {"a hung peer", true, {.code = kExitPeerHung, .seconds_ago = 6}, false},
   };
   for (const WayCase& c : cases) {
     SCOPED_TRACE(c.name);
