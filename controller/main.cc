@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "common/base/core_dumps.h"
 #include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
@@ -292,6 +293,7 @@ int program(int argc, char** argv) {
       return 2;
     }
   }
+  forbid_core_dumps();  // it has the key of all jobs' tokens
   Result<std::string> key = kube::read_small_file(flags.key_file);
   if (!key.ok() || key->empty()) {
     log_error("could not read the key",

@@ -12,6 +12,7 @@
 #include "agent/node/install.h"
 #include "agent/node/options.h"
 #include "agent/node/process.h"
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "common/base/sha256.h"
@@ -70,6 +71,7 @@ Status make_work_folders(const AgentOptions& options) {
 }
 
 Result<int> run_agent(const AgentOptions& options) {
+  forbid_core_dumps();                             // it has the job's token
   TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread starts
   TRY_ASSIGN(const std::string token, read_small_file(options.token_file));
   if (token.empty()) return invalid("[token] " + options.token_file + " is empty");
