@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "common/base/core_dumps.h"
 #include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
@@ -317,6 +318,7 @@ int program(int argc, char** argv) {
       return 2;
     }
   }
+  forbid_core_dumps();  // it has the keys of all jobs' tokens
   Result<loop::JobKeys> keys = keys_of(flags);
   if (!keys.ok()) {
     log_error("could not use the key", {{"file", flags.key_file}, {"error", keys.error().message}});

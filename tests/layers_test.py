@@ -64,7 +64,7 @@ THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube/http", "controller/kube/cpprest_workarounds"]),
     "Boost": (r"boost/", ["common/http", "controller/kube/plain_connection",
                           "controller/kube/reply_body.h", "controller/kube/cpprest_workarounds"]),
-    "OpenSSL": (r"openssl/", ["common/http/tls", "local/http/certificate", "controller/kube"]),
+    "OpenSSL": (r"openssl/", ["common/http/tls", "local/http/certificate", "controller/kube", "agent/comm/aead_openssl"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["common/metrics"]),

@@ -1,11 +1,9 @@
 #include "agent/comm/control.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "agent/comm/message_text.h"
@@ -30,6 +28,7 @@ Status watch(int epoll, int fd, uint64_t name) {
 struct Control::Peer {
   explicit Peer(int world_size) : reader(world_size) {}
   UniqueFd fd;
+  std::unique_ptr<ControlWire> wire;
   std::mutex sending;
   // A message was cut short: nothing more can be sent. Guarded by `sending`.
   bool send_failed = false;
@@ -47,10 +46,13 @@ struct Control::Peer {
 Control::Control(Options options, UniqueFd stop)
     : options_(std::move(options)), stop_(std::move(stop)) {
   const int64_t born = now().time_since_epoch().count();
-  for (UniqueFd& fd : options_.peers) {
+  options_.wires.resize(options_.peers.size());
+  for (size_t rank = 0; rank < options_.peers.size(); ++rank) {
     auto peer = std::make_unique<Peer>(static_cast<int>(options_.peers.size()));
-    peer->open = bool(fd);
-    peer->fd = std::move(fd);
+    peer->fd = std::move(options_.peers[rank]);
+    peer->open = bool(peer->fd);
+    peer->wire = std::move(options_.wires[rank]);
+    if (peer->wire == nullptr) peer->wire = make_plain_wire(peer->fd.get());
     peer->heard = born;
     peers_.push_back(std::move(peer));
   }
@@ -100,11 +102,7 @@ void Control::send(Peer& peer, std::span<const std::byte> message) {
   if (!peer.fd) return;
   const std::lock_guard lock(peer.sending);
   if (peer.send_failed) return;
-  const ssize_t sent =
-      ::send(peer.fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  // A full buffer means that the peer's control thread is stuck, an error that the peer has ended.
-  // Both are detected by reading, or by the peer's silence.
-  if (sent != static_cast<ssize_t>(message.size())) peer.send_failed = true;
+  peer.send_failed = !peer.wire->send(message);
 }
 
 void Control::announce(const Fault& fault) {
@@ -167,25 +165,27 @@ void Control::end_if_closed(int rank) {
 void Control::take_messages(int rank) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   for (;;) {
-    const std::span<std::byte> room = peer.reader.room();
-    const ssize_t got = ::recv(peer.fd.get(), room.data(), room.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) {
+    const Result<size_t> got = peer.wire->receive(peer.reader.room());
+    if (got.ok() && *got == 0) return;
+    if (!got.ok()) {
+      if (got.error().code != Code::kUnavailable) report(rank, got.error());
       peer.open = false;
       return;
     }
-    const auto message = peer.reader.received(static_cast<size_t>(got));
+    const auto message = peer.reader.received(*got);
     if (message.ok() && !message->has_value()) continue;
     peer.heard = now().time_since_epoch().count();
     if (!message.ok()) {
-      options_.on_fault({.code = message.error().code,
-                         .reason = rank_name(rank) + " " + message.error().message,
-                         .suspect = rank});
+      report(rank, message.error());
     } else {
       handle(peer, **message);
     }
   }
+}
+
+void Control::report(int rank, const Error& error) {
+  options_.on_fault(
+      {.code = error.code, .reason = rank_name(rank) + " " + error.message, .suspect = rank});
 }
 
 void Control::handle(Peer& peer, const ControlMessage& message) {

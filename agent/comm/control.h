@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/comm/control_message.h"
+#include "agent/comm/control_wire.h"
 #include "agent/comm/fault.h"
 #include "agent/comm/socket.h"
 #include "common/api/collective_board.h"
@@ -30,6 +31,8 @@ class Control {
   };
   struct Options {
     std::vector<UniqueFd> peers;  // by rank of the world; this rank's own is empty
+    // Likewise; null, or none at all: plain. They use the descriptors in `peers`.
+    std::vector<std::unique_ptr<ControlWire>> wires;
     Duration heartbeat = std::chrono::seconds(1);
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
     // Called on the control thread.
@@ -69,6 +72,7 @@ class Control {
   void beat();
   Status watch_all();
   void take_messages(int rank);
+  void report(int rank, const Error& error);
   void handle(Peer& peer, const ControlMessage& message);
   void end_if_closed(int rank);
   void send_all(const ControlMessage& message);

@@ -81,6 +81,7 @@ Result<std::shared_ptr<Core>> Core::create(Options options) {
   Core* raw = core.get();
   TRY_ASSIGN(core->control_,
              Control::create({.peers = std::move(core->options_.controls),
+                              .wires = std::move(core->options_.control_wires),
                               .heartbeat = heartbeat,
                               .clock = core->options_.clock,
                               .on_fault = [raw](const Fault& fault) { raw->fail(fault); },

@@ -36,10 +36,11 @@ class Core {
     Duration operation_limit{};
     std::vector<std::unique_ptr<Link>> links;  // by rank of the world; this rank's own is null
     std::vector<UniqueFd> controls;            // likewise
-    std::vector<int> nodes;                    // host of each rank of the world
-    std::shared_ptr<ShmRegion> region;         // null: no shared memory
-    int local_rank = 0;                        // place in the region
-    int cores = 0;                             // for the ranks of its host; 0: the machine's
+    std::vector<std::unique_ptr<ControlWire>> control_wires;  // as Control::Options::wires
+    std::vector<int> nodes;                                   // host of each rank of the world
+    std::shared_ptr<ShmRegion> region;                        // null: no shared memory
+    int local_rank = 0;                                       // place in the region
+    int cores = 0;  // for the ranks of its host; 0: the machine's
     CommLimits limits;
     CollectiveBoard* board = nullptr;  // where this rank reports its progress; null: nowhere
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();

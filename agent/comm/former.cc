@@ -1,36 +1,22 @@
 #include "agent/comm/former.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
-#include "common/base/log.h"
+#include "agent/comm/inbound.h"
+#include "agent/comm/pending.h"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr Duration kRetryMin = std::chrono::milliseconds(2);
 constexpr Duration kRetryMax = std::chrono::milliseconds(250);
-constexpr size_t kRefusalsLogged = 5;
-
-// A connection in the middle of its handshake.
-struct Pending {
-  UniqueFd fd;
-  std::string from;  // the other end, for messages
-  Handshake handshake;
-  TimePoint until{};
-  bool connecting = false;
-  bool ready = false;     // poll reports it, or it is new and may have input
-  bool answered = false;  // with a message that ends the handshake
-  std::array<std::byte, 256> input{};
-  size_t input_bytes = 0;
-};
+// A SYN that the other side drops, because its queue is full, is sent again after a second. Another
+// connection is faster.
+constexpr Duration kConnectLimit = std::chrono::milliseconds(500);
 
 // A connection that this rank makes, and retries until it is established.
 struct Dial {
@@ -43,54 +29,17 @@ struct Dial {
   bool made = false;
 };
 
-enum class Advance { kWaiting, kDone };
-
-Result<Advance> flush(Pending& pending) {
-  while (!pending.handshake.output().empty()) {
-    const auto output = pending.handshake.output();
-    const ssize_t n = ::send(pending.fd.get(), output.data(), output.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Advance::kWaiting;
-    if (n <= 0) return unavailable(std::strerror(errno));
-    pending.handshake.sent(static_cast<size_t>(n));
-  }
-  return pending.handshake.done() ? Advance::kDone : Advance::kWaiting;
-}
-
-// Does nothing if poll reported nothing. Otherwise reads exactly what the handshake wants, answers,
-// and goes on while there is more.
-Result<Advance> advance(Pending& pending) {
-  if (!std::exchange(pending.ready, false)) return Advance::kWaiting;
-  if (pending.connecting) {
-    TRY(connect_outcome(pending.fd.get()));
-    pending.connecting = false;
-  }
-  for (;;) {
-    TRY_ASSIGN(const Advance sent, flush(pending));
-    if (sent == Advance::kDone || pending.handshake.wanted() == 0) return sent;
-    const size_t missing = pending.handshake.wanted() - pending.input_bytes;
-    const ssize_t n =
-        ::recv(pending.fd.get(), pending.input.data() + pending.input_bytes, missing, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Advance::kWaiting;
-    if (n < 0) return unavailable(std::strerror(errno));
-    if (n == 0) return unavailable("connection closed during the handshake");
-    pending.input_bytes += static_cast<size_t>(n);
-    if (pending.input_bytes < pending.handshake.wanted()) continue;
-    const Status taken =
-        pending.handshake.received(std::span(pending.input).first(pending.input_bytes));
-    pending.input_bytes = 0;
-    if (!taken.ok()) {
-      pending.answered = true;
-      static_cast<void>(flush(pending));  // tells the other side why, if that needs no waiting
-      return taken.error();
-    }
-  }
-}
-
 class Former {
  public:
-  explicit Former(FormOptions options) : options_(std::move(options)) {
+  explicit Former(FormOptions options)
+      : options_(std::move(options)),
+        inbound_({.self = &options_.self,
+                  .listener = std::move(options_.listener),
+                  .ranks = options_.addresses.size(),
+                  .handshake_limit = options_.handshake_limit,
+                  .clock = options_.clock,
+                  .nonce = options_.nonce,
+                  .on_made = [this](Pending& pending) { keep(pending); }}) {
     const size_t size = options_.addresses.size();
     made_.control.resize(size);
     made_.data.resize(size);
@@ -98,7 +47,6 @@ class Former {
       dials_.push_back({.target = {peer, Channel::kControl}});
       if (options_.wants_data[peer]) dials_.push_back({.target = {peer, Channel::kData}});
     }
-    slots_ = 2 * size + 16;
   }
 
   Result<Connections> run() {
@@ -107,8 +55,8 @@ class Former {
       TRY(dial());
       poll_once();
       TRY(advance_dials());
-      TRY(accept_inbound());
-      TRY(advance_inbound());
+      TRY(inbound_.advance_all());
+      TRY(inbound_.accept_some());
     }
     return std::move(made_);
   }
@@ -143,7 +91,7 @@ class Former {
           Pending{.fd = std::move(*fd),
                   .from = rank_at(dial.target.rank),
                   .handshake = Handshake::client(options_.self, nonce, dial.target),
-                  .until = now() + options_.handshake_limit,
+                  .until = now() + std::min(kConnectLimit, options_.handshake_limit),
                   .connecting = true});
     }
     return {};
@@ -157,7 +105,7 @@ class Former {
   }
 
   void poll_once() {
-    std::vector<pollfd> polled{{.fd = options_.listener.get(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> polled{{.fd = inbound_.listener(), .events = POLLIN, .revents = 0}};
     std::vector<Pending*> watched{nullptr};
     TimePoint next = options_.deadline;
     const auto watch = [&](Pending& pending) {
@@ -171,7 +119,7 @@ class Former {
       if (dial.attempt) watch(*dial.attempt);
       if (!dial.made && !dial.attempt) next = std::min(next, dial.next);
     }
-    for (Pending& pending : inbound_) watch(pending);
+    inbound_.for_each(watch);
     const Duration rest = std::max<Duration>(next - now(), Duration::zero());
     const auto rest_ms = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
     ::poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(rest_ms, 60'000)));
@@ -181,7 +129,11 @@ class Former {
   Status advance_dials() {
     for (Dial& dial : dials_) {
       if (!dial.attempt) continue;
+      const bool was_connecting = dial.attempt->connecting;
       const auto advanced = advance(*dial.attempt);
+      if (was_connecting && !dial.attempt->connecting) {
+        dial.attempt->until = now() + options_.handshake_limit;
+      }
       if (!advanced.ok()) {
         if (advanced.error().code == Code::kConflict) {
           return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
@@ -196,74 +148,15 @@ class Former {
         // The other side may count it as established: make no second connection.
         dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
-        postpone(dial, "handshake timed out");
+        postpone(dial, was_connecting ? "no answer" : "handshake timed out");
       }
-    }
-    return {};
-  }
-
-  void evict_oldest_inbound() {
-    refuse(inbound_.front(), "evicted by later connections");
-    inbound_.erase(inbound_.begin());
-  }
-
-  // Accepts at most one connection per slot in a row, so that accepted ones are served too.
-  Status accept_inbound() {
-    for (size_t taken = 0; taken < slots_; ++taken) {
-      auto accepted = accept_one(options_.listener.get());
-      if (!accepted.ok() && !inbound_.empty()) {
-        // They may hold the descriptors.
-        evict_oldest_inbound();
-        continue;
-      }
-      if (!accepted.ok()) return accepted.error();
-      if (!accepted->fd) return {};
-      tune_stream(accepted->fd.get());
-      if (inbound_.size() >= slots_) evict_oldest_inbound();
-      TRY_ASSIGN(const Digest nonce, options_.nonce());
-      inbound_.push_back({.fd = std::move(accepted->fd),
-                          .from = accepted->from,
-                          .handshake = Handshake::server(options_.self, nonce),
-                          .until = now() + options_.handshake_limit,
-                          .ready = true});
-    }
-    return {};
-  }
-
-  Status advance_inbound() {
-    for (size_t i = 0; i < inbound_.size();) {
-      Pending& pending = inbound_[i];
-      const auto advanced = advance(pending);
-      const bool waits = advanced.ok() && *advanced == Advance::kWaiting;
-      if (waits && now() < pending.until) {
-        ++i;
-        continue;
-      }
-      if (!advanced.ok()) {
-        if (advanced.error().code == Code::kConflict) {
-          return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
-        }
-        refuse(pending, advanced.error().message);
-      } else if (waits) {
-        refuse(pending, "handshake timed out");
-      } else {
-        keep(pending);
-      }
-      inbound_.erase(inbound_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return {};
   }
 
   void keep(Pending& pending) {
     auto& kept = pending.handshake.channel() == Channel::kControl ? made_.control : made_.data;
-    kept[pending.handshake.peer()] = std::move(pending.fd);
-  }
-
-  void refuse(const Pending& pending, const std::string& why) {
-    last_refusal_ = why + " from " + pending.from;
-    if (++refusals_ > kRefusalsLogged) return;
-    log_warning("comm refused a connection",
-                {{"rank", options_.self.rank}, {"from", pending.from}, {"why", why}});
+    kept[pending.handshake.peer()] = {std::move(pending.fd), pending.handshake.secrets()};
   }
 
   static std::string before(const Dial& dial) {
@@ -290,8 +183,9 @@ class Former {
       add("no connection to " + rank_at(peer) + " (" + dial->failure + before(*dial) + ")");
     }
     if (first) add("data connections are missing");
-    if (refusals_ > 0) {
-      add("refused " + std::to_string(refusals_) + " connections, the last: " + last_refusal_);
+    if (inbound_.refusals() > 0) {
+      add("refused " + std::to_string(inbound_.refusals()) +
+          " connections, the last: " + inbound_.last_refusal());
     }
     return text;
   }
@@ -299,10 +193,7 @@ class Former {
   FormOptions options_;
   Connections made_;
   std::vector<Dial> dials_;
-  std::vector<Pending> inbound_;
-  size_t slots_ = 0;
-  size_t refusals_ = 0;
-  std::string last_refusal_;
+  Inbound inbound_;
 };
 
 }  // namespace

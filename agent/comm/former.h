@@ -6,16 +6,24 @@
 #include <vector>
 
 #include "agent/comm/handshake.h"
+#include "agent/comm/records.h"
 #include "agent/comm/socket.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::comm {
 
+// An established connection, and the secrets with which both sides may encrypt what follows.
+struct Connection {
+  UniqueFd fd;
+  SessionSecrets secrets;
+  explicit operator bool() const { return bool(fd); }
+};
+
 // The connections between this rank and every other. The higher rank connects to the lower one.
 struct Connections {
-  std::vector<UniqueFd> control;  // by rank; this rank's own is empty
-  std::vector<UniqueFd> data;     // likewise; also empty if not wanted
+  std::vector<Connection> control;  // by rank; this rank's own is empty
+  std::vector<Connection> data;     // likewise; also empty if not wanted
 };
 
 struct FormOptions {
@@ -30,9 +38,8 @@ struct FormOptions {
 };
 
 // Connects, accepts and shakes hands until every connection is established, then closes the
-// listener. Uses one thread and non-blocking sockets. An unauthenticated connection holds one of a
-// bounded number of slots, for at most handshake_limit; if all slots are taken, the oldest
-// connection is evicted. For errors see make_communicator.h.
+// listener. Uses one thread and non-blocking sockets. Strangers may connect as often as they like:
+// they hold no place that a rank needs (inbound.h). For errors see make_communicator.h.
 Result<Connections> form_connections(FormOptions options);
 
 }  // namespace lockstep::comm

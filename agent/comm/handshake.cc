@@ -19,13 +19,14 @@ enum class Verdict : uint8_t {
   kWrongRound,
   kWrongWorld,
   kWrongRank,
+  kWrongEncryption,
 };
 
 struct Hello {
   uint32_t magic = kMagic;
   uint16_t version = kVersion;
   Channel channel = Channel::kControl;
-  uint8_t reserved = 0;
+  uint8_t encrypts = 0;
   uint32_t from = 0;
   uint32_t to = 0;
   uint32_t size = 0;
@@ -87,6 +88,7 @@ Verdict judge(const Identity& self, const Hello& hello) {
       !known_channel) {
     return Verdict::kWrongRank;
   }
+  if (hello.encrypts != uint8_t{self.encrypts}) return Verdict::kWrongEncryption;
   return Verdict::kWelcome;
 }
 
@@ -118,6 +120,8 @@ Error explain(const Refusal& refusal) {
                       ": the hashes of the assignment differ");
     case Verdict::kWrongRank:
       return invalid(who + "is not the rank expected at this address");
+    case Verdict::kWrongEncryption:
+      return invalid(who + "does not agree on encryption");
   }
   return invalid(who + "sent an unknown verdict");
 }
@@ -139,6 +143,7 @@ Handshake Handshake::client(const Identity& self, const Digest& nonce, Target ta
   handshake.peer_ = target.rank;
   handshake.channel_ = target.channel;
   Hello hello{.channel = target.channel,
+              .encrypts = self.encrypts,
               .from = self.rank,
               .to = target.rank,
               .size = self.size,
@@ -169,6 +174,16 @@ void Handshake::say(std::span<const std::byte> bytes) {
   output_ = text(bytes);
   output_sent_ = 0;
   transcript_ += output_;
+}
+
+// The transcript, up to the client's proof, is HKDF's salt.
+void Handshake::derive_secrets(bool is_client) {
+  const Digest salt = sha256(transcript_);
+  const Digest secret = hmac_sha256(text(bytes_of(salt)), self_->key);
+  const Digest from_client = hkdf_expand(secret, "lockstep comm client");
+  const Digest from_server = hkdf_expand(secret, "lockstep comm server");
+  secrets_ = is_client ? SessionSecrets{.sent = from_client, .received = from_server}
+                       : SessionSecrets{.sent = from_server, .received = from_client};
 }
 
 std::span<const std::byte> Handshake::output() const {
@@ -216,11 +231,12 @@ Status Handshake::take_hello(std::span<const std::byte> bytes) {
   challenge.mac = mac("server");
   transcript_ = heard;
   say(bytes_of(challenge));
+  if (!has_key) return verdict_;
   peer_ = hello.from;
+  peer_nonce_ = hello.nonce;
   channel_ = hello.channel;
   state_ = State::kAwaitProof;
   wanted_ = sizeof(Digest);
-  if (!has_key) return verdict_;
   return {};
 }
 
@@ -249,6 +265,7 @@ Status Handshake::take_proof(std::span<const std::byte> bytes) {
   if (!same(proof, mac("client"))) return invalid("wrong token");
   if (!verdict_.ok()) return verdict_;
   transcript_ += text(bytes);
+  derive_secrets(false);
   const Digest welcome = mac("welcome");
   say(bytes_of(welcome));
   state_ = State::kDone;
@@ -259,6 +276,7 @@ Status Handshake::take_proof(std::span<const std::byte> bytes) {
 Status Handshake::take_welcome(std::span<const std::byte> bytes) {
   const auto welcome = parse<Digest>(bytes);
   if (!same(welcome, mac("welcome"))) return invalid("wrong token");
+  derive_secrets(true);
   state_ = State::kDone;
   wanted_ = 0;
   return {};

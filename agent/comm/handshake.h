@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "agent/comm/records.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
@@ -22,6 +23,7 @@ struct Identity {
   Digest job{};    // SHA-256 of the job's uid
   Digest world{};  // SHA-256 of the world hash
   std::string key;
+  bool encrypts = false;  // what follows the handshake; equal on all ranks
 };
 
 // One side of the handshake that opens every connection. Both sides prove that they hold the key,
@@ -65,6 +67,13 @@ class Handshake {
   // For the client: the other side has proved itself, and only its Welcome is missing. Either that
   // or the end of the connection will come.
   bool awaits_welcome() const { return state_ == State::kAwaitWelcome; }
+  // For the server: the Hello proves that its sender has the key, or has overheard it.
+  bool has_shown_key() const { return state_ == State::kAwaitProof; }
+  // For the server, valid once has_shown_key(): each Hello has another one.
+  const Digest& peer_nonce() const { return peer_nonce_; }
+  // Valid once done(): secrets for what follows, which nobody else can derive without the key.
+  // Both sides' nonces and all else that was said go into them (HKDF, RFC 5869).
+  const SessionSecrets& secrets() const { return secrets_; }
   // Valid once done().
   uint32_t peer() const { return peer_; }
   Channel channel() const { return channel_; }
@@ -78,9 +87,12 @@ class Handshake {
   Status take_welcome(std::span<const std::byte> bytes);
   Digest mac(std::string_view role) const;
   void say(std::span<const std::byte> bytes);
+  void derive_secrets(bool is_client);
 
   const Identity* self_;
   Digest nonce_;
+  Digest peer_nonce_{};
+  SessionSecrets secrets_;
   State state_ = State::kAwaitHello;
   uint32_t peer_ = 0;
   Channel channel_ = Channel::kControl;

@@ -8,10 +8,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "agent/comm/aead.h"
+#include "agent/comm/control_wire.h"
 #include "agent/comm/core.h"
 #include "agent/comm/former.h"
 #include "agent/comm/group_communicator.h"
 #include "agent/comm/loan_benchmark.h"
+#include "agent/comm/sealed_link.h"
 #include "agent/comm/tcp_link.h"
 #include "common/base/sha256.h"
 
@@ -40,6 +43,7 @@ Status check_options(const CommOptions& options) {
       options.handshake_limit <= Duration::zero()) {
     return invalid("[comm] time limits must be positive");
   }
+  if (options.encrypt) TRY(can_encrypt());
   if (!are_valid(options.limits)) {
     return invalid("[comm] invalid limits, a window of " +
                    std::to_string(options.limits.window_bytes) + " bytes and frames of " +
@@ -91,7 +95,8 @@ Result<Connections> connect_all(const CommOptions& options, const std::vector<in
                             .round = options.round,
                             .job = sha256(options.job_uid),
                             .world = sha256(options.world_hash),
-                            .key = options.key},
+                            .key = options.key,
+                            .encrypts = options.encrypt},
                    .addresses = {},
                    .wants_data = {},
                    .listener = std::move(listener),
@@ -136,6 +141,25 @@ Core::Options core_options(const CommOptions& options, std::shared_ptr<ShmRegion
                                  .bell = [bells, peer] { bells->core->ring(peer); }});
   }
   return core;
+}
+
+std::unique_ptr<Link> make_link(bool encrypt, int peer, Connection connection) {
+  if (!encrypt) return std::make_unique<TcpLink>(peer, std::move(connection.fd));
+  return std::make_unique<SealedLink>(peer, std::move(connection.fd), connection.secrets);
+}
+
+// This is the only place that knows both kinds of connections.
+void use_connections(bool encrypt, Connections connections, Core::Options& core) {
+  core.control_wires.resize(core.links.size());
+  for (size_t peer = 0; peer < core.links.size(); ++peer) {
+    Connection& data = connections.data[peer];
+    if (data) core.links[peer] = make_link(encrypt, static_cast<int>(peer), std::move(data));
+    Connection& control = connections.control[peer];
+    if (control && encrypt) {
+      core.control_wires[peer] = make_sealed_wire(control.fd.get(), control.secrets);
+    }
+    core.controls[peer] = std::move(control.fd);
+  }
 }
 
 // Every rank of the host has published its process. The result takes effect once all have formed.
@@ -195,12 +219,7 @@ Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& optio
   core.controls.resize(options.peers.size());
   if (options.peers.size() > 1) {
     TRY_ASSIGN(Connections connections, connect_all(options, local, std::move(listener), deadline));
-    for (size_t peer = 0; peer < core.links.size(); ++peer) {
-      UniqueFd& data = connections.data[peer];
-      if (data)
-        core.links[peer] = std::make_unique<TcpLink>(static_cast<int>(peer), std::move(data));
-    }
-    core.controls = std::move(connections.control);
+    use_connections(options.encrypt, std::move(connections), core);
   }
   if (region != nullptr) set_up_loans(core, local);
   TRY_ASSIGN(std::shared_ptr<Core> shared, make_core(std::move(core), bells));

@@ -32,7 +32,8 @@ struct CommOptions {
   std::string job_uid;
   uint64_t round = 0;
   std::string world_hash;
-  std::string key;  // shared secret of the round: transport_key()
+  std::string key;       // shared secret of the round: transport_key()
+  bool encrypt = false;  // all TCP connections; the same on every rank
   // Where this rank reports its progress; outlives the communicator and its sub-groups.
   CollectiveBoard* board = nullptr;
 
@@ -58,7 +59,8 @@ Result<int> port_of(int listen_fd);
 
 // Returns the size of the memory that the ranks of one node share: a zeroed memfd, made and
 // inherited for each round and never reused. Its maker may leave it empty; the ranks then give it
-// its size. Pages are allocated only when they are used.
+// its size. If it was made with MFD_ALLOW_SEALING, they also seal it, so that no process can shrink
+// it under the others. Pages are allocated only when they are used.
 size_t shm_bytes(int local_ranks);
 
 // Joins the world and returns when all of its ranks have. Ranks of one node communicate through
@@ -74,8 +76,11 @@ size_t shm_bytes(int local_ranks);
 // - kTimeout, when the limit has passed: names the missing ranks, and what was refused meanwhile (a
 //   wrong token, garbage).
 // - kInvalid: wrong options.
-// Connections prove the key in both directions (HMAC-SHA256 challenge and response). Later traffic
-// is not encrypted, as in NCCL, Gloo and MPI: this keeps strangers out, but not eavesdroppers.
+// - kUnavailable, blaming the configuration: `encrypt` in a build that cannot (aead.h).
+// Connections prove the key in both directions (HMAC-SHA256 challenge and response), which keeps
+// strangers out. Later traffic is encrypted and authenticated (records.h) only with `encrypt`.
+// Without, eavesdroppers read it, and anyone in its path can change it. Traffic in shared memory is
+// never encrypted.
 Result<std::unique_ptr<Communicator>> make_communicator(const CommOptions& options);
 
 // Makes a world of threads of this process, by rank, over the same shared-memory code. For tests.

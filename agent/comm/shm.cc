@@ -1,5 +1,6 @@
 #include "agent/comm/shm.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -58,6 +59,14 @@ struct ShmRegion::Preamble {
 
 namespace {
 
+// A process that shrank the memory would end all others with SIGBUS. It may still grow: what else
+// the ranks share comes after this region (SharedSegment). Memory that does not allow seals, as
+// that of older agents, stays as it is.
+Status forbid_shrinking(int fd) {
+  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 || errno == EPERM) return {};
+  return errno_error("[comm] sealing the shared memory", errno);
+}
+
 // Returns a mark that no other process has.
 uint64_t any_number() {
   std::random_device random;
@@ -104,6 +113,7 @@ Result<std::shared_ptr<ShmRegion>> ShmRegion::attach(const Options& options) {
     return invalid("[comm] shared memory of " + std::to_string(options.ranks) + " ranks needs " +
                    std::to_string(bytes) + " bytes, got " + std::to_string(info.st_size));
   }
+  TRY(forbid_shrinking(options.fd));
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, options.fd, 0);
   if (base == MAP_FAILED) return errno_error("[comm] mapping the shared memory", errno);
   std::shared_ptr<ShmRegion> region(new ShmRegion(base, bytes, options.ranks));

@@ -10,8 +10,10 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +21,7 @@
 #include <string_view>
 
 #include "agent/comm/make_communicator.h"
+#include "common/base/check.h"
 
 namespace lockstep::comm {
 namespace {
@@ -78,8 +81,16 @@ Result<Resolved> resolve(const SocketAddress& address) {
   return resolved;
 }
 
+// Holds a burst of connections until they are accepted; the kernel may allow fewer.
+constexpr int kBacklog = 1024;
+
 bool is_out_of_descriptors(int error) {
   return error == EMFILE || error == ENFILE;
+}
+
+Error gone(int error) {
+  if (error == 0) return unavailable("its connection closed");
+  return unavailable(std::string("its connection failed: ") + std::strerror(error));
 }
 
 Error descriptor_error(const std::string& what, int error) {
@@ -138,7 +149,7 @@ Result<UniqueFd> listen_socket(const SocketAddress& address) {
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto* name = reinterpret_cast<const sockaddr*>(&resolved.address);
-  if (::bind(fd.get(), name, resolved.bytes) != 0 || ::listen(fd.get(), 128) != 0) {
+  if (::bind(fd.get(), name, resolved.bytes) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
       return conflict(
           "[comm] port " + std::to_string(address.port) + " of " + address.host + " is taken",
@@ -193,6 +204,44 @@ Result<Accepted> accept_one(int listener) {
   char host[NI_MAXHOST] = "unknown";
   ::getnameinfo(name, bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return Accepted{.fd = std::move(fd), .from = host};
+}
+
+Result<size_t> send_some(int fd, std::initializer_list<std::span<const std::byte>> parts) {
+  std::array<iovec, 4> pieces{};
+  CHECK(parts.size() <= pieces.size());
+  size_t count = 0;
+  for (const auto part : parts) {
+    if (part.empty()) continue;
+    pieces[count++] = {const_cast<std::byte*>(part.data()), part.size()};
+  }
+  if (count == 0) return size_t{0};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  for (;;) {
+    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<size_t>(sent);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
+    if (errno != EINTR) return gone(errno);
+  }
+}
+
+Result<size_t> receive_some(int fd, std::span<std::byte> into) {
+  for (;;) {
+    const ssize_t got = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
+    if (got > 0) return static_cast<size_t>(got);
+    if (got == 0) return gone(0);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
+    if (errno != EINTR) return gone(errno);
+  }
+}
+
+void set_low_water(int fd, size_t bytes, int& current) {
+  constexpr size_t kLowWaterMax = size_t{128} << 10;
+  const int low_water = static_cast<int>(std::clamp<size_t>(bytes, 1, kLowWaterMax));
+  if (low_water == current) return;
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
+  current = low_water;
 }
 
 void finish_sending(std::vector<int> fds, Duration limit) {

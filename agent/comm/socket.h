@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +57,14 @@ Result<Accepted> accept_one(int listener);
 // everything, for at most `limit`. Discards input meanwhile: if a socket is closed with unread
 // input, the kernel drops what it has not sent yet.
 void finish_sending(std::vector<int> fds, Duration limit);
+// Sends as many bytes of the parts (at most four), in order, as the connection has room for;
+// returns how many. kUnavailable, in words that follow a rank's name, if it is gone.
+Result<size_t> send_some(int fd, std::initializer_list<std::span<const std::byte>> parts);
+// Returns how many bytes have come; 0 if there are none yet. kUnavailable likewise.
+Result<size_t> receive_some(int fd, std::span<std::byte> into);
+// Lets poll report input only once this many bytes, or as many as is sensible, are here. `current`
+// is what was set before, 1 at first.
+void set_low_water(int fd, size_t bytes, int& current);
 // Disables Nagle's algorithm, as collectives wait for every frame.
 void tune_stream(int fd);
 // Tunes an established connection that stays on this machine (loopback, or both ends have the same

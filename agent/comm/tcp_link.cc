@@ -1,11 +1,6 @@
 #include "agent/comm/tcp_link.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "agent/comm/frame.h"
@@ -17,12 +12,6 @@ namespace {
 
 // From this size on, a system call per piece costs less than the second copy through the buffer.
 constexpr size_t kDirectBytes = size_t{16} << 10;
-constexpr size_t kLowWaterMax = size_t{128} << 10;
-
-Error gone(int error) {
-  if (error == 0) return unavailable("its connection closed");
-  return unavailable(std::string("its connection failed: ") + std::strerror(error));
-}
 
 }  // namespace
 
@@ -36,33 +25,7 @@ std::string TcpLink::describe() const {
 }
 
 Result<size_t> TcpLink::write(std::initializer_list<Bytes> parts) {
-  std::array<iovec, 4> pieces{};
-  CHECK(parts.size() <= pieces.size());
-  size_t count = 0;
-  for (const Bytes part : parts) {
-    if (part.empty()) continue;
-    pieces[count++] = {const_cast<std::byte*>(part.data()), part.size()};
-  }
-  if (count == 0) return size_t{0};
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
-  for (;;) {
-    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
-    if (sent >= 0) return static_cast<size_t>(sent);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    if (errno != EINTR) return gone(errno);
-  }
-}
-
-Result<size_t> TcpLink::receive(std::span<std::byte> into) {
-  for (;;) {
-    const ssize_t got = ::recv(fd_.get(), into.data(), into.size(), 0);
-    if (got > 0) return static_cast<size_t>(got);
-    if (got == 0) return gone(0);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    if (errno != EINTR) return gone(errno);
-  }
+  return send_some(fd_.get(), parts);
 }
 
 // Keeps the position in the buffer equal to the position in the stream modulo 64, so that data
@@ -76,7 +39,8 @@ Status TcpLink::fill() {
     end_ = to + (end_ - begin_);
     begin_ = to;
   }
-  TRY_ASSIGN(const size_t got, receive({staging_->data + end_, kStagingBytes - end_}));
+  TRY_ASSIGN(const size_t got,
+             receive_some(fd_.get(), {staging_->data + end_, kStagingBytes - end_}));
   end_ += got;
   return {};
 }
@@ -96,7 +60,7 @@ void TcpLink::consume(size_t bytes) {
 
 Result<size_t> TcpLink::read(std::span<std::byte> into) {
   if (begin_ == end_ && into.size() >= kDirectBytes) {
-    TRY_ASSIGN(const size_t got, receive(into));
+    TRY_ASSIGN(const size_t got, receive_some(fd_.get(), into));
     begin_ = end_ = (begin_ + got) % kFrameAlign;
     return got;
   }
@@ -108,11 +72,7 @@ Result<size_t> TcpLink::read(std::span<std::byte> into) {
 
 void TcpLink::expect(size_t bytes) {
   const size_t staged = end_ - begin_;
-  const size_t missing = bytes > staged ? bytes - staged : 1;
-  const int low_water = static_cast<int>(std::clamp<size_t>(missing, 1, kLowWaterMax));
-  if (low_water == low_water_) return;
-  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
-  low_water_ = low_water;
+  set_low_water(fd_.get(), bytes > staged ? bytes - staged : 1, low_water_);
 }
 
 }  // namespace lockstep::comm

@@ -25,7 +25,6 @@ class TcpLink final : public Link {
   void expect(size_t bytes) override;
 
  private:
-  Result<size_t> receive(std::span<std::byte> into);
   Status fill();
 
   static constexpr size_t kStagingBytes = size_t{256} << 10;

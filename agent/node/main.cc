@@ -13,6 +13,7 @@
 #include "agent/node/options.h"
 #include "agent/node/process.h"
 #include "common/api/agent_messages.h"
+#include "common/base/core_dumps.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "common/base/sha256.h"
@@ -81,6 +82,7 @@ std::string job_token(const AgentOptions& options) {
 }
 
 Result<int> run_agent(const AgentOptions& options) {
+  forbid_core_dumps();                             // it has the job's token
   TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread starts
   const std::string token = job_token(options);
   TRY(make_work_folders(options));

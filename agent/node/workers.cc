@@ -27,10 +27,10 @@ void close_fd(int& fd) {
 }
 
 // Creates empty shared memory for the ranks of one node. Each rank resizes it to the same size, so
-// that only the first call has an effect. A single rank needs none.
+// that only the first call has an effect, and seals it against shrinking. A single rank needs none.
 int make_shared_memory(int64_t local_size) {
   if (local_size < 2) return -1;
-  const int fd = memfd_create("lockstep-shm", MFD_CLOEXEC);
+  const int fd = memfd_create("lockstep-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
     log_warning("cannot create shared memory for the ranks", {{"error", std::strerror(errno)}});
   return fd;

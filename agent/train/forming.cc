@@ -74,6 +74,7 @@ Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& confi
       .round = round,
       .world_hash = config.hash,
       .key = comm::transport_key(token, round, config.hash),
+      .encrypt = config.world.is_encrypted,
       .board = board,
       .forming_limit = std::chrono::seconds(config.rendezvous_timeout_seconds),
       .operation_limit = kSilenceLimit,
@@ -84,10 +85,18 @@ Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& confi
 }
 
 Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
-                                                         kernels::Device device) {
+                                                         kernels::Device device,
+                                                         const WorldAssignment& assignment) {
   if (device.type == kernels::DeviceType::kCpu) return world;
-  return comm::make_device_communicator(std::move(world),
-                                        {.device = device, .limit = kSilenceLimit});
+  comm::DeviceOptions options{.device = device, .limit = kSilenceLimit};
+  if (assignment.is_encrypted && assignment.members.size() > 1) {
+    options.backend = comm::DeviceBackendKind::kHostMemory;
+    if (world->rank() == 0) {
+      log_warning(
+          "NCCL is not used: it does not encrypt, but spec.security.encryption is required");
+    }
+  }
+  return comm::make_device_communicator(std::move(world), options);
 }
 
 RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu) {

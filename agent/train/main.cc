@@ -18,6 +18,7 @@
 #include "agent/train/worker.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
+#include "common/base/core_dumps.h"
 #include "common/base/descriptors.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -60,7 +61,8 @@ int run(const std::string& path) {
   const SystemClock clock;
   ProgressReporter progress(std::move(*page), config->world.round);
   progress.enter(WorkerPhase::kStarting);
-  raise_descriptor_limit();  // two connections to every other rank
+  forbid_core_dumps_of_readable_process();  // it has the job's token
+  raise_descriptor_limit();                 // two connections to every other rank
   const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
   return Worker(*config, progress, {clock, real_file_system(), pause}).run();
 }

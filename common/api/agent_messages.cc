@@ -73,12 +73,15 @@ Status check_world(const Assignment& assignment) {
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
-                   " for a world with a mesh, gaps, roles or a layout, and for a new model, "
-                   "optimizer or timeline");
+                   " for a world with a mesh, gaps, roles, a layout or encryption, and for a new "
+                   "model, optimizer or timeline");
   }
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
     return invalid("assignment.world: found roles or a layout, expected none without train");
+  }
+  if (world.is_encrypted && !assignment.train) {
+    return invalid("assignment.world.encryption: found required, expected none without train");
   }
   if (assignment.train && world.pipeline > 1 && world.layout.schedule.empty()) {
     return invalid("assignment.world.layout.schedule: found none, expected one for the pipeline");
@@ -112,6 +115,7 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
   const std::string& schedule = world.layout.schedule;
   const bool has_versions = schedule == pipeline_kind_name(PipelineKind::kZeroBubble) ||
                             schedule == pipeline_kind_name(PipelineKind::kPipeDream);
+  if (world.is_encrypted) return kProtocolWithEncryption;
   if (has_versions || !world.layout.stages.empty()) return kProtocolWithVersions;
   if (world.tensor > 1 || world.pipeline > 1 || is_recorded) return kProtocolWithMeshes;
   if (!shares_nothing(world.layout)) return kProtocolWithSharing;

@@ -366,6 +366,11 @@ void Table::add_command() {
           "TF_CONFIG of [{} ]ranks exceeds the size of an environment variable, expected at most " +
               text(kTensorflowWorldMax) + " ranks",
           {world_});
+  require(spec_, "security.encryption",
+          spec_.given("train") || spec_["security.encryption"] == "none",
+          "[found {}, which is ]only valid with spec.train, expected none, because a command's "
+          "traffic is its own",
+          {spec_["security.encryption"]});
   // A command does these things itself.
   for (const char* field :
        {"parallelism.sequenceParallel", "parallelism.pipelineSchedule", "parallelism.virtualStages",
@@ -566,6 +571,7 @@ std::span<const FixedField> fixed_rules() {
       {"processGroups"},
       {"rendezvous", "rendezvous.port"},
       {"checkpoint", "checkpoint.path"},
+      {"security", "security.encryption"},
       {"podTemplate"},
       {"successPolicy", "successPolicy"},
       {"managedBy"},

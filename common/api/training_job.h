@@ -227,6 +227,12 @@ inline constexpr int64_t kGraceSecondsMax = 86400;
 
 inline constexpr char kRankZero[] = "RankZero";  // a value of successPolicy
 
+struct SecuritySpec {
+  std::string encryption = "none";  // none, required: of what the workers send each other
+
+  bool operator==(const SecuritySpec&) const = default;
+};
+
 struct TrainingJobSpec {
   int64_t nodes = 1;
   int64_t gpusPerNode = 0;
@@ -240,6 +246,7 @@ struct TrainingJobSpec {
   RendezvousSpec rendezvous;
   CheckpointSpec checkpoint;
   FailureSpec failure;
+  SecuritySpec security;
   std::string successPolicy = "AllRanks";  // RankZero: a command is complete when rank 0 ends
   bool suspend = false;
   int64_t terminationGracePeriodSeconds = 30;

@@ -297,6 +297,20 @@ struct Schema<FailureSpec> {
 };
 
 template <>
+struct Schema<SecuritySpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "encryption",
+                .meaning = "required encrypts all that the built-in loop's ranks send each other "
+                           "between pods, and refuses what cannot; none authenticates the ranks "
+                           "only. With several nodes of GPUs, required does without NCCL, which "
+                           "does not encrypt.",
+                .choices = "none required"},
+          &SecuritySpec::encryption);
+  }
+};
+
+template <>
 struct Schema<TrainingJobSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -354,6 +368,8 @@ struct Schema<TrainingJobSpec> {
           &TrainingJobSpec::checkpoint);
     visit(Field{.name = "failure", .meaning = "What to do after a failure."},
           &TrainingJobSpec::failure);
+    visit(Field{.name = "security", .meaning = "Protection of the job's traffic."},
+          &TrainingJobSpec::security);
     visit(Field{.name = "successPolicy",
                 .meaning = "Ranks that must exit with code 0 to complete the job: AllRanks or, "
                            "with command, RankZero, whose exit also ends the other ranks.",

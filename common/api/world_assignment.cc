@@ -177,10 +177,15 @@ std::string text_of(const WorldLayout& layout) {
   return ",\"layout\":" + dump_json(document_of(layout));
 }
 
+constexpr char kEncryption[] = "encryption";
+constexpr char kRequired[] = "required";
+constexpr char kEncryptedText[] = "{\"encryption\":\"required\",";
+
 // Returns the same text as dump_json(to_json(world)) without building the document, because every
 // plan of a running job needs the hash.
 std::string text_of(const WorldAssignment& world) {
-  std::string text = "{\"groups\":[";
+  std::string text = world.is_encrypted ? kEncryptedText : "{";
+  text += "\"groups\":[";
   const size_t first = mesh_group_count(world);
   for (size_t i = first; i < world.groups.size(); ++i) {
     text += (i == first ? "" : ",") + text_of(world.groups[i]);
@@ -219,6 +224,7 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
                         .round = input.round,
                         .processes_per_node = processes_per_node(spec),
                         .layout = {spec.parallelism, ""},
+                        .is_encrypted = spec.security.encryption == kRequired,
                         .members = input.members,
                         .groups = {}};
   std::sort(world.members.begin(), world.members.end(),
@@ -296,7 +302,7 @@ bool is_ordinary(const WorldAssignment& world) {
     if (world.members[place].index != static_cast<int64_t>(place)) return false;
   }
   return world.tensor == 1 && world.pipeline == 1 && world.layout == WorldLayout{} &&
-         !has_servers(world);
+         !has_servers(world) && !world.is_encrypted;
 }
 
 int64_t group_rank(const WorldGroup& group, int64_t rank) {
@@ -327,6 +333,7 @@ Json to_json(const WorldAssignment& world) {
     if (member["role"] == member_role_name(MemberRole::kWorker)) member.erase("role");
   }
   if (world.layout != WorldLayout{}) document["layout"] = document_of(world.layout);
+  if (world.is_encrypted) document[kEncryption] = kRequired;
   return document;
 }
 
@@ -344,6 +351,12 @@ Result<WorldAssignment> world_from_json(const Json& document) {
   const Json* nodes = find_member(document, "nodes");
   if (nodes == nullptr) return invalid("nodes: missing, expected a list");
   read_json(*nodes, world.members, "nodes", kReadStored, problems);
+  if (const Json* encryption = find_member(document, kEncryption)) {
+    world.is_encrypted = *encryption == kRequired;
+    if (!world.is_encrypted) {
+      return invalid("encryption: found " + dump_json(*encryption) + ", expected \"required\"");
+    }
+  }
   if (const Json* layout = find_member(document, "layout")) {
     read_json(*layout, world.layout, "layout", kReadStored, problems);
   }

@@ -69,6 +69,7 @@ struct WorldAssignment {
   int64_t data = 1;
   int64_t tensor = 1;
   WorldLayout layout;
+  bool is_encrypted = false;  // what goes between members
   std::vector<WorldMember> members;
   std::vector<WorldGroup> groups;  // those of each axis, then the user's
 
@@ -104,8 +105,9 @@ bool has_servers(const WorldAssignment& world);
 // Returns whether each worker holds everything of its part of the mesh, and gradients are
 // all-reduced in fp32.
 bool shares_nothing(const WorldLayout& layout);
-// Returns whether the members are workers with the indices 0..n-1 in this order, and each worker
-// holds everything. All agents know such worlds; others need what protocol_needed() says.
+// Returns whether the members are workers with the indices 0..n-1 in this order, each worker holds
+// everything, and nothing is encrypted. All agents know such worlds; others need what
+// protocol_needed() says.
 bool is_ordinary(const WorldAssignment& world);
 // Returns the rank's position in the group, or -1 if it is not a member.
 int64_t group_rank(const WorldGroup& group, int64_t rank);
@@ -113,10 +115,10 @@ int64_t group_rank(const WorldGroup& group, int64_t rank);
 // Returns the groups of the axes, as make_world() names them: tensor, data, pipeline.
 std::vector<WorldGroup> mesh_groups(const Mesh& mesh);
 
-// The JSON contains only the user's groups, since the mesh determines those of the axes, and roles
-// and members of the layout only where they are not the default, so that the hash of a world does
-// not depend on what later versions add. Reading rebuilds the groups and refuses worlds that
-// make_world() would not have made, but takes members of a role in any order.
+// The JSON contains only the user's groups, since the mesh determines those of the axes, and roles,
+// encryption and members of the layout only where they are not the default, so that the hash of a
+// world does not depend on what later versions add. Reading rebuilds the groups and refuses worlds
+// that make_world() would not have made, but takes members of a role in any order.
 Json to_json(const WorldAssignment& world);
 // Returns what LOCKSTEP_WORLD_FILE has for a command: the same, but with the groups of the axes if
 // the mesh has more than the data axis.

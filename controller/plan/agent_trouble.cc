@@ -59,6 +59,7 @@ std::string special_parts(const WorldAssignment& world, const std::optional<Trai
   add(std::ssize(world.members) <= last, "leaves out nodes");
   add(has_servers(world), "has servers");
   for (std::string& part : sharing_parts(world.layout)) add(true, std::move(part));
+  add(world.is_encrypted, "encrypts its traffic");
   add(world.tensor > 1, "shares layers");
   add(world.pipeline > 1, "runs a pipeline");
   add(train && train->model.family == "mlp", "trains an mlp");

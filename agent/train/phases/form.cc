@@ -23,7 +23,7 @@ Status Worker::form() {
   TRY_ASSIGN(batch_, batch_shape(config_.train.batch, mesh_of(config_.world)));
   TRY_ASSIGN(world_, form_world(config_, progress_.board()));
   if (world_->size() > 1) {
-    TRY_ASSIGN(world_, serve_device(std::move(world_), device_));
+    TRY_ASSIGN(world_, serve_device(std::move(world_), device_, config_.world));
   }
   progress_.follow(world_.get());
   const RankTraits traits = traits_of_this_machine(config_, device_info_);

@@ -55,6 +55,7 @@ TEST(Formats, DescribeTheHandshake) {
                       {{"magic", "LCHT"},
                        {"version", raw(uint16_t{2})},
                        {"channel", raw(uint8_t{2})},
+                       {"encrypts", raw(uint8_t{0})},
                        {"from", raw(uint32_t{3})},
                        {"to", raw(uint32_t{1})},
                        {"size", raw(uint32_t{4})},

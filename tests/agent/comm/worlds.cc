@@ -16,7 +16,7 @@ namespace {
 
 // Makes the memory empty, as the agent does.
 int make_memory() {
-  const int fd = ::memfd_create("comm-test", 0);
+  const int fd = ::memfd_create("comm-test", MFD_ALLOW_SEALING);
   CHECK(fd >= 0);
   return fd;
 }

@@ -132,6 +132,7 @@ void WorkerWorld::start(int64_t without) {
   spec.parallelism.pipeline = options_.pipeline;
   spec.parallelism.pipelineSchedule = options_.schedule;
   spec.train = options_.train;
+  if (options_.encrypts) spec.security.encryption = "required";
   WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
   for (int64_t node = 0; node < options_.nodes; ++node) {
     const std::string host = node_host(node);
@@ -151,7 +152,7 @@ void WorkerWorld::start(int64_t without) {
   for (int64_t node = 0; node < options_.nodes; ++node) {
     int shm_fd = -1;
     if (options_.per_node > 1) {
-      shm_fd = memfd_create("test-shm", 0);
+      shm_fd = memfd_create("test-shm", MFD_ALLOW_SEALING);
       const size_t bytes = comm::shm_bytes(static_cast<int>(options_.per_node));
       ASSERT_EQ(ftruncate(shm_fd, static_cast<off_t>(bytes)), 0);
     }

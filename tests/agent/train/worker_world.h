@@ -24,6 +24,7 @@ class WorkerWorld {
     int64_t per_node = 1;
     int64_t pipeline = 1;  // stages
     std::string schedule = "1f1b";
+    bool encrypts = false;
     TrainSpec train;
     int64_t checkpoint_every = 0;
     bool checkpoint_at_end = true;

@@ -147,7 +147,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 7), "assignment.protocol: 7 is out of range, expected 1 to 6");
+  EXPECT_EQ(error_of("/protocol", 8), "assignment.protocol: 8 is out of range, expected 1 to 7");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -162,6 +162,31 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
   EXPECT_EQ(assignment_from_json(without).error().message,
             "assignment.world: missing, expected an object");
   EXPECT_FALSE(assignment_from_json(Json(1)).ok());
+}
+
+TEST(AgentMessages, AnEncryptedWorldNeedsItsProtocolVersionAndTrain) {
+  TrainingJobSpec spec;
+  spec.train.emplace();
+  spec.security.encryption = "required";
+  const std::vector<WorldMember> two = {{0, 1, "10.0.0.1", 29500}, {1, 1, "10.0.0.2", 29500}};
+  const WorldInput input{.job_uid = "uid", .round = 7, .members = two};
+  Assignment assignment = an_assignment();
+  assignment.world = *make_world(spec, input);
+  assignment.train = spec.train;
+  assignment.hash = world_hash(assignment.world);
+  EXPECT_EQ(protocol_needed(assignment.world, spec.train), 7);
+  EXPECT_EQ(*assignment_from_json(through_text(assignment)), assignment);
+  const auto error_of = [](const Assignment& wrong) {
+    return assignment_from_json(through_text(wrong)).error().message;
+  };
+  assignment.protocol = 6;
+  EXPECT_EQ(error_of(assignment),
+            "assignment.protocol: 6, expected 7 for a world with a mesh, gaps, roles, a layout or "
+            "encryption, and for a new model, optimizer or timeline");
+  assignment.protocol = 7;
+  assignment.train.reset();
+  EXPECT_EQ(error_of(assignment),
+            "assignment.world.encryption: found required, expected none without train");
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
@@ -222,9 +247,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.node_index = 2;
   assignment.protocol = 2;
   EXPECT_EQ(error_of(assignment),
-            "assignment.protocol: 2, expected 3 for a world with a mesh, gaps, roles or a layout, "
-            "and for "
-            "a new model, optimizer or timeline");
+            "assignment.protocol: 2, expected 3 for a world with a mesh, gaps, roles, a layout or "
+            "encryption, and for a new model, optimizer or timeline");
   assignment.protocol = 3;
   assignment.train.reset();
   EXPECT_TRUE(assignment_from_json(through_text(assignment)).ok()) << "a gap concerns any program";
@@ -232,9 +256,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.world = *make_world(spec, input);
   assignment.hash = world_hash(assignment.world);
   EXPECT_EQ(error_of(assignment),
-            "assignment.protocol: 3, expected 4 for a world with a mesh, gaps, roles or a layout, "
-            "and for "
-            "a new model, optimizer or timeline");
+            "assignment.protocol: 3, expected 4 for a world with a mesh, gaps, roles, a layout or "
+            "encryption, and for a new model, optimizer or timeline");
   assignment.protocol = 4;
   EXPECT_EQ(error_of(assignment),
             "assignment.world: found roles or a layout, expected none without train");

@@ -346,6 +346,23 @@ TEST(WorldAssignment, ALayoutSaysOnlyWhatIsNotTheDefault) {
   EXPECT_FALSE(to_json(world_of(spec_of(2, 2))).contains("layout"));
 }
 
+TEST(WorldAssignment, EncryptionIsSaidOnlyWhereItIsRequired) {
+  TrainingJobSpec spec = spec_of(2, 2);
+  EXPECT_FALSE(to_json(world_of(spec)).contains("encryption"));
+  const std::string before = world_hash(world_of(spec));
+  spec.security.encryption = "required";
+  const WorldAssignment world = world_of(spec);
+  Json document = to_json(world);
+  EXPECT_EQ(document.at("encryption"), "required");
+  EXPECT_NE(world_hash(world), before);
+  EXPECT_EQ(world_hash(world), hex(sha256(dump_json(document))).substr(0, 16));
+  EXPECT_FALSE(is_ordinary(world));
+  EXPECT_EQ(*world_from_json(document), world);
+  document["encryption"] = "some";
+  EXPECT_EQ(world_from_json(document).error().message,
+            "encryption: found \"some\", expected \"required\"");
+}
+
 TEST(WorldAssignment, ReadsMembersInAnyOrder) {
   Json document = to_json(world_of(spec_of(2, 1)));
   std::swap(document["nodes"][0], document["nodes"][1]);

@@ -295,6 +295,23 @@ TEST(LeftOutNodes, AnAgentThatDoesNotKnowSuchRoundsIsReportedAndNoneIsTold) {
   }
 }
 
+TEST(LeftOutNodes, AnAgentThatDoesNotEncryptGetsNoEncryptedRound) {
+  LeftOut scene;
+  scene.seen.job.spec.security.encryption = "required";
+  for (int64_t i = 0; i < 3; ++i) {
+    scene.agent(i) = {.protocol = i == 2 ? 6 : kProtocolNewest,
+                      .job_uid = scene.seen.job.metadata.uid};
+  }
+  EXPECT_EQ(told(scene.plan()), Nodes{});
+  scene.settle();
+  const Condition& ready = condition(scene.status(), kReady);
+  EXPECT_EQ(ready.reason, "AgentTooOld");
+  EXPECT_NE(ready.message.find("but the round leaves out nodes, and encrypts its traffic, which "
+                               "needs version 7"),
+            std::string::npos)
+      << ready.message;
+}
+
 TEST(LeftOutNodes, AnOldAgentThatIsLeftOutIsNoTrouble) {
   for (const int64_t node : {1, 2}) {
     LeftOut scene;
