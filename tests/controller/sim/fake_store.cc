@@ -153,7 +153,7 @@ void FakeStore::mark_deleted(loop::ResourceType type, const std::string& key, Wa
 
 const Json& FakeStore::create(loop::ResourceType type, Json object, WallTime now) {
   const std::string key = loop::object_key(object);
-  object["metadata"]["uid"] = "uid-" + std::to_string(++uids_);
+  object["metadata"]["uid"] = make_uid ? make_uid(key) : "uid-" + std::to_string(++uids_);
   object["metadata"]["creationTimestamp"] = rfc3339(now);
   object["metadata"]["generation"] = 1;
   record(type, loop::WatchEventType::kAdded, std::move(object), nullptr);

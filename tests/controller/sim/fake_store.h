@@ -32,6 +32,9 @@ class FakeStore {
   std::function<void(const loop::ApiRequest&, const Json* stored, std::string_view sender)>
       on_write;
 
+  // Returns the UID of a new object. Unset: numbers in the order of creation.
+  std::function<std::string(const std::string& key)> make_uid;
+
   // Serves one request. Takes it by value because it moves the body into the store.
   loop::ApiReply serve(loop::ApiRequest request, WallTime now, std::string_view sender);
   // Appends the events after `version` as a watch with that selector sees them. Returns false if
