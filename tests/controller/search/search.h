@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/controller/search/moves.h"
+#include "tests/controller/sim/simulation.h"
+
+namespace lockstep::search {
+
+inline constexpr size_t kMoveKinds = static_cast<size_t>(MoveKind::kDeleteJob) + 1;
+
+struct SearchResult {
+  uint64_t states = 0;  // different ones that were reached
+  uint64_t moves = 0;   // from one state to another
+  uint64_t goals = 0;   // states in which the job has ended and everything rests
+  size_t depth = 0;     // moves of the longest path
+  std::array<uint64_t, kMoveKinds> of_kind{};
+  bool is_complete = false;         // no state is left
+  std::string violation{};          // empty: none was found
+  std::vector<std::string> path{};  // the moves that lead to it
+};
+
+struct SearchOptions {
+  int faults = 2;
+  uint64_t states_max = UINT64_MAX;  // gives up after this many
+  // Called now and then.
+  std::function<void(const SearchResult&)> on_progress{};
+};
+
+// Visits every state that the world can reach by any order of moves with up to `faults` faults,
+// once each, depth first, and stops at the first violation. Checks in each state:
+// - the properties (properties.h), and
+// - convergence: the moves of a fair cluster without faults (the first of moves_of()) lead to the
+//   goal. There is no deadlock, and no cycle.
+// The second is cheap, because each state has a single next state on that way, which the search
+// visits first.
+SearchResult search(const sim::Mutation& mutation, const SearchOptions& options);
+
+}  // namespace lockstep::search
