@@ -197,8 +197,13 @@ std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus&
                                           TimePoint failed_at) {
   const bool is_hang = blamed.reason == kHang;
   const TimePoint until = failed_at + pass.limits.culprit_wait;
-  // A rank that hangs sends no report, so don't wait for it.
-  if (pass.now < until && !all_workers_ended(pass, is_hang ? blamed.rank : -1)) return until;
+  // A rank that hangs sends no report. One that ended well was lost with its pod, as is seen later.
+  const bool any_is_done = std::ranges::any_of(pass.in_round(), [&pass](const PodView* member) {
+    const AgentState* state = pass.current_report(member);
+    return state != nullptr && has_completed(*state);
+  });
+  const bool is_over = all_workers_ended(pass, is_hang ? blamed.rank : -1) && !any_is_done;
+  if (pass.now < until && !is_over) return until;
   if (!is_hang) return std::nullopt;
   const PodView* pod = pod_of(pass, blamed.nodeIndex);
   const AgentView* agent = pass.agent(pod);
@@ -211,8 +216,8 @@ std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus&
   return is_heard ? std::nullopt : std::optional(agent->last_heard + current_silence_limit(pass));
 }
 
-// A rank left because it was told to stop. Returns until when the pod that is being stopped may
-// still be seen so, or be found lost because its agent is silent; nullopt means decide now.
+// A rank left because it was told to stop. Returns until when the pod that is stopped may be seen
+// so, or be found lost because its agent is silent; nullopt means decide now.
 std::optional<TimePoint> stop_wait_end(const Pass& pass, TimePoint left_at) {
   TimePoint end = left_at + pass.limits.culprit_wait;
   for (const PodView* pod : pass.in_round()) {

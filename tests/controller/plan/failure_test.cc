@@ -232,6 +232,24 @@ TEST(FailurePolicy, WaitsForTheGuiltyOneWhileOnlyMessengersHaveSpoken) {
   EXPECT_EQ(written(scene, plan).restarts, 1);
 }
 
+// Only the end of its pod can have cut the connection, and that may be seen later than the report.
+TEST(FailurePolicy, WaitsForTheLossOfAPeerThatHadEndedWell) {
+  Scene scene(2);
+  scene.train();
+  scene.agent(0).phase = "Completed";
+  scene.agent(0).workers[0].running = false;
+  scene.agent(0).workers[0].reason = "Completed";
+  scene.fail_worker(1, kExitPeerLost, 1);
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<WriteStatus>(plan).empty()) << plan.why;
+  EXPECT_EQ(plan.requeue_at, scene.now - seconds(1) + scene.limits.culprit_wait);
+  scene.seen.pods[0].terminating = true;
+  scene.settle();
+  EXPECT_EQ(scene.status().restarts, 1);
+  EXPECT_EQ(scene.status().lastFailure->reason, "PodDeleted");
+  EXPECT_EQ(scene.status().members, "2,1");
+}
+
 TEST(FailurePolicy, AMachineThatIsGoneIsNotTakenForARankThatHangs) {
   Scene scene(2);
   scene.train();

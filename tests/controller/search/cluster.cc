@@ -91,6 +91,7 @@ Result<AgentState> put(World& world, const Request& request) {
   check_assignment(world, assignment);
   const int64_t round = assignment.world.round;
   const bool is_other = round == agent.state.round && assignment.hash != agent.state.hash;
+  if (!place_of(assignment.world, agent.index)) return invalid("the round leaves this node out");
   if (round < agent.state.round || is_other) return conflict("an older round or another hash");
   if (assignment.action == "Exit") {
     AgentState last = agent.state;
@@ -101,6 +102,21 @@ Result<AgentState> put(World& world, const Request& request) {
   if (round > agent.state.round) carry_out(agent, request.assignment);
   return agent.state;
 }
+
+// Answers a poll at once, so that a mutation's client can change the report.
+class ReportingAgent final : public loop::AgentClient {
+ public:
+  explicit ReportingAgent(AgentState state) : state_(std::move(state)) {}
+  void put_assignment(const loop::AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
+                      Done) override {}
+  void poll_state(const loop::AgentAddress&, int64_t, Duration, Done done) override {
+    done(state_);
+  }
+  void forget(const loop::AgentAddress&) override {}
+
+ private:
+  AgentState state_;
+};
 
 Answer answer_of_agent(Result<AgentState> state) {
   Answer answer;
@@ -128,7 +144,7 @@ Answer answer_of_server(const World& world, loop::ApiReply reply) {
   return answer;
 }
 
-Agent agent_of(const World& world, const Document& pod, const std::string& ip) {
+Agent agent_of(const Document& pod, const std::string& ip) {
   Agent agent{
       .pod = pod.key, .ip = ip, .index = pod.pod->node_index, .incarnation = pod.pod->incarnation};
   agent.state.sequence = 1;
@@ -137,7 +153,6 @@ Agent agent_of(const World& world, const Document& pod, const std::string& ip) {
   agent.state.node_index = agent.index;
   agent.state.incarnation = agent.incarnation;
   agent.state.phase = "Idle";
-  (void)world;
   return agent;
 }
 
@@ -151,7 +166,7 @@ void start_pod(World& world, const std::string& key) {
       running["status"] = {{"phase", "Running"}, {"podIP", ip}};
     });
   });
-  world.agents[pod->uid] = agent_of(world, *pod, ip);
+  world.agents[pod->uid] = agent_of(*pod, ip);
 }
 
 void edit_job(World& world, const std::function<void(Json&)>& change) {
@@ -238,7 +253,12 @@ bool can_be_killed(const World&, const Agent& agent) {
 }
 
 AgentState report_of(const World& world, const std::string& uid) {
-  return world.agents.at(uid).state;
+  ReportingAgent agent(world.agents.at(uid).state);
+  const auto client = world.mutation->agents ? world.mutation->agents(agent) : nullptr;
+  AgentState report;
+  const auto take = [&report](Result<AgentState> state) { report = *std::move(state); };
+  (client ? *client : agent).poll_state({}, 0, Duration{0}, take);
+  return report;
 }
 
 void apply_to_job(World& world, MoveKind kind) {
@@ -277,6 +297,8 @@ void apply_to_agent(World& world, const Move& move) {
   Agent& agent = world.agents.at(move.object);
   switch (move.kind) {
     case MoveKind::kNotice:
+      // The rank may know that a peer is gone long before its pod or machine is found lost.
+      if (world.history.rounds[agent.state.round].failed.empty()) ++world.history.causes;
       return fail_worker(world, agent, kExitPeerLost, "Error");
     case MoveKind::kKillWorker:
       ++world.history.causes;

@@ -23,7 +23,7 @@ bool has_lost_a_peer(const World& world, const Agent& agent);
 bool can_train(const World& world, const Agent& agent);
 bool trains(const World& world, const Agent& agent);
 bool can_be_killed(const World& world, const Agent& agent);
-// What the agent says now.
+// Returns the agent's current report.
 AgentState report_of(const World& world, const std::string& uid);
 
 void apply_to_job(World& world, MoveKind kind);

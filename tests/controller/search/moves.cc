@@ -110,7 +110,7 @@ void add_faults(const World& world, Moves& moves) {
   moves.push_back({.kind = MoveKind::kDeleteJob});
 }
 
-// Ends the life of the controller. What it has sent may still arrive.
+// Ends the life of the controller. Its requests may still arrive.
 void crash(World& world) {
   if (world.process.run) {
     for (const OpenRequest& open : world.process.run->open) {
@@ -156,8 +156,11 @@ void apply_to_process(World& world, const Move& move) {
       return hear_agent(world, move.object, report_of(world, move.object));
     case MoveKind::kOldReport:
       return hear_agent(world, move.object, *world.agents.at(move.object).old);
-    case MoveKind::kWake:
     case MoveKind::kSlow:
+      // A controller that waits for the culprit may give up before it sees the loss.
+      ++world.history.causes;
+      return wake(world);
+    case MoveKind::kWake:
       return wake(world);
     case MoveKind::kCrash:
       return crash(world);

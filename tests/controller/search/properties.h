@@ -4,7 +4,7 @@
 
 namespace lockstep::search {
 
-// What must hold after every move. The names are those of the simulation's invariants
+// Properties that hold after every move. The names are those of the simulation's invariants
 // (tests/controller/sim/invariants.h), stated for a world without clocks that jump, rules or lying
 // agents. A broken one is noted in world.violation.
 

@@ -19,6 +19,12 @@ uint64_t span(Duration since) {
   return static_cast<uint64_t>(std::clamp(since, -kSpanMax, kSpanMax).count());
 }
 
+// So that the values of one container are not taken for those of the next.
+template <class Container>
+void add_size(Digester& digest, const Container& container) {
+  digest.add(static_cast<uint64_t>(container.size()));
+}
+
 void add_to(Digester& digest, const AgentState& state) {
   digest.add_signed(state.round).add(state.hash).add(state.phase);
   for (const WorkerState& worker : state.workers) {
@@ -59,10 +65,12 @@ void add_run(Digester& digest, const World& world, const Run& run) {
     digest.add(answer.digest).add(age(world.job_versions, answer.version));
     digest.add(age(world.pod_versions, answer.version));
   };
+  add_size(digest, run.answers);
   for (const Answer& answer : run.answers) {
     digest.add(static_cast<uint64_t>(answer.number));
     add_answer(answer);
   }
+  add_size(digest, run.open);
   for (const OpenRequest& open : run.open) {
     digest.add(static_cast<uint64_t>(open.number)).add(open.answer ? 1 : 0);
     if (open.answer) add_answer(*open.answer);
@@ -70,6 +78,7 @@ void add_run(Digester& digest, const World& world, const Run& run) {
 }
 
 void add_views(Digester& digest, const World& world) {
+  add_size(digest, world.process.agents);
   for (const auto& [uid, view] : world.process.agents) {
     const auto agent = world.agents.find(uid);
     digest.add(uid).add(view.state ? 1 : 0);
@@ -86,7 +95,9 @@ void add_views(Digester& digest, const World& world) {
 void add_history(Digester& digest, const History& history) {
   for (const auto& [round, record] : history.rounds) {
     digest.add_signed(round).add(record.hash).add(record.is_counted ? 1 : 0);
+    add_size(digest, record.ended);
     for (const int64_t node : record.ended) digest.add_signed(node);
+    add_size(digest, record.failed);
     for (const auto& [index, incarnation] : record.failed) {
       digest.add_signed(-index).add_signed(incarnation);
     }
@@ -112,16 +123,20 @@ void add_to(Digester& digest, const World& world, const Process& process) {
   add_job(digest, world, process.job);
   digest.add(age(world.job_versions, process.jobs_position));
   digest.add(age(world.pod_versions, process.pods_position));
+  add_size(digest, process.pods);
   for (const auto& [key, pod] : process.pods) add_pod(digest, world, pod);
+  add_size(digest, process.coming_jobs);
   for (const WatchedChange& change : process.coming_jobs) {
     digest.add(change.is_deleted ? 1 : 0);
     add_job(digest, world, change.document);
   }
+  add_size(digest, process.coming_pods);
   for (const WatchedChange& change : process.coming_pods) {
     digest.add(change.is_deleted ? 1 : 0);
     add_pod(digest, world, change.document);
   }
   digest.add(process.wakes_at ? span(*process.wakes_at - world.now) : 0);
+  add_size(digest, process.absent_pods);
   for (const std::string& name : process.absent_pods) digest.add(name);
   if (process.refusal) digest.add(span(process.refusal->retry_at - world.now));
   add_views(digest, world);
@@ -133,9 +148,11 @@ uint64_t World::digest() const {
   Digester digest;
   digest.add(static_cast<uint64_t>(faults_left)).add(job != nullptr ? 1 : 0);
   add_job(digest, *this, job);
+  add_size(digest, pods);
   for (const auto& [key, pod] : pods) add_pod(digest, *this, pod);
   for (const auto& [key, count] : births) digest.add_signed(count);
   digest.add(static_cast<uint64_t>(store.all(loop::kSecrets).size()));
+  add_size(digest, agents);
   for (const auto& [uid, agent] : agents) add_to(digest.add(uid), agent);
   for (const std::string& uid : lost_pods) digest.add("lost").add(uid);
   uint64_t of_strays = 0;  // in no order

@@ -34,7 +34,7 @@ struct Agent {
   std::optional<AgentState> old{};  // its last report of an earlier round
 };
 
-// What happened in one round, for the properties.
+// The events of one round, for the properties.
 struct RoundRecord {
   std::string hash{};
   std::set<int64_t> ended{};                       // nodes whose rank ended well

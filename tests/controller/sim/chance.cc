@@ -25,8 +25,10 @@ void Chance::count(Transition transition, std::string_view whom) {
 }
 
 bool Chance::happens(Fault fault, std::string_view whom) {
-  const double rate = rates[static_cast<size_t>(fault)];
-  if (is_quiet || rate <= 0 || !flip(rate)) return false;
+  const auto at = static_cast<size_t>(fault);
+  const bool is_planned = ++opportunities_[at] == planned_[at];
+  const double rate = rates[at];
+  if (!is_planned && (is_quiet || rate <= 0 || !flip(rate))) return false;
   count(fault, whom);
   return true;
 }

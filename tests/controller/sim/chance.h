@@ -29,6 +29,11 @@ class Chance {
   double& rate(Fault fault) { return rates[static_cast<size_t>(fault)]; }
   // Returns whether the fault happens now; counts it if so.
   bool happens(Fault fault, std::string_view whom = {});
+  // Makes the fault happen at that opportunity, counted from 1, whatever its rate.
+  void plan(Fault fault, int64_t opportunity) {
+    planned_[static_cast<size_t>(fault)] = opportunity;
+  }
+  int64_t opportunities(Fault fault) const { return opportunities_[static_cast<size_t>(fault)]; }
   void count(Fault fault, std::string_view whom = {});
   void count(Transition transition, std::string_view whom = {});
   void violate(std::string_view invariant, std::string_view what);
@@ -44,6 +49,8 @@ class Chance {
   std::string wall_time() const { return rfc3339(clock.wall_now()); }
 
  private:
+  std::array<int64_t, kFaults> opportunities_{};
+  std::array<int64_t, kFaults> planned_{};
   uint64_t hash_ = 14695981039346656037u;
 };
 

@@ -28,6 +28,13 @@ bool Nodes::can_hang(const Node& node) const {
          });
 }
 
+void Nodes::cause(Fault fault, const std::string& pod_key) {
+  Node& node = *nodes_.at(uid_of(*store_.find(loop::kPods, pod_key)));
+  count_failure(node.job_uid);
+  if (fault != Fault::kWorkerKilled) return lose(node, fault);
+  fail(node, kExitKilled, "Signal");
+}
+
 void Nodes::cause_failures() {
   if (chance_.is_quiet) return;
   std::vector<std::string> uids;

@@ -104,6 +104,9 @@ class Nodes {
   // Returns the agent's last report of an earlier round, if any.
   std::optional<AgentState> old_report(const loop::AgentAddress& agent);
 
+  // Causes one of the failures of nodes: kWorkerKilled, or one that ends the pod.
+  void cause(Fault fault, const std::string& pod_key);
+
   // Returns `state`, or a false report in its place, as the controller's client would parse it.
   Result<AgentState> reported_state(const loop::AgentAddress& agent, AgentState state);
   // Returns whether a worker of that node failed in that round.

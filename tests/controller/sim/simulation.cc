@@ -60,6 +60,7 @@ void Simulation::start(size_t place) {
   }
   options.limits = mutation_.limits;
   options.agents = mutation_.watch;
+  options.progress = mutation_.progress;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
   options.plan = [this](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {
     plan::Plan plan = mutation_.plan(observed, now, limits);

@@ -19,6 +19,7 @@ struct Mutation {
   std::function<std::unique_ptr<loop::AgentClient>(loop::AgentClient&)> agents{};
   plan::Limits limits{};
   loop::AgentWatchOptions watch{};
+  loop::ProgressBudget::Options progress{};
   int64_t oldest_protocol = kProtocolOldest;  // of agents
 };
 
