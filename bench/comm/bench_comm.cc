@@ -16,6 +16,7 @@
 #include "agent/comm/gpu/device_communicator.h"
 #include "agent/comm/make_communicator.h"
 #include "agent/comm/topology.h"
+#include "bench/comm/cipher_rate.h"
 #include "bench/comm/measure.h"
 #include "bench/comm/meeting.h"
 #include "bench/comm/settings.h"
@@ -245,10 +246,32 @@ void skip_without_gpu(BenchSettings& settings) {
   std::erase_if(backends, needs_gpu);
 }
 
+bool is_encrypted(Backend backend) {
+  return backend == Backend::kEncryptedTcp;
+}
+
+// Tells the bound of encrypted traffic. Removes its backend in a build that cannot encrypt, and
+// says why on stderr.
+void tell_cipher(BenchSettings& settings) {
+  std::vector<Backend>& backends = settings.backends;
+  if (std::none_of(backends.begin(), backends.end(), is_encrypted)) return;
+  const Result<CipherRate> rate = measure_cipher();
+  if (rate.ok()) {
+    std::printf("# AES-128-GCM on one core: %.2f GB/s to encrypt, %.2f GB/s to decrypt\n",
+                rate->sealed / 1e9, rate->opened / 1e9);
+    std::fflush(stdout);
+    return;
+  }
+  std::fprintf(stderr, "lockstep-bench: skipped: --backend tcp-encrypted: %s\n",
+               rate.error().message.c_str());
+  std::erase_if(backends, is_encrypted);
+}
+
 constexpr int kSkipped = 77;
 
 int run(BenchSettings settings) {
   skip_without_gpu(settings);
+  tell_cipher(settings);
   if (settings.backends.empty()) return kSkipped;
   if (settings.backends == std::vector<Backend>{Backend::kThreads}) return run_threads(settings);
   for (const Backend backend : settings.backends) {

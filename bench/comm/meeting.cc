@@ -13,9 +13,8 @@ namespace lockstep::bench {
 std::vector<comm::CommOptions> meet(Backend backend, int ranks) {
   std::vector<comm::CommOptions> all(static_cast<size_t>(ranks));
   std::vector<comm::PeerAddress> peers;
-  const int hosts = backend == Backend::kTcp     ? ranks
-                    : backend == Backend::kMixed ? std::min(2, ranks)
-                                                 : 1;
+  const bool is_tcp = backend == Backend::kTcp || backend == Backend::kEncryptedTcp;
+  const int hosts = is_tcp ? ranks : backend == Backend::kMixed ? std::min(2, ranks) : 1;
   const int per_host = (ranks + hosts - 1) / hosts;
   std::vector<int> memory;
   for (int host = 0; host < hosts; ++host) memory.push_back(::memfd_create("bench", MFD_CLOEXEC));
@@ -27,8 +26,9 @@ std::vector<comm::CommOptions> meet(Backend backend, int ranks) {
     options.rank = static_cast<int>(peers.size());
     const int host = options.rank / per_host;
     options.listen_fd = *fd;
-    options.shm_fd = backend == Backend::kTcp ? -1 : memory[static_cast<size_t>(host)];
+    options.shm_fd = is_tcp ? -1 : memory[static_cast<size_t>(host)];
     options.key = "bench";
+    options.encrypt = backend == Backend::kEncryptedTcp;
     peers.push_back({.host = "127.0.0.1", .port = *port, .node = host});
   }
   for (comm::CommOptions& options : all) options.peers = peers;

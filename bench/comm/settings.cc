@@ -144,6 +144,8 @@ const char* name_of(Backend backend) {
       return "shm";
     case Backend::kTcp:
       return "tcp";
+    case Backend::kEncryptedTcp:
+      return "tcp-encrypted";
     case Backend::kMixed:
       return "mixed";
     case Backend::kNccl:

@@ -10,8 +10,8 @@
 namespace lockstep::bench {
 
 // kNccl and kStaged work on GPU memory: through NCCL, and staged through host memory.
-enum class Backend { kThreads, kSharedMemory, kTcp, kMixed, kNccl, kStaged };
-constexpr int kBackends = 6;
+enum class Backend { kThreads, kSharedMemory, kTcp, kEncryptedTcp, kMixed, kNccl, kStaged };
+constexpr int kBackends = 7;
 const char* name_of(Backend backend);
 constexpr bool needs_gpu(Backend backend) {
   return backend == Backend::kNccl || backend == Backend::kStaged;
@@ -41,9 +41,10 @@ constexpr const char* kBenchUsage =
     "OPERATION: all-reduce, all-gather, reduce-scatter, broadcast, reduce, gather, scatter,\n"
     "           all-to-all, send-receive, barrier; several separated by commas; or topology,\n"
     "           which prints the backend and path of each pair of ranks\n"
-    "BACKEND:   shm (default), tcp, mixed (two hosts), threads; for GPU memory nccl, staged\n"
-    "           (through host memory), which are skipped without a GPU (rank r uses GPU r modulo\n"
-    "           their number); several separated by commas\n"
+    "BACKEND:   shm (default), tcp, tcp-encrypted, mixed (two hosts), threads; for GPU memory "
+    "nccl,\n"
+    "           staged (through host memory), which are skipped without a GPU (rank r uses GPU r\n"
+    "           modulo their number); several separated by commas. tcp-encrypted needs OpenSSL\n"
     "TYPE:      f32 (default), f64, f16, bf16, i32, i64, u8\n"
     "REDUCTION: sum (default), prod, min, max, lor, avg\n"
     "ALGORITHM: auto (default), direct, ring, tree, one-root, halving, by-host, by-host-halving\n"

@@ -50,6 +50,14 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
       {"/spec/rendezvous",
        {{"variables", {"mpi", "mpi"}}},
        "spec.rendezvous.variables[1]: \"mpi\" is listed twice"},
+      {"/spec/security", {{"encryption", "none"}}, "no error"},
+      {"/spec/security",
+       {{"encryption", "required"}},
+       "spec.security.encryption: found \"required\", which is only valid with spec.train, "
+       "expected none, because a command's traffic is its own"},
+      {"/spec/security",
+       {{"encryption", "some"}},
+       "spec.security.encryption: found \"some\", expected none or required"},
   };
   for (const Refusal& c : cases) {
     EXPECT_EQ(command_error_with(c.pointer, c.value), c.error) << c.pointer;
