@@ -35,6 +35,8 @@ for file in "$2"/opt/lockstep/bin/*; do
     [ -f "$2/opt/lockstep/lib/$library" ] || { echo "$file needs $library, which isn't in the bundle"; failed=1; }
   done
 done
+# The programs are still hardened after strip and patchelf.
+python3 "$(dirname "$0")/../hardening_test.py" "$2"/opt/lockstep/bin/* || failed=1
 # Does what the init container of a pod with another image does. Runs outside the chroot because
 # the agent finds itself through /proc.
 mkdir "$2/copy"
