@@ -42,7 +42,7 @@ class AsioServer final : public Server {
  private:
   void accept();
   void admit(tcp::socket socket);
-  void evict_oldest();
+  bool evict_oldest();
   void forget(const std::shared_ptr<Session>& session);
 
   asio::io_context io_{1};
@@ -95,10 +95,8 @@ void AsioServer::accept() {
 
 void AsioServer::admit(tcp::socket socket) {
   const ServerOptions& options = shared_.options;
-  if (sessions_.size() >= options.connections_max) {
-    if (options.when_full == WhenFull::kCloseNew) return;  // closed by its destructor
-    evict_oldest();
-  }
+  // Without a place for it, the socket is closed by its destructor.
+  if (sessions_.size() >= options.connections_max && !evict_oldest()) return;
   ErrorCode ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   if (options.send_buffer_bytes > 0)
@@ -111,9 +109,9 @@ void AsioServer::admit(tcp::socket socket) {
   session->start();
 }
 
-// Evicts the oldest unauthenticated connection, else the oldest idle authenticated one, else the
-// oldest of all.
-void AsioServer::evict_oldest() {
+// Evicts the oldest unauthenticated connection, else, if the options allow it, the oldest idle
+// authenticated one, else the oldest of all. Returns whether it evicted one.
+bool AsioServer::evict_oldest() {
   const auto rank = [](const std::shared_ptr<Session>& session) {
     return std::tuple(session->authenticated(), session->authenticated() && session->busy(),
                       session->since());
@@ -124,7 +122,11 @@ void AsioServer::evict_oldest() {
   // A copy, because close() may call forget(), which erases the pointer in the set.
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Session> session = *oldest;
+  if (session->authenticated() && shared_.options.when_full == WhenFull::kEvictStranger) {
+    return false;
+  }
   session->close();
+  return true;
 }
 
 void AsioServer::forget(const std::shared_ptr<Session>& session) {

@@ -43,7 +43,9 @@ enum class WhenFull {
   // Evicts the oldest unauthenticated connection, else the oldest idle one, else the oldest of all,
   // so that strangers who hold connections open cannot lock out a client that has the secret.
   kEvictOldest,
-  kCloseNew,
+  // Evicts the oldest unauthenticated connection. If all have authenticated, closes the new one, so
+  // that their streams go on.
+  kEvictStranger,
 };
 
 struct ServerOptions {

@@ -1,11 +1,9 @@
 #include "controller/kube/kube_client.h"
 
 #include <algorithm>
-#include <charconv>
-#include <iomanip>
-#include <sstream>
 
 #include "common/base/log.h"
+#include "controller/kube/retry_after.h"
 
 namespace lockstep::kube {
 namespace {
@@ -153,23 +151,6 @@ std::string request_path(const loop::ApiRequest& request) {
   if (request.verb == loop::ApiVerb::kReplaceStatus) path += "/status";
   append_query(path, request.query);
   return path;
-}
-
-Duration retry_after(const std::string& header, WallTime now) {
-  constexpr Duration kMax = std::chrono::minutes(5);
-  if (header.empty()) return Duration{0};
-  uint64_t seconds = 0;
-  const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), seconds);
-  if (end == header.data() + header.size()) {
-    if (error == std::errc::result_out_of_range || seconds > 300) return kMax;
-    return std::chrono::seconds(seconds);
-  }
-  std::tm date{};
-  std::istringstream text(header);
-  text >> std::get_time(&date, "%a, %d %b %Y %H:%M:%S GMT");
-  if (text.fail()) return Duration{0};
-  const WallTime then = WallTime(std::chrono::seconds(::timegm(&date)));
-  return std::clamp(then - now, Duration{0}, kMax);
 }
 
 loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at) {

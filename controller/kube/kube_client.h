@@ -27,9 +27,6 @@ struct KubeClientOptions {
 // Returns the path and query of a request, percent-encoded.
 std::string request_path(const loop::ApiRequest& request);
 
-// Parses Retry-After, in seconds or as a date. At most five minutes; 0 if there is none.
-Duration retry_after(const std::string& header, WallTime now);
-
 // Interprets an HTTP reply. `objects_at`: as in ObjectLimits.
 loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at);
 

@@ -33,6 +33,7 @@ inline constexpr char kDefaultImage[] = "lockstep";
 inline constexpr char kTokenFolder[] = "/var/run/lockstep/token";
 inline constexpr char kTokenKey[] = "token";
 inline constexpr char kWorkFolder[] = "/var/lib/lockstep";
+inline constexpr char kTemporaryVolume[] = "lockstep-tmp";
 // Added to the job's grace period in the pod's, so that the agent can report and exit.
 inline constexpr int64_t kAgentMarginSeconds = 5;
 

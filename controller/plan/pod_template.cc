@@ -105,6 +105,11 @@ Json container(const TrainingJob& job, const NewPod& pod) {
                     {{"name", "work"}, {"mountPath", kWorkFolder}}})},
       {"securityContext",
        {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
+  if (job.spec.train) {
+    // Besides volumes, the loop writes only temporary files.
+    node["securityContext"]["readOnlyRootFilesystem"] = true;
+    node["volumeMounts"].push_back({{"name", kTemporaryVolume}, {"mountPath", "/tmp"}});
+  }
   if (job.spec.gpusPerNode > 0) {
     node["resources"] = {{"limits", {{"nvidia.com/gpu", std::to_string(job.spec.gpusPerNode)}}}};
   }
@@ -113,15 +118,19 @@ Json container(const TrainingJob& job, const NewPod& pod) {
 
 Json pod_spec(const TrainingJob& job, const NewPod& pod) {
   Json security = {{"seccompProfile", {{"type", "RuntimeDefault"}}}};
-  if (job.spec.train) security["runAsNonRoot"] = true;
+  Json volumes = Json::array(
+      {{{"name", "token"}, {"secret", {{"secretName", token_secret_name(job.metadata)}}}},
+       {{"name", "work"}, {"emptyDir", Json::object()}}});
+  if (job.spec.train) {
+    security["runAsNonRoot"] = true;
+    volumes.push_back({{"name", kTemporaryVolume}, {"emptyDir", Json::object()}});
+  }
   return {{"restartPolicy", "Never"},
           {"terminationGracePeriodSeconds", pod_grace_seconds(job.spec)},
           {"automountServiceAccountToken", false},
           {"securityContext", std::move(security)},
           {"containers", Json::array({container(job, pod)})},
-          {"volumes", Json::array({{{"name", "token"},
-                                    {"secret", {{"secretName", token_secret_name(job.metadata)}}}},
-                                   {{"name", "work"}, {"emptyDir", Json::object()}}})}};
+          {"volumes", std::move(volumes)}};
 }
 
 // Members of podTemplate that users can't set.
@@ -196,7 +205,7 @@ void check_lists(const Json& spec, Problems& problems) {
   if (const Json* volumes = find_member(spec, "volumes"); volumes && volumes->is_array()) {
     for (const Json& volume : *volumes) {
       const std::string name = string_or(volume, "name", "");
-      if (name == "token" || name == "work" || name == kAgentCopier) {
+      if (name == "token" || name == "work" || name == kTemporaryVolume || name == kAgentCopier) {
         problems.push_back("spec.podTemplate.spec.volumes: \"" + name +
                            "\" is reserved for the controller, choose another name");
       }

@@ -17,7 +17,7 @@ http::ServerOptions server_options(const ApiServerOptions& options) {
   return {.header_bytes_max = options.header_bytes_max,
           .body_bytes_max = options.body_bytes_max,
           .connections_max = options.connections_max,
-          .when_full = http::WhenFull::kCloseNew,
+          .when_full = http::WhenFull::kEvictStranger,
           .send_buffer_bytes = options.send_buffer_bytes,
           .header_limit = options.io_timeout,
           .request_limit = options.io_timeout,

@@ -23,8 +23,10 @@ struct ApiServerOptions {
   std::optional<http::CertificatePem> certificate = std::nullopt;
   size_t body_bytes_max = 3u << 20;
   size_t header_bytes_max = 16u << 10;
-  size_t connections_max = 512;  // more are closed immediately, without a response
-  size_t watchers_max = 256;     // streams (watches, logs) above which a watch gets a 429
+  // When all are taken, a new one evicts the oldest that has not sent the token. If all have, the
+  // new one is closed.
+  size_t connections_max = 512;
+  size_t watchers_max = 256;  // streams (watches, logs) above which a watch gets a 429
   // Size of a connection's kernel send buffer. A client that does not read is noticed once it is
   // full.
   int send_buffer_bytes = 256 << 10;

@@ -36,6 +36,8 @@ for file in "$2"/opt/lockstep/bin/*; do
   done
 done
 python3 "$tools/../tests/spdx_test.py" "$2" || { echo "the bundle's list of parts is wrong"; failed=1; }
+# The programs are still hardened after strip and patchelf.
+python3 "$(dirname "$0")/../hardening_test.py" "$2"/opt/lockstep/bin/* || failed=1
 # Does what the init container of a pod with another image does. Runs outside the chroot because
 # the agent finds itself through /proc.
 mkdir "$2/copy"

@@ -137,11 +137,11 @@ TEST(Server, LimitsTheWholeRequestEvenIfItsPartsArriveInTime) {
 
 TEST(Server, ClosesOnClientsThatDoNotReadTheirAnswer) {
   Served served({.connections_max = 1,
-                 .when_full = WhenFull::kCloseNew,
+                 .when_full = WhenFull::kEvictStranger,
                  .send_buffer_bytes = 16 * 1024,
                  .write_limit = milliseconds(100)});
   RawConnection silent(served.port());
-  silent.send("GET /large HTTP/1.1\r\n\r\n");
+  silent.send("GET /large HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n");
   // Once the silent client's place is free, another one is served.
   HttpReply reply;
   while (reply.status == 0)
@@ -149,13 +149,18 @@ TEST(Server, ClosesOnClientsThatDoNotReadTheirAnswer) {
   EXPECT_EQ(reply.body, "x");
 }
 
-TEST(Server, ClosesNewConnectionsWhenItIsFullIfItsOptionsSaySo) {
-  Served served({.connections_max = 1, .when_full = WhenFull::kCloseNew});
+TEST(Server, EvictsOnlyStrangersIfItsOptionsSaySo) {
+  Served served({.connections_max = 1, .when_full = WhenFull::kEvictStranger});
+  RawConnection stranger(served.port());
+  EXPECT_EQ(stranger.call({.method = "PUT", .target = "/echo", .body = "1"}).body, "1");
   RawConnection first(served.port());
-  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .body = "1"}).body, "1");
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "2"}).body,
+            "2");
+  stranger.wait_for_close();
   RawConnection second(served.port());
   second.wait_for_close();
-  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .body = "2"}).body, "2");
+  EXPECT_EQ(first.call({.method = "PUT", .target = "/echo", .token = "secret", .body = "3"}).body,
+            "3");
 }
 
 TEST(Server, EndsOnlyTheConnectionWhoseHandlerThrows) {

@@ -192,12 +192,12 @@ TEST(Tls, ClosesOnHalfClosedConnections) {
 
 TEST(Tls, ClosesOnClientsThatDoNotReadTheirAnswer) {
   Served served(with_tls({.connections_max = 1,
-                          .when_full = WhenFull::kCloseNew,
+                          .when_full = WhenFull::kEvictStranger,
                           .send_buffer_bytes = 16 * 1024,
                           .write_limit = milliseconds(200)}));
   TlsConnection silent(served.port());
   ASSERT_TRUE(silent.handshake());
-  silent.send("GET /large HTTP/1.1\r\n\r\n");
+  silent.send("GET /large HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n");
   // Once the silent client's place is free, another one is served.
   while (true) {
     TlsConnection other(served.port());

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "controller/kube/retry_after.h"
 #include "tests/controller/kube/kube_calls.h"
 
 namespace lockstep::kube {
@@ -48,6 +49,13 @@ TEST(RetryAfter, IsReadAsSecondsOrADateAndBounded) {
   EXPECT_EQ(retry_after("99999999999999999999999", now), seconds(300));
   EXPECT_EQ(retry_after("Sat, 21 Nov 2026 06:00:07 GMT", now), seconds(7));
   EXPECT_EQ(retry_after("Sat, 21 Nov 2020 06:00:07 GMT", now), Duration{0});
+  // 64 bits of nanoseconds reach from 1677 to 2262.
+  for (const char* late : {"Sat, 12 Apr 2262 00:00:00 GMT", "Tue, 01 Jan 2300 00:00:00 GMT",
+                           "Mon, 01 Jan 2600 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"})
+    EXPECT_EQ(retry_after(late, now), seconds(300)) << late;
+  for (const char* early : {"Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 01 Jan 1700 00:00:00 GMT",
+                            "Mon, 01 Jan 1600 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 GMT"})
+    EXPECT_EQ(retry_after(early, now), Duration{0}) << early;
   EXPECT_EQ(retry_after("soon", now), Duration{0});
   EXPECT_EQ(retry_after("-5", now), Duration{0});
 }

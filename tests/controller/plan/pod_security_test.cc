@@ -28,6 +28,42 @@ TEST(PodSecurity, PodsOfTheBuiltInLoopAreRestricted) {
   }
 }
 
+// A loop writes nothing but its work, what users name, and temporary files.
+TEST(PodSecurity, PodsOfTheBuiltInLoopCannotWriteToTheirImage) {
+  Scene scene;
+  const Json spec = pod_of(scene.seen.job);
+  const Json& node = spec.at("containers").at(0);
+  EXPECT_EQ(node.at("securityContext").at("readOnlyRootFilesystem"), true);
+  EXPECT_EQ(node.at("volumeMounts").back(),
+            (Json{{"name", "lockstep-tmp"}, {"mountPath", "/tmp"}}));
+  EXPECT_EQ(spec.at("volumes").back(),
+            (Json{{"name", "lockstep-tmp"}, {"emptyDir", Json::object()}}));
+}
+
+TEST(PodSecurity, APodTemplateMayMountItsOwnFolderOfTemporaryFilesOrMakeTheRootWritable) {
+  Scene scene;
+  scene.seen.job.spec.podTemplate = Json::parse(R"({"spec": {
+      "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}],
+      "containers": [{"name": "node", "securityContext": {"readOnlyRootFilesystem": false},
+                      "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}]}})");
+  ASSERT_EQ(pod_template_problems(scene.seen.job.spec.podTemplate), Problems{});
+  const Json spec = pod_of(scene.seen.job);
+  const Json& node = spec.at("containers").at(0);
+  EXPECT_EQ(node.at("securityContext").at("readOnlyRootFilesystem"), false);
+  EXPECT_EQ(node.at("volumeMounts").back(), (Json{{"name", "tmp"}, {"mountPath", "/tmp"}}));
+}
+
+// Programs of users may write where they like in their own image.
+TEST(PodSecurity, PodsOfACommandCanWriteToTheirImage) {
+  Scene scene;
+  scene.seen.job.spec.train.reset();
+  scene.seen.job.spec.command = {"python", "train.py"};
+  const Json spec = pod_of(scene.seen.job);
+  EXPECT_FALSE(
+      spec.at("containers").at(0).at("securityContext").contains("readOnlyRootFilesystem"));
+  EXPECT_EQ(spec.at("volumes").size(), 2U);
+}
+
 TEST(PodSecurity, PodsOfACommandAreRestrictedButForRoot) {
   Scene scene;
   scene.seen.job.spec.train.reset();

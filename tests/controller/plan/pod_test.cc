@@ -148,11 +148,11 @@ TEST(PodTemplate, MergesListsByTheirKeysAndReplacesTheRest) {
   EXPECT_EQ(spec["nodeSelector"]["zone"], "x");
   EXPECT_EQ(spec["securityContext"]["fsGroup"], 1000);
   EXPECT_FALSE(spec["securityContext"].contains("runAsNonRoot"));
-  EXPECT_EQ(spec["volumes"].size(), 3u);
+  EXPECT_EQ(spec["volumes"].size(), 4u);
   ASSERT_EQ(spec["containers"].size(), 2u);
   const Json& node = spec["containers"][0];
   EXPECT_EQ(node["env"].size(), 6u);
-  EXPECT_EQ(node["volumeMounts"].size(), 3u);
+  EXPECT_EQ(node["volumeMounts"].size(), 4u);
   EXPECT_EQ(node["resources"]["requests"]["cpu"], "4");
   EXPECT_EQ(spec["containers"][1]["name"], "sidecar");
 }
@@ -186,6 +186,8 @@ TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
                                                                {"containerPort", 8080}}})}}})}}}},
        "spec.podTemplate.spec.containers[0].ports"},
       {{{"spec", {{"volumes", Json::array({{{"name", "token"}}})}}}},
+       "spec.podTemplate.spec.volumes"},
+      {{{"spec", {{"volumes", Json::array({{{"name", "lockstep-tmp"}}})}}}},
        "spec.podTemplate.spec.volumes"},
       {{{"spec", {{"volumes", Json::array({{{"emptyDir", Json::object()}}})}}}},
        "spec.podTemplate.spec.volumes[0].name"},

@@ -1,8 +1,11 @@
 // Tests the HTTP layer of the embedded API server over real sockets, with misbehaving clients too.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "local/http/server.h"
 #include "local/http/watch_stream.h"
@@ -122,6 +125,27 @@ TEST_F(HttpTest, EndsIdleConnections) {
   start({.idle_timeout = std::chrono::milliseconds(100)});
   EXPECT_EQ(exchange(""), "");
   EXPECT_TRUE(exchange(request("GET /healthz")).starts_with("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpTest, ServesItsOwnerWhileIdleStrangersHoldAllConnections) {
+  // Both ends of all connections are in this process.
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  start();
+  std::vector<std::unique_ptr<Client>> strangers;
+  for (size_t i = 0; i < ApiServerOptions().connections_max; ++i)
+    strangers.push_back(std::make_unique<Client>(server_->port()));
+  Client owner(server_->port());
+  owner.send(request("GET /api"));
+  EXPECT_TRUE(owner.read_until("HTTP/1.1 200 OK"));
+  // The oldest of them gave way. More strangers evict each other, and not the owner.
+  EXPECT_EQ(strangers.front()->read_all(), "");
+  for (int i = 0; i < 10; ++i) strangers.push_back(std::make_unique<Client>(server_->port()));
+  owner.received.clear();
+  owner.send(request("GET /api"));
+  EXPECT_TRUE(owner.read_until("HTTP/1.1 200 OK"));
 }
 
 TEST_F(HttpTest, HasAsManyConnectionsAsItSays) {
