@@ -251,7 +251,11 @@ void KubeClient::send_now(loop::ApiRequest request, Done done, bool may_retry) {
                    .fields = credentials_.fields(),
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
-  if (!request.body.is_null()) http.body = dump_json(request.body);
+  if (request.make_body) {
+    http.body = dump_json(request.make_body());
+  } else if (!request.body.is_null()) {
+    http.body = dump_json(request.body);
+  }
   requests_.send(std::move(http),
                  [this, request = std::move(request), done = std::move(done), may_retry,
                   since = timers_.now()](Result<HttpReply> reply) mutable {
