@@ -10,7 +10,9 @@
 namespace lockstep::kube {
 namespace {
 
-constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 2'000'000};
+// A page of objects takes some 70 MB in memory at most; the informer asks for a smaller one. A
+// single object always fits in.
+constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 700'000};
 constexpr int kInEvent = 1;
 constexpr int kInList = 2;
 constexpr size_t kWarningsTold = 100;
