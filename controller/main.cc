@@ -30,8 +30,8 @@ namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
 constexpr size_t kHttpThreads = 4;
-// Limits of open requests: enough for the rate if an answer takes 50 ms.
-constexpr double kOpenForEachQps = 0.05;
+// Limits of open requests: enough for the rate if an answer takes 160 ms, as from a busy server.
+constexpr double kOpenForEachQps = 0.16;
 constexpr double kOpenMin = 16, kOpenMax = 64;
 constexpr Duration kTrimInterval = std::chrono::seconds(10);
 

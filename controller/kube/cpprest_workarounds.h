@@ -32,6 +32,8 @@
 // | calls back at any later time, from threads that   | Exchange outlives what it refers to;  |
 // | end with the process                              | exit_with_http_threads() (http.h)     |
 // | starts 40 threads                                 | start_http_threads() (http.h)         |
+// | reads the system's certificates again for every   | SSL_CTX_set_default_verify_paths()    |
+// | connection                                        | replaces OpenSSL's                    |
 namespace lockstep::kube {
 
 inline constexpr std::chrono::hours kNoIdleTimeout{1};
@@ -55,8 +57,12 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
  public:
   using Consume = std::function<pplx::task<void>(std::string_view piece)>;
 
-  explicit BodyBuffer(Consume consume)
-      : streambuf_state_manager(std::ios_base::out), consume_(std::move(consume)) {}
+  // `on_too_large` is called for a piece that is larger than any reply may be, which ends the
+  // transfer.
+  BodyBuffer(Consume consume, std::function<void()> on_too_large)
+      : streambuf_state_manager(std::ios_base::out),
+        consume_(std::move(consume)),
+        on_too_large_(std::move(on_too_large)) {}
 
   bool can_seek() const override { return false; }
   bool has_size() const override { return false; }
@@ -100,7 +106,10 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
 
   pplx::task<void> pass(const char* data, size_t count) {
     try {
-      if (count > kPieceBytesMax) throw std::runtime_error("invalid chunk size");
+      if (count > kPieceBytesMax) {
+        on_too_large_();
+        throw std::runtime_error("invalid chunk size");
+      }
       return consume_({data, count});
     } catch (...) {
       return pplx::task_from_exception<void>(std::current_exception());
@@ -110,6 +119,7 @@ class BodyBuffer final : public Concurrency::streams::details::streambuf_state_m
   static pplx::task<int_type> nothing() { return pplx::task_from_result<int_type>(traits::eof()); }
 
   Consume consume_;
+  std::function<void()> on_too_large_;
 };
 
 }  // namespace lockstep::kube

@@ -161,7 +161,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   void send(rest::client::http_client& client, rest::http_request out) {
     auto buffer = std::make_shared<BodyBuffer>(
-        [self = shared_from_this()](std::string_view piece) { return self->consume(piece); });
+        [self = shared_from_this()](std::string_view piece) { return self->consume(piece); },
+        [self = shared_from_this()] { self->refuse_size(); });
     out.set_response_stream(
         Concurrency::streams::ostream(Concurrency::streams::streambuf<uint8_t>(buffer)));
     client.request(out, cancel_.get_token())
@@ -193,6 +194,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const std::string early = std::exchange(early_, {});
     if (!take_locked(early)) is_refused_ = true;
     if (pending_bytes_ < options_.pending_bytes_max || mode_ == Mode::kWhole) resume_locked();
+  }
+
+  void refuse_size() {
+    const std::lock_guard lock(mutex_);
+    is_refused_ = is_too_large_ = true;
   }
 
   pplx::task<void> consume(std::string_view piece) {

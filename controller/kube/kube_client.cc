@@ -8,7 +8,9 @@
 namespace lockstep::kube {
 namespace {
 
-constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 2'000'000};
+// A page of objects takes some 70 MB in memory at most; the informer asks for a smaller one. A
+// single object always fits in.
+constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 700'000};
 constexpr int kInEvent = 1;
 constexpr int kInList = 2;
 constexpr size_t kWarningsTold = 100;
@@ -232,7 +234,11 @@ void KubeClient::send_now(loop::ApiRequest request, Done done, bool may_retry) {
                    .fields = credentials_.fields(),
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
-  if (!request.body.is_null()) http.body = dump_json(request.body);
+  if (request.make_body) {
+    http.body = dump_json(request.make_body());
+  } else if (!request.body.is_null()) {
+    http.body = dump_json(request.body);
+  }
   requests_.send(std::move(http),
                  [this, request = std::move(request), done = std::move(done), may_retry,
                   since = timers_.now()](Result<HttpReply> reply) mutable {

@@ -34,8 +34,7 @@ loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int ob
 // - Leases bypass the rate limit, so that a busy leader does not lose its lease because of it.
 //   Watches have their own connections.
 // - At most `open_max` other requests are open at a time; the next ones wait until one is answered.
-//   Each open request needs a connection, and making one costs some 30 ms of CPU, because every new
-//   connection reads the system's certificates.
+//   Each open request needs a connection, which costs both sides a TLS handshake.
 // - No request is sent while a server that refused one has asked for time (Retry-After).
 // - An object that is too deep or too large comes without the part that makes it so (left_out() in
 //   common/base/json.h). Other objects come whole.

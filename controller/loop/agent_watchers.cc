@@ -22,6 +22,23 @@ bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
   return state.round > known.round || (state.round == known.round && state.sequence < since);
 }
 
+// Returns about how much memory a report takes.
+size_t memory_of(const AgentState& report) {
+  size_t bytes = sizeof(AgentState) + report.boot_id.capacity() + report.job_uid.capacity() +
+                 report.hash.capacity() + report.phase.capacity();
+  for (const WorkerState& worker : report.workers) {
+    bytes += sizeof(WorkerState) + worker.reason.capacity() + worker.log_tail.capacity();
+    if (!worker.wait) continue;
+    bytes += worker.wait->operation.capacity() + worker.wait->ranks.capacity() +
+             worker.wait->waits_for.capacity() * sizeof(int64_t);
+  }
+  if (report.last_checkpoint) bytes += report.last_checkpoint->path.capacity();
+  if (report.storage) {
+    bytes += report.storage->failure.capacity() + report.storage->set_aside_reason.capacity();
+  }
+  return bytes;
+}
+
 // Returns since when half of them have been heard, or all but `silent_min` - 1 if that is fewer,
 // because a smaller number of silent ones says nothing. TimePoint::max() if there are fewer than
 // `silent_min`.
@@ -54,6 +71,7 @@ struct AgentWatchers::Agent {
   Retry retry;
   std::optional<Timers::Id> timer;
   bool is_dropped = false;
+  size_t report_bytes = 0;  // of view.state
 };
 
 AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random,
@@ -112,6 +130,7 @@ void AgentWatchers::update_poll_wait() {
 void AgentWatchers::drop(Agent& agent) {
   agent.is_dropped = true;
   if (agent.timer) timers_.cancel(*agent.timer);
+  report_bytes_[agent.job] -= std::exchange(agent.report_bytes, 0);
   agents_.forget(agent.address);
 }
 
@@ -143,7 +162,9 @@ void AgentWatchers::set_targets(const std::string& job, const std::vector<std::s
     ++agents_count_;
     poll(agent);
   }
-  if (agents.empty()) jobs_.erase(job);
+  if (!agents.empty()) return;
+  jobs_.erase(job);
+  report_bytes_.erase(job);
 }
 
 std::map<std::string, plan::AgentView> AgentWatchers::views(const std::string& job) const {
@@ -172,8 +193,8 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
                               const Result<AgentState>& answer) {
   if (answer.ok()) {
     hear(*agent, since, *answer);
-    // Its sequence is unknown too, so it always answers immediately.
-    if (!is_served(answer->protocol)) {
+    // Its sequence is unknown, or its last one was not kept, so it always answers immediately.
+    if (!is_served(answer->protocol) || agent->view.reports_too_much) {
       return poll_after(agent, agent->retry.next(timers_.now()));
     }
     agent->retry.reset();
@@ -227,9 +248,31 @@ void AgentWatchers::hear(Agent& agent, int64_t since, const AgentState& state) {
   agent.view.error.clear();
   if (std::exchange(agent.view.refuses_token, false)) on_change_(agent.job, Urgency::kRoutine);
   if (agent.view.state && !is_news(state, *agent.view.state, since)) return;
-  agent.view.state = state;
+  if (!keep(agent, state)) return;
   agent.view.state_at = timers_.now();
   on_change_(agent.job, state.failed_seconds_ago > 0 ? Urgency::kUrgent : Urgency::kRoutine);
+}
+
+// Keeps the report; without its log tails if all of it would be too much. Returns false if even so
+// the job would take more memory than it may: its earlier report stays.
+bool AgentWatchers::keep(Agent& agent, const AgentState& report) {
+  size_t& job_bytes = report_bytes_[agent.job];
+  const size_t others = job_bytes - agent.report_bytes;
+  auto kept = std::make_shared<AgentState>(report);
+  size_t bytes = memory_of(*kept);
+  if (others + bytes > options_.report_bytes_max) {
+    for (WorkerState& worker : kept->workers) worker.log_tail = std::string();
+    bytes = memory_of(*kept);
+  }
+  const bool is_too_much = others + bytes > options_.report_bytes_max;
+  if (std::exchange(agent.view.reports_too_much, is_too_much) != is_too_much) {
+    on_change_(agent.job, Urgency::kRoutine);
+  }
+  if (is_too_much) return false;
+  agent.view.state = std::move(kept);
+  agent.report_bytes = bytes;
+  job_bytes = others + bytes;
+  return true;
 }
 
 void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,

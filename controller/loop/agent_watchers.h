@@ -37,6 +37,10 @@ struct AgentWatchOptions {
   // in that time was its own.
   Duration tick_interval = std::chrono::seconds(1);
   Duration process_pause_min = std::chrono::seconds(3);
+  // Memory for the last reports of one job's agents. A job's program can make its agents report
+  // much, and must not fill the controller's memory. Those of 4,096 nodes with 64 ranks each fit
+  // in, without log tails.
+  size_t report_bytes_max = 128u << 20;
   RetryOptions retry{.first = std::chrono::milliseconds(100),
                      .max = std::chrono::seconds(5),
                      .jitter = 0.5,
@@ -95,6 +99,7 @@ class AgentWatchers {
                  const Result<AgentState>& answer);
   void fail_to_hear(Agent& agent, const Error& error);
   void hear(Agent& agent, int64_t since, const AgentState& state);
+  bool keep(Agent& agent, const AgentState& report);
   void note_heard(Agent& agent);
   void drop(Agent& agent);
   Duration delay_after_failure(Agent& agent, const Error& error);
@@ -112,6 +117,7 @@ class AgentWatchers {
   OnChange on_change_;
   std::map<std::string, Agents> jobs_;
   size_t agents_count_ = 0;
+  std::map<std::string, size_t> report_bytes_;  // by job, of its agents' last reports
   // The longest poll that may be open now, until when it may be, and the longest that was logged.
   Duration wait_;
   TimePoint wait_until_{};

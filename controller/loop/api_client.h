@@ -43,6 +43,9 @@ struct ApiRequest {
   // Called when the request's turn to be sent has come; unset: it is sent. If it returns false, the
   // answer is not_sent().
   std::function<bool()> may_send{};
+  // Makes `body` when the request is sent, so that a request that waits does not hold a large one.
+  // Unset: `body` is complete.
+  std::function<Json()> make_body{};
 };
 
 // Decides what the caller does next. Derived from HTTP's code and the `reason` in the server's

@@ -117,9 +117,13 @@ struct Executor::Run {
   JobContext job;
   std::vector<plan::Action> actions;
   std::function<void(Execution)> done;
-  size_t next = 0;  // the first action not started yet
-  size_t open = 0;  // started and not answered
-  size_t pods_at_once = 1;
+  size_t next = 0;       // the first action not started yet
+  size_t group_end = 0;  // the first action after it of another kind
+  size_t open = 0;       // started and not answered
+  size_t open_max = 0;   // of this group
+  bool is_starting = false;
+  bool in_batches = false;     // this group: a full batch is answered before the next one starts
+  bool waits_for_all = false;  // the batch is full
   bool is_refused = false;
   bool is_at_server = false;
   Execution result{};
@@ -136,7 +140,7 @@ Executor::Executor(ApiClient& api, AgentClient& agents, Timers& timers, Random& 
 
 void Executor::run(JobContext job, std::vector<plan::Action> actions,
                    std::function<void(Execution)> done) {
-  next_group(std::make_shared<Run>(
+  go_on(std::make_shared<Run>(
       Run{.job = std::move(job), .actions = std::move(actions), .done = std::move(done)}));
 }
 
@@ -150,27 +154,44 @@ void Executor::enter_server(Run& run, bool is_in) {
   if (options_.on_left_server) options_.on_left_server();
 }
 
-void Executor::next_group(const RunPtr& run) {
-  if (!run->result.ok || run->next == run->actions.size()) {
-    enter_server(*run, false);
-    run->done(std::move(run->result));
-    return;
+// Starts as many actions as may be open now. An action that ends immediately re-enters here; the
+// outer call goes on with the next ones, so the depth does not grow.
+void Executor::go_on(const RunPtr& run) {
+  if (std::exchange(run->is_starting, true)) return;
+  while (run->result.ok && run->next < run->actions.size()) {
+    if (run->next == run->group_end) {
+      if (run->open > 0) break;
+      begin_group(*run);
+    }
+    if (!may_start(*run)) break;
+    ++run->open;
+    start(run, run->actions[run->next++]);
   }
-  const size_t kind = run->actions[run->next].index();
-  const size_t begin = run->next;
-  size_t most = options_.side_by_side;
-  if (std::holds_alternative<plan::CreatePod>(run->actions[begin])) {
-    most = std::min(most, run->pods_at_once);
-    run->pods_at_once = std::min(2 * run->pods_at_once, options_.side_by_side);
+  run->is_starting = false;
+  if (run->open > 0) return;
+  enter_server(*run, false);
+  run->done(std::move(run->result));
+}
+
+bool Executor::may_start(Run& run) {
+  const bool is_full = run.open >= run.open_max;
+  if (run.open == 0) run.waits_for_all = false;
+  if (is_full && run.in_batches) run.waits_for_all = true;
+  return !is_full && !run.waits_for_all;
+}
+
+void Executor::begin_group(Run& run) {
+  const plan::Action& first = run.actions[run.next];
+  while (run.group_end < run.actions.size() &&
+         run.actions[run.group_end].index() == first.index()) {
+    ++run.group_end;
   }
-  while (run->next < run->actions.size() && run->actions[run->next].index() == kind &&
-         run->next - begin < most) {
-    ++run->next;
-  }
-  const size_t end = run->next;
-  run->open = end - begin;
-  enter_server(*run, !std::holds_alternative<plan::PutAssignment>(run->actions[begin]));
-  for (size_t i = begin; i < end; ++i) start(run, run->actions[i]);
+  const bool creates = std::holds_alternative<plan::CreatePod>(first);
+  run.open_max = creates ? 1 : options_.side_by_side;
+  // Agents' clients keep the text of the last assignment only. In batches, those of one job stay
+  // together while other jobs send theirs.
+  run.in_batches = std::holds_alternative<plan::PutAssignment>(first);
+  enter_server(run, !run.in_batches);
 }
 
 void Executor::start(const RunPtr& run, plan::Action& action) {
@@ -199,7 +220,10 @@ void Executor::finish_one(const RunPtr& run, Execution execution) {
     run->result.wrote_status = execution.wrote_status;
     run->result.wrote_progress = execution.wrote_progress;
   }
-  if (--run->open == 0) next_group(run);
+  --run->open;
+  // Doubles with every round trip while pods are created, and stays at its limit otherwise.
+  run->open_max = std::min(run->open_max + 1, options_.side_by_side);
+  go_on(run);
 }
 
 void Executor::create_secret(const RunPtr& run, plan::CreateSecret& action) {
@@ -218,9 +242,9 @@ void Executor::create_secret(const RunPtr& run, plan::CreateSecret& action) {
   });
 }
 
-void Executor::create_pod(const RunPtr& run, plan::CreatePod& action) {
+void Executor::create_pod(const RunPtr& run, const plan::CreatePod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
-  request.body = std::move(action.body);
+  request.make_body = [action] { return action.body(); };
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});

@@ -64,12 +64,15 @@ class CacheUpdater {
 };
 
 // Carries out plans, any number at the same time, each for another job. Single-threaded.
-// - Actions run in order, neighbours of the same kind in parallel. The first error ends the plan.
+// - Actions run in order. Neighbours of the same kind run in parallel, at most `side_by_side` at a
+//   time: when one is answered, the next one starts (assignments: when all are). After the first
+//   error no other one starts.
 // - Events and progress-only writes are for display: they fail no plan, and no plan waits for them.
 //   An event is sent once everything before it has succeeded. A progress-only write is dropped if a
 //   later plan comes first.
-// - Pods are created one, then two, four, ... at a time, so that a server that refuses them is
-//   asked few times.
+// - One pod is created first, then two for each that was created, so that a server that refuses
+//   them is asked few times. No create waits for a pod to run, because the pods of a gang wait for
+//   each other.
 class Executor {
  public:
   struct Options {
@@ -89,14 +92,16 @@ class Executor {
   struct Run;
   using RunPtr = std::shared_ptr<Run>;
 
-  void next_group(const RunPtr& run);
+  void go_on(const RunPtr& run);
+  static bool may_start(Run& run);
+  void begin_group(Run& run);
   void enter_server(Run& run, bool is_in);
   // Carries out an action, once only: its body moves into the request.
   void start(const RunPtr& run, plan::Action& action);
   void finish_one(const RunPtr& run, Execution execution);
 
   void create_secret(const RunPtr& run, plan::CreateSecret& action);
-  void create_pod(const RunPtr& run, plan::CreatePod& action);
+  void create_pod(const RunPtr& run, const plan::CreatePod& action);
   void refuse_pod(const RunPtr& run, const char* reason, const ApiReply& reply);
   void note_failure(const RunPtr& run, const ApiReply& reply);
   void adopt_pod(const RunPtr& run, const std::string& name);

@@ -33,6 +33,14 @@ AgentTrouble unsupported_protocol(const PodView& pod, int64_t protocol) {
                      "recreates its pods"};
 }
 
+AgentTrouble reported_too_much(const PodView& pod) {
+  return {.reason = "AgentReportsTooMuch",
+          .message = "the last report of the agent of " + pod.name +
+                     " is not used, because the reports of this job's agents take more memory than "
+                     "the controller gives one job. What it knows of that pod is older. If the "
+                     "job's program has not changed its agent, please report this as a bug"};
+}
+
 // Returns how the ranks share the state: "shards parameters", "offloads optimizer".
 std::vector<std::string> sharing_parts(const WorldLayout& layout) {
   const StateSharing none;
@@ -111,6 +119,7 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
     if (agent->refuses_token) return refused_token(pass, *pod);
     if (agent->has_unsupported_protocol())
       return unsupported_protocol(*pod, agent->state->protocol);
+    if (agent->reports_too_much) return reported_too_much(*pod);
   }
   return trouble_with_world(pass);
 }

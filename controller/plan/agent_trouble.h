@@ -10,7 +10,7 @@ namespace lockstep::plan {
 // An agent that answers, but with nothing the controller can use. Its pod keeps running and is not
 // recreated: a new one would behave the same.
 struct AgentTrouble {
-  std::string reason;   // AgentRefusesToken, AgentTooOld, AgentTooNew
+  std::string reason;   // AgentRefusesToken, AgentTooOld, AgentTooNew, AgentReportsTooMuch
   std::string message;  // what is wrong, and what to do about it
 };
 

@@ -36,7 +36,25 @@ bool is_backing_off(Pass& pass) {
   return last && last->round == pass.status.round && must_back_off(pass, *last);
 }
 
+PodRecipe recipe_of(const Pass& pass) {
+  const std::string& image = agent_image_of(pass);
+  return {.job = pass.job(),
+          .pod = {.round = pass.status.round,
+                  .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
+                  .image = image,
+                  .agent_image = pass.limits.agent_image.empty() ? "" : image,
+                  .scrape_annotations = pass.limits.scrape_annotations,
+                  .is_signed = agent_is_signed(pass)}};
+}
+
 }  // namespace
+
+Json CreatePod::body() const {
+  NewPod pod = recipe->pod;
+  pod.index = index;
+  pod.incarnation = incarnation;
+  return make_worker_pod(recipe->job, pod);
+}
 
 // Keeps one pod for each member and no others. A pod that hangs in Terminating does not hold up its
 // successor, which has another name.
@@ -49,21 +67,13 @@ Verdict placement(Pass& pass) {
   if (!missing.empty() && !is_backing_off(pass) && !must_wait_after_refusal(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
-    const std::vector<std::string> avoided =
-        nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes);
-    const std::string& image = agent_image_of(pass);
-    const bool is_signed = agent_is_signed(pass);
+    const auto recipe = std::make_shared<const PodRecipe>(recipe_of(pass));
     for (const int64_t index : missing) {
-      const NewPod pod{.index = index,
-                       .incarnation = pass.members[static_cast<size_t>(index)],
-                       .round = pass.status.round,
-                       .avoid = avoided,
-                       .image = image,
-                       .agent_image = pass.limits.agent_image.empty() ? "" : image,
-                       .scrape_annotations = pass.limits.scrape_annotations,
-                       .is_signed = is_signed};
-      pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, pod.incarnation),
-                         .body = make_worker_pod(pass.job(), pod)});
+      const int64_t incarnation = pass.members[static_cast<size_t>(index)];
+      pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, incarnation),
+                         .index = index,
+                         .incarnation = incarnation,
+                         .recipe = recipe});
     }
   }
   if (pass.plan.actions.empty()) return Verdict::kNext;

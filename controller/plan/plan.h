@@ -15,6 +15,7 @@
 #include "common/base/json.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_policy.h"
+#include "controller/plan/pod_template.h"
 #include "controller/plan/pod_view.h"
 
 namespace lockstep::plan {
@@ -22,18 +23,21 @@ namespace lockstep::plan {
 // Reports that this process itself has received from one pod's agent. Nothing from before it began
 // to listen counts.
 struct AgentView {
-  std::optional<AgentState> state;  // the last report
-  TimePoint state_at{};             // when it arrived
-  TimePoint last_heard{};           // last answer of any kind; initially when listening began
-  std::string error{};              // why the last request failed; empty if it succeeded
+  // The last report; nullptr if there is none. All plans share it.
+  std::shared_ptr<const AgentState> state;
+  TimePoint state_at{};    // when it arrived
+  TimePoint last_heard{};  // last answer of any kind; initially when listening began
+  std::string error{};     // why the last request failed; empty if it succeeded
   // The agent answers only that it does not know the job's token: it is alive but unusable. Its pod
   // is not recreated for that, since a new one would get the same token from the job's Secret.
   bool refuses_token = false;
+  // Its last report is not kept: with it, the reports of the job's agents would take more memory
+  // than one job may (AgentWatchOptions::report_bytes_max).
+  bool reports_too_much = false;
 
   // True if the agent speaks a protocol version that is not served. Nothing else in its state is
   // understood then.
   bool has_unsupported_protocol() const { return state && !is_served(state->protocol); }
-  bool operator==(const AgentView&) const = default;
 };
 
 // The server refused the job's last pod.
@@ -139,9 +143,21 @@ struct CreateSecret {  // for the job's token; AlreadyExists is success
   std::string name;
   Json body;
 };
-struct CreatePod {  // on AlreadyExists, reads the existing pod, which counts if the job owns it
+// Describes the pods that one plan creates.
+struct PodRecipe {
+  TrainingJob job;
+  NewPod pod;  // without index and incarnation
+};
+// On AlreadyExists, reads the existing pod, which counts if the job owns it. Holds no body, because
+// those of a large job would fill the controller's memory.
+struct CreatePod {
   std::string name;
-  Json body;
+  int64_t index = 0;
+  int64_t incarnation = 1;
+  std::shared_ptr<const PodRecipe> recipe;  // never nullptr
+
+  // Makes the Pod as it is POSTed.
+  Json body() const;
 };
 struct CheckPod {  // dry run: the server checks the pod as if it were created
   Json body;

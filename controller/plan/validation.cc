@@ -5,6 +5,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_policy.h"
 #include "controller/plan/pod_template.h"
+#include "controller/plan/template_size.h"
 
 namespace lockstep::plan {
 namespace {
@@ -16,7 +17,9 @@ Problems find_problems(const Pass& pass) {
   const bool is_accepted = is_true(pass.status, kValid) &&
                            pass.status.observedGeneration == pass.job().metadata.generation;
   const bool may_change = pass.spec().suspend || is_true(pass.status, kSuspended);
-  if (is_accepted || may_change) return problems;
+  if (is_accepted) return problems;
+  for (std::string& problem : template_size_problems(pass)) problems.push_back(std::move(problem));
+  if (may_change) return problems;
   for (std::string& problem : changed_fields(pass.status.fixed, pass.spec())) {
     problems.push_back(std::move(problem));
   }

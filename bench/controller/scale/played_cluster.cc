@@ -55,9 +55,10 @@ PlayedCluster::PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOpti
   };
 }
 
-void PlayedCluster::add_job(const std::string& name, int64_t nodes) {
+void PlayedCluster::add_job(const std::string& name, int64_t nodes, Json pod_template) {
   TrainingJob job;
   job.spec.nodes = nodes;
+  job.spec.podTemplate = std::move(pod_template);
   TrainSpec train;
   train.model.layers = train.model.heads = 1;
   train.model.width = train.model.context = 8;
@@ -76,13 +77,16 @@ void PlayedCluster::add_job(const std::string& name, int64_t nodes) {
 void PlayedCluster::send(loop::ApiRequest request, loop::ApiClient::Done done) {
   const loop::ApiPriority priority = request.priority;
   limiter_.submit(
-      [this, request = std::move(request), done = std::move(done)] {
+      [this, request = std::move(request), done = std::move(done)]() mutable {
         if (request.may_send && !request.may_send()) {
+          limiter_.end_one();
           loop_.after(Duration{0}, [done] { done(loop::not_sent()); });
           return;
         }
         ++requests_[name_of(request)];
-        world_.after(options_.latency, [this, request, done] { serve(request, done); });
+        if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
+        world_.after(options_.latency,
+                     [this, request = std::move(request), done] { serve(request, done); });
       },
       priority);
 }
@@ -92,8 +96,11 @@ void PlayedCluster::serve(const loop::ApiRequest& request, loop::ApiClient::Done
       request.query.contains("dryRun")
           ? loop::ApiReply{.outcome = loop::ApiOutcome::kOk, .body = request.body}
           : store_.serve(request, world_.wall_now(), kSender);
-  loop_.after(options_.latency,
-              [done = std::move(done), reply = std::move(reply)] { done(reply); });
+  loop_.after(options_.latency, [this, done = std::move(done), reply = std::move(reply)]() mutable {
+    limiter_.end_one();
+    reply.body = Json(*reply.body);
+    done(std::move(reply));
+  });
 }
 
 std::unique_ptr<loop::WatchHandle> PlayedCluster::watch(loop::WatchRequest request,
@@ -121,7 +128,7 @@ void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
     if (events.empty()) return;
     watching->version = events.back().version;
     std::vector<loop::WatchEvent> batch;
-    for (const auto& event : events) batch.push_back({event.type, event.object});
+    for (const auto& event : events) batch.push_back({event.type, Json(*event.object)});
     watching->handler.on_events(std::move(batch));
   });
 }
@@ -162,7 +169,23 @@ void PlayedCluster::answer(loop::AgentClient::Done done, Result<AgentState> stat
 
 void PlayedCluster::changed(Agent& agent) {
   ++agent.state.sequence;
-  if (agent.waiting) answer(std::exchange(agent.waiting, nullptr), agent.state);
+  if (agent.waiting) tell_report(agent);
+}
+
+void PlayedCluster::tell_report(Agent& agent) {
+  loop_.after(options_.latency, [this, job = agent.job, state = agent.state,
+                                 done = std::exchange(agent.waiting, nullptr)] {
+    reported_.try_emplace(job, loop_.now());
+    done(state);
+  });
+}
+
+std::optional<TimePoint> PlayedCluster::take_report(const std::string& job) {
+  const auto found = reported_.find(job);
+  if (found == reported_.end()) return std::nullopt;
+  const TimePoint at = found->second;
+  reported_.erase(found);
+  return at;
 }
 
 void PlayedCluster::put_assignment(const loop::AgentAddress& agent,

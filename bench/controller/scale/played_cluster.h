@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,7 +22,9 @@ struct PlayedOptions {
   kube::RateLimiter::Options rate{};
 };
 
-// A simulated cluster without faults, in simulated time, as large as memory allows. It has
+// A simulated cluster without faults, in simulated time, as large as memory allows. It copies
+// everything that it tells the controller, as a network would, so that their memory is separate. It
+// has
 //  - an API server that stores objects and serves watches,
 //  - pods that run shortly after they are created,
 //  - agents whose ranks train as soon as all agents of their round have received it.
@@ -30,7 +33,7 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
  public:
   PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOptions options);
 
-  void add_job(const std::string& name, int64_t nodes);
+  void add_job(const std::string& name, int64_t nodes, Json pod_template = Json::object());
   // Kills the job's rank on this node.
   void fail_rank(const std::string& name, int64_t node_index);
 
@@ -49,6 +52,9 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
   const sim::FakeStore& store() const { return store_; }
   // Number of agents whose ranks train.
   size_t training() const { return training_; }
+  // Returns when the controller received a report of the job's agents that it has not acted on, the
+  // oldest one, and forgets it; nullopt if there is none.
+  std::optional<TimePoint> take_report(const std::string& job);
 
  private:
   struct Watching;
@@ -69,6 +75,7 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
   void begin_round(const Assignment& assignment);
   void report(const std::string& ip);
   void answer(loop::AgentClient::Done done, Result<AgentState> state);
+  void tell_report(Agent& agent);
 
   loop::Timers& world_;
   loop::Timers& loop_;
@@ -83,7 +90,8 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
     int64_t number = 0;
     std::set<std::string> told;
   };
-  std::map<std::string, Round> rounds_;  // by job UID
+  std::map<std::string, Round> rounds_;        // by job UID
+  std::map<std::string, TimePoint> reported_;  // by job name
   size_t training_ = 0;
   int64_t ips_ = 0;
   uint64_t polls_ = 0;

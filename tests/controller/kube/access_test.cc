@@ -1,5 +1,7 @@
 // Access to a server by a kubeconfig, over real sockets: TLS, certificates, credentials, plugins.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -161,6 +163,21 @@ TEST_F(Access, RefusesAServerOfAnotherAuthority) {
 TEST_F(Access, RefusesAServerThatTheSystemDoesNotKnow) {
   cluster_.certificate_authority.clear();
   EXPECT_TRUE(has(failure(), "the server's certificate was rejected")) << failure();
+}
+
+// cpprestsdk, in a library of its own, calls the same function for each connection.
+TEST(SystemCertificates, AreReadOnceForAllConnections) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> first(SSL_CTX_new(TLS_client_method()),
+                                                                SSL_CTX_free);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> second(SSL_CTX_new(TLS_client_method()),
+                                                                 SSL_CTX_free);
+  using Function = int (*)(SSL_CTX*);
+  const auto of_libraries =
+      reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, "SSL_CTX_set_default_verify_paths"));
+  ASSERT_NE(of_libraries, nullptr);
+  ASSERT_EQ(of_libraries(first.get()), 1);
+  ASSERT_EQ(of_libraries(second.get()), 1);
+  EXPECT_EQ(SSL_CTX_get_cert_store(first.get()), SSL_CTX_get_cert_store(second.get()));
 }
 
 TEST_F(Access, RefusesACertificateForAnotherName) {

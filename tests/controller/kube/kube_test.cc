@@ -194,6 +194,52 @@ TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
   EXPECT_EQ(client.waiting(), 0u);
 }
 
+TEST(KubeClient, MakesTheBodyOfARequestThatWaitsOnlyWhenItIsSent) {
+  constexpr int kRequests = 5;
+  Loop loop;
+  std::atomic<bool> may_end{false};
+  std::atomic<int> with_body{0};
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    may_end.wait(false);
+    with_body += request.body == R"({"kind":"Pod"})" ? 1 : 0;
+    peer.reply(200, "{}");
+  });
+  KubeClientOptions options = options_for(server);
+  options.open_max = 2;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  int made = 0;
+  int answers = 0;
+  for (int i = 0; i < kRequests; ++i) {
+    loop::ApiRequest request{
+        .verb = loop::ApiVerb::kCreate, .type = loop::kPods, .namespace_ = "ns"};
+    request.make_body = [&made] {
+      ++made;
+      return Json{{"kind", "Pod"}};
+    };
+    client.send(std::move(request), [&](const loop::ApiReply&) { ++answers; });
+  }
+  EXPECT_EQ(made, 2);
+  may_end = true;
+  may_end.notify_all();
+  loop.run_until([&] { return answers == kRequests; });
+  EXPECT_EQ(made, kRequests);
+  EXPECT_EQ(with_body, kRequests);
+}
+
+// A server may send a whole list as one chunk. The informer then asks for a smaller page.
+TEST(KubeClient, AReplyInOneChunkThatIsTooLargeIsUnreadable) {
+  Loop loop;
+  ScriptedServer server([&](const Request&, const Peer& peer) {
+    peer.begin_chunks();
+    peer.chunk(std::string(65u << 20, ' '));
+    peer.end_chunks();
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  loop::ApiRequest list{.verb = loop::ApiVerb::kList, .type = loop::kPods};
+  EXPECT_EQ(loop::outcome_name(call(loop, client, list).outcome),
+            loop::outcome_name(loop::ApiOutcome::kUnreadable));
+}
+
 TEST(KubeClient, AsksWhetherARequestThatWaitedMayStillGo) {
   Loop loop;
   ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });

@@ -34,7 +34,7 @@ void lose_pod(Scene& scene, size_t index) {
 std::vector<std::string> images_of_new_pods(Scene& scene) {
   std::vector<std::string> images;
   for (const CreatePod& pod : only<CreatePod>(scene.plan())) {
-    images.push_back(pod.body["spec"]["containers"][0]["image"]);
+    images.push_back(pod.body()["spec"]["containers"][0]["image"]);
   }
   return images;
 }
@@ -96,8 +96,8 @@ TEST(AgentImage, OfAJobWithAnImageOfItsOwnIsThatWhichTheAgentIsFrom) {
   scene.settle();
   const auto made = only<CreatePod>(scene.plan());
   ASSERT_EQ(made.size(), 1u);
-  EXPECT_EQ(made[0].body["spec"]["containers"][0]["image"], "mine:1");
-  EXPECT_EQ(made[0].body["spec"]["initContainers"][0]["image"], kOlder);
+  EXPECT_EQ(made[0].body()["spec"]["containers"][0]["image"], "mine:1");
+  EXPECT_EQ(made[0].body()["spec"]["initContainers"][0]["image"], kOlder);
 }
 
 TEST(AgentImage, WhereTheServerDroppedItIsTheControllersOwnAndNothingIsWrittenForThat) {

@@ -221,8 +221,9 @@ TEST(OlderRounds, ANodeThatCanHaveNoneHoldsNothingUp) {
 
 TEST(OlderRounds, ANodeThatRunsOneIsInTheNextRoundAndLeftOutOnlyOnceItHasGotIt) {
   AfterARound scene;
-  scene.agent_1().state = AgentState{.job_uid = scene.seen.job.metadata.uid, .round = 4};
-  AgentState& state = *scene.agent_1().state;
+  scene.agent_1().state =
+      std::make_shared<AgentState>(AgentState{.job_uid = scene.seen.job.metadata.uid, .round = 4});
+  AgentState& state = Scene::edit(scene.agent_1());
   state.workers.push_back({.rank = 1, .running = true});
   scene.settle();
   EXPECT_EQ(scene.status().round, 5);

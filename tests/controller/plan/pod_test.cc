@@ -89,16 +89,16 @@ TEST(PodTemplate, AJobWithoutAnImageGetsTheInstallations) {
   scene.settle();
   const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
   ASSERT_EQ(made.size(), 2u);
-  EXPECT_EQ(made[0].body["spec"]["containers"][0]["image"], "registry/lockstep:2");
+  EXPECT_EQ(made[0].body()["spec"]["containers"][0]["image"], "registry/lockstep:2");
   scene.seen.job.spec.image = "mine:1";
-  EXPECT_EQ(only<CreatePod>(scene.plan())[0].body["spec"]["containers"][0]["image"], "mine:1");
+  EXPECT_EQ(only<CreatePod>(scene.plan())[0].body()["spec"]["containers"][0]["image"], "mine:1");
 }
 
 TEST(PodTemplate, SaysWhereItsMetricsAreIfThatIsWanted) {
   Scene scene;
   scene.settle();
   const auto annotations = [&] {
-    return only<CreatePod>(scene.plan())[0].body["metadata"]["annotations"];
+    return only<CreatePod>(scene.plan())[0].body()["metadata"]["annotations"];
   };
   EXPECT_FALSE(annotations().contains("prometheus.io/scrape"));
   scene.limits.scrape_annotations = true;

@@ -211,12 +211,13 @@ TEST(AvoidNodes, ANodeThatFailedOftenEnoughLosesItsPodAndGetsNoOther) {
   scene.advance(seconds(10));
   const auto pods = only<CreatePod>(scene.plan());
   ASSERT_EQ(pods.size(), 1u);
-  const Json& terms = pods[0]
-                          .body.at("spec")
-                          .at("affinity")
-                          .at("nodeAffinity")
-                          .at("requiredDuringSchedulingIgnoredDuringExecution")
-                          .at("nodeSelectorTerms");
+  const Json terms = pods[0]
+                         .body()
+                         .at("spec")
+                         .at("affinity")
+                         .at("nodeAffinity")
+                         .at("requiredDuringSchedulingIgnoredDuringExecution")
+                         .at("nodeSelectorTerms");
   EXPECT_EQ(
       terms.dump(),
       R"([{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["machine-1"]}]}])");

@@ -158,6 +158,7 @@ void Connection::send(loop::ApiRequest request, loop::ApiClient::Done done) {
 }
 
 void Connection::send_now(loop::ApiRequest request, loop::ApiClient::Done done) {
+  if (request.make_body) request.body = request.make_body();
   if (world_.chance.happens(Fault::kLostRequest)) {
     return deliver(kTimeout, [done = std::move(done)] {
       done({.outcome = loop::ApiOutcome::kTimeout, .message = "lost"});

@@ -75,6 +75,7 @@ class TamperingApiClient final : public loop::ApiClient {
         events_(std::move(events)) {}
 
   void send(loop::ApiRequest request, Done done) override {
+    if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
     if (request_) request_(request);
     loop::ApiRequest asked{.verb = request.verb, .type = request.type, .name = request.name};
     api_.send(std::move(request), [reply_ = reply_, asked = std::move(asked),
@@ -174,8 +175,10 @@ void add_views(std::vector<Mutant>& mutants) {
   add("reports of any round are used", "restarts", with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (!agent.state) continue;
-          agent.state->round = seen.job.status.round;
-          agent.state->hash = seen.job.status.worldHash;
+          AgentState state = *agent.state;
+          state.round = seen.job.status.round;
+          state.hash = seen.job.status.worldHash;
+          agent.state = std::make_shared<const AgentState>(std::move(state));
         }
       }));
   add("agents count as silent from the start", "members",
@@ -533,13 +536,18 @@ void add_misjudgements(std::vector<Mutant>& mutants) {
   add("reports of another job's agent are used", "failures",
       with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
-          if (agent.state) agent.state->job_uid = seen.job.metadata.uid;
+          if (!agent.state) continue;
+          AgentState state = *agent.state;
+          state.job_uid = seen.job.metadata.uid;
+          agent.state = std::make_shared<const AgentState>(std::move(state));
         }
       }));
   add("reports with another hash are used", "I5", with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state && agent.state->round == seen.job.status.round) {
-            agent.state->hash = seen.job.status.worldHash;
+            AgentState state = *agent.state;
+            state.hash = seen.job.status.worldHash;
+            agent.state = std::make_shared<const AgentState>(std::move(state));
           }
         }
       }));

@@ -40,33 +40,39 @@ PodView& Scene::add_pod(int64_t index, int64_t incarnation) {
   return seen.pods.back();
 }
 
+AgentState& Scene::edit(AgentView& view) {
+  if (view.state.use_count() != 1) view.state = std::make_shared<AgentState>(*view.state);
+  return const_cast<AgentState&>(*view.state);  // no scene makes a const one
+}
+
 AgentState& Scene::agent(int64_t index) {
   const auto members = members_from_text(status().members);
   const std::string uid =
       worker_pod_name("job", index, members[static_cast<size_t>(index)]) + "-uid";
-  return *seen.agents[uid].state;
+  return edit(seen.agents[uid]);
 }
 
 AgentState& Scene::add_agent(int64_t index, WorkerPhase phase) {
   const auto members = members_from_text(status().members);
   const int64_t incarnation = members[static_cast<size_t>(index)];
   AgentView view;
-  view.state.emplace();
-  view.state->job_uid = seen.job.metadata.uid;
-  view.state->node_index = index;
-  view.state->incarnation = incarnation;
-  view.state->round = status().round;
-  view.state->hash = status().worldHash;
-  view.state->phase = "Running";
+  AgentState state;
+  state.job_uid = seen.job.metadata.uid;
+  state.node_index = index;
+  state.incarnation = incarnation;
+  state.round = status().round;
+  state.hash = status().worldHash;
+  state.phase = "Running";
   WorkerState worker;
   worker.rank = index;
   worker.running = true;
   worker.phase = phase;
-  view.state->workers = {worker};
+  state.workers = {worker};
+  view.state = std::make_shared<AgentState>(std::move(state));
   view.state_at = view.last_heard = now;
   AgentView& place = seen.agents[worker_pod_name("job", index, incarnation) + "-uid"];
   place = std::move(view);
-  return *place.state;
+  return edit(place);
 }
 
 void Scene::form(int64_t round) {

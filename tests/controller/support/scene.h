@@ -25,6 +25,8 @@ struct Scene {
   // Adds that node's agent with a report of the current round: its worker runs, in `phase`.
   AgentState& add_agent(int64_t index, WorkerPhase phase = WorkerPhase::kTraining);
   AgentState& agent(int64_t index);
+  // Returns the view's report, which exists, for changes; other views keep theirs.
+  static AgentState& edit(AgentView& view);
   // Admits the members, runs their pods and records round `round`. Agents have not reported yet.
   void form(int64_t round = 1);
   // Forms the round (form()) and has every node train.
