@@ -113,10 +113,10 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
   const bool is_recorded = train && train->timeline.everySteps > 0;
   const std::string& schedule = world.layout.schedule;
-  const bool has_versions = schedule == pipeline_kind_name(PipelineKind::kZeroBubble) ||
-                            schedule == pipeline_kind_name(PipelineKind::kPipeDream);
+  const bool is_split = schedule == pipeline_kind_name(PipelineKind::kZeroBubble);
   if (world.is_encrypted) return kProtocolWithEncryption;
-  if (has_versions || !world.layout.stages.empty()) return kProtocolWithVersions;
+  if (schedule == pipeline_kind_name(PipelineKind::kPipeDream)) return kProtocolWithEncryption;
+  if (is_split || !world.layout.stages.empty()) return kProtocolWithStages;
   if (world.tensor > 1 || world.pipeline > 1 || is_recorded) return kProtocolWithMeshes;
   if (!shares_nothing(world.layout)) return kProtocolWithSharing;
   return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;

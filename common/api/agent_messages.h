@@ -46,7 +46,8 @@ namespace lockstep {
 //      `holdings`
 //   5  workers carry out a mesh with a tensor or pipeline axis, and record a timeline together
 //   6  workers carry out the schedules zerobubble and pipedream, and stages of given sizes
-//   7  workers encrypt what they send each other if the world says so (`encryption`)
+//   7  workers encrypt what they send each other if the world says so (`encryption`); with pipedream
+//      the unit in flight is one micro-batch, where version 6 had a batch
 inline constexpr int64_t kProtocolNewest = 7;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -59,8 +60,8 @@ inline constexpr int64_t kProtocolWithSharing = 4;
 // Older workers refuse such a mesh, and do not compare their clocks for a timeline.
 inline constexpr int64_t kProtocolWithMeshes = 5;
 // Older workers refuse such schedules, and would cut the model into other stages.
-inline constexpr int64_t kProtocolWithVersions = 6;
-// Older workers would send everything in the clear.
+inline constexpr int64_t kProtocolWithStages = 6;
+// Older workers would send everything in the clear, and run pipedream's passes in another order.
 inline constexpr int64_t kProtocolWithEncryption = 7;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token.

@@ -97,13 +97,14 @@ void visit_sharing(Visit&& visit) {
        .items_max = kPipelinePartsMax},
       &StateSharing::stages);
   field({.name = "weightStashing",
-         .meaning = "With pipelineSchedule: pipedream, true runs a batch's backward with the "
+         .meaning = "With pipelineSchedule: pipedream, true runs a micro-batch's backward with the "
                     "parameters that its forward used, which a stage keeps meanwhile; false with "
                     "the latest ones."},
         &StateSharing::weightStashing);
   field({.name = "verticalSync",
          .meaning = "With pipelineSchedule: pipedream, true uses on every stage the version of the "
-                    "parameters that was the first stage's latest when the batch entered it."},
+                    "parameters that was the first stage's latest when the micro-batch entered "
+                    "it."},
         &StateSharing::verticalSync);
 }
 
