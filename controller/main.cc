@@ -186,8 +186,7 @@ int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access,
   kube::AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5},
                                mailbox, timers);
   std::optional<int> exit_code;
-  loop::Controller controller(api, agents, timers, random,
-                              controller_options(flags, access, keys),
+  loop::Controller controller(api, agents, timers, random, controller_options(flags, access, keys),
                               [&exit_code] { exit_code = EXIT_FAILURE; });
   monitor::Probes probes(
       {.readiness = [&controller] { return monitor::readiness_of(controller); },

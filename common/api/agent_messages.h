@@ -46,8 +46,8 @@ namespace lockstep {
 //      `holdings`
 //   5  workers carry out a mesh with a tensor or pipeline axis, and record a timeline together
 //   6  workers carry out the schedules zerobubble and pipedream, and stages of given sizes
-//   7  workers encrypt what they send each other if the world says so (`encryption`); with pipedream
-//      the unit in flight is one micro-batch, where version 6 had a batch
+//   7  workers encrypt what they send each other if the world says so (`encryption`); pipedream's
+//      unit in flight is one micro-batch, not one batch as in version 6
 inline constexpr int64_t kProtocolNewest = 7;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
