@@ -31,7 +31,7 @@ void privileged(CheckedPod& pod) {
   }
 }
 
-void capabilities(CheckedPod& pod) {
+void added_capabilities(CheckedPod& pod) {
   constexpr std::array<std::string_view, 13> kAllowed{
       "AUDIT_WRITE", "CHOWN",      "DAC_OVERRIDE",    "FOWNER", "FSETID",
       "KILL",        "MKNOD",      "SETFCAP",         "SETGID", "SETPCAP",
@@ -173,8 +173,8 @@ void host_process(CheckedPod& pod) {
 
 void check_baseline(CheckedPod& pod) {
   for (const auto check :
-       {host_process, host_namespaces, privileged, capabilities, host_path, host_ports, host_probes,
-        app_armor, se_linux, proc_mount, seccomp, sysctls}) {
+       {host_process, host_namespaces, privileged, added_capabilities, host_path, host_ports,
+        host_probes, app_armor, se_linux, proc_mount, seccomp, sysctls}) {
     check(pod);
   }
 }
