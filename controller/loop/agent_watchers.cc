@@ -261,7 +261,8 @@ bool AgentWatchers::keep(Agent& agent, const AgentState& report) {
   auto kept = std::make_shared<AgentState>(report);
   size_t bytes = memory_of(*kept);
   if (others + bytes > options_.report_bytes_max) {
-    for (WorkerState& worker : kept->workers) worker.log_tail = std::string();
+    // An assignment would keep the memory.
+    for (WorkerState& worker : kept->workers) std::string().swap(worker.log_tail);
     bytes = memory_of(*kept);
   }
   const bool is_too_much = others + bytes > options_.report_bytes_max;
