@@ -189,7 +189,7 @@ TEST(ServeDevice, LeavesTheWorldOfTheCpuAsItIs) {
   auto world = comm::make_thread_world(1);
   ASSERT_TRUE(world.ok());
   const comm::Communicator* before = world->front().get();
-  const auto served = serve_device(std::move(world->front()), {});
+  const auto served = serve_device(std::move(world->front()), {}, {});
   ASSERT_TRUE(served.ok());
   EXPECT_EQ(served->get(), before);
 }
@@ -202,7 +202,8 @@ TEST(ServeDevice, SaysOnEveryRankWhichOneHasNoGpu) {
   for (auto& communicator : *world) {
     ranks.emplace_back([&communicator] {
       const int rank = communicator->rank();
-      const auto served = serve_device(std::move(communicator), {kernels::DeviceType::kCuda, rank});
+      const auto served =
+          serve_device(std::move(communicator), {kernels::DeviceType::kCuda, rank}, {});
       ASSERT_FALSE(served.ok());
       EXPECT_EQ(served.error().message, "[comm] every rank needs a GPU, but rank 0 has none");
       EXPECT_EQ(served.error().blame, Blame::kConfig);

@@ -33,7 +33,7 @@ struct ReportSizeTest : ::testing::Test {
     for (int i = 0; i < count; ++i) {
       targets.push_back({.pod_uid = std::to_string(i), .pod_name = "p", .ip = "::1", .node = "n"});
     }
-    watchers.set_targets(job, "token", targets);
+    watchers.set_targets(job, {"token"}, targets);
   }
   void report(const std::string& job, const std::string& uid, size_t tail, size_t reason) {
     AgentState state{.sequence = ++sequence};

@@ -116,10 +116,11 @@ bool makes_signed_pods(const Scene& scene) {
   EXPECT_FALSE(made.empty());
   size_t to_agent = 0, to_controller = 0;
   for (const CreatePod& pod : made) {
-    for (const Json& entry : pod.body["spec"]["containers"][0]["env"]) {
+    const Json body = pod.body();
+    for (const Json& entry : body["spec"]["containers"][0]["env"]) {
       to_agent += entry == Json{{"name", "LOCKSTEP_REQUESTS"}, {"value", "signed"}} ? 1 : 0;
     }
-    const Json& annotations = pod.body["metadata"]["annotations"];
+    const Json& annotations = body["metadata"]["annotations"];
     to_controller += string_or(annotations, "lockstep.dev/requests", "") == "signed" ? 1 : 0;
   }
   EXPECT_EQ(to_agent, to_controller);

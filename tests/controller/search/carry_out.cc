@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "common/base/clock.h"
@@ -53,6 +54,7 @@ class Surroundings final : public loop::ApiClient,
 
   void send(loop::ApiRequest request, loop::ApiClient::Done done) override {
     if (request.type.plural == loop::kEvents.plural) return;
+    if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
     const uint64_t digest = digest_of(request, order_.digest);
     note({.digest = digest, .job = order_.job, .api = std::move(request)},
          {.api = std::move(done)});
@@ -174,14 +176,14 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
   struct Visitor {
     Digester& digest;
     void operator()(const plan::CreateSecret& action) { digest.add(action.name); }
-    void operator()(const plan::CreatePod& action) { digest.add(dump_json(action.body)); }
+    void operator()(const plan::CreatePod& action) { digest.add(dump_json(action.body())); }
     void operator()(const plan::CheckPod& action) { digest.add_signed(action.generation); }
     void operator()(const plan::ConfirmPod& action) { digest.add(action.name); }
     void operator()(const plan::DeletePod& action) { digest.add(action.uid); }
     void operator()(const plan::DeleteJob& action) { digest.add(action.uid); }
     void operator()(const plan::PutAssignment& action) {
       digest.add(action.target.pod_uid)
-          .add(digest_of(*action.assignment, {.ip = action.target.ip, .token = ""}));
+          .add(digest_of(*action.assignment, {.ip = action.target.ip}));
     }
     void operator()(const plan::WriteStatus& action) {
       digest.add(search::digest_of(action.status));

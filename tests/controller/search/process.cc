@@ -279,7 +279,7 @@ void make_plan(World& world) {
                     .namespace_ = metadata.namespace_,
                     .name = metadata.name,
                     .uid = metadata.uid,
-                    .token = kToken,
+                    .tokens = {kToken},
                     .document = process.job->json};
   order->job = process.job;
   order->digest = digest_of(plan.actions);
@@ -304,7 +304,7 @@ void hear_agent(World& world, const std::string& uid, const AgentState& state) {
   const bool is_news =
       !view.state || state.sequence > view.state->sequence || state.round > view.state->round;
   if (!is_news) return;
-  view.state = state;
+  view.state = std::make_shared<const AgentState>(state);
   view.state_at = world.now;
   world.process.is_queued = true;
 }
