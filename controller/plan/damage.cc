@@ -252,20 +252,6 @@ bool is_new_loss(const Pass& pass, const PodView* pod) {
   return *pod->created_in_round >= ended;
 }
 
-// Returns whether the silent agent was last heard before the failure in status was decided, so that
-// one cause explains both: when a machine loses power, its agents and the ranks that talk to them
-// are missed at different times. A pod made after that failure has a new one.
-bool was_silent_already(const Pass& pass, const PodView* pod) {
-  const auto& last = pass.status.lastFailure;
-  const AgentView* agent = pass.agent(pod);
-  if (!last || agent == nullptr || !pod->created_in_round) return false;
-  const Result<WallTime> failed_at = wall_time_from_rfc3339(last->time);
-  if (!failed_at.ok() || *pod->created_in_round > last->round) return false;
-  const RecoveryStatus& recovery = last->recovery;
-  const double took = recovery.detectSeconds.value_or(0) + recovery.decideSeconds.value_or(0);
-  return pass.seen.wall_now - (pass.now - agent->last_heard) <= *failed_at + from_seconds(took);
-}
-
 void find_lost(const Pass& pass, Damage& damage) {
   const bool is_late = any_is_overdue(pass);
   for (size_t i = 0; i < pass.current.size(); ++i) {
@@ -286,8 +272,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     if (reason == nullptr) continue;
     damage.lost.push_back(index);
     damage.ends_round = damage.ends_round || pass.is_in_round(index);
-    const bool is_known = reason == kAgentSilent && was_silent_already(pass, pod);
-    const bool is_new = !is_known && is_new_loss(pass, pod);
+    const bool is_new = is_new_loss(pass, pod);
     if (!damage.culprit || (is_new && !damage.is_new)) {
       damage.culprit = lost_pod(index, pod, reason);
       const AgentView* agent = pass.agent(pod);

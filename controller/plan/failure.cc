@@ -255,8 +255,6 @@ Verdict failure(Pass& pass) {
   if (!damage.is_new) {
     pass.plan.why = "another pod of the failed round was lost";
     replace_lost(pass, damage.lost);
-    // The round had begun before that pod was missed.
-    if (pass.formed() && damage.ends_round) begin_round(pass, next_round(pass));
     return Verdict::kDecided;
   }
   return decide(pass, damage);
