@@ -69,6 +69,7 @@ TEST(Formats, ShowAWorldWithItsHash) {
   all.members.push_back({.index = 1, .host = "10.0.0.2", .port = 1, .role = MemberRole::kServer});
   all.pipeline = 2;
   all.layout.sharding = "optimizer";
+  all.is_encrypted = true;
   EXPECT_EQ(test::format_members("World"), members_of(to_json(all)));
   EXPECT_EQ(test::format_members("Layout of a world"), members_of<WorldLayout>());
 }
