@@ -448,24 +448,25 @@ bool Nodes::proceed(const Round& round) {
   return std::ranges::any_of(round, runs);
 }
 
-bool Nodes::has_left(const Node& node) const {
-  const auto ranks = left_.find(node.state.hash);
-  return ranks != left_.end() && ranks->second.contains(node.state.workers.front().rank);
+bool Nodes::may_leave(const Node& node) const {
+  const auto ranks = leaving_.find(node.state.hash);
+  return ranks != leaving_.end() && ranks->second.contains(node.state.workers.front().rank);
 }
 
-// Returns whether no rank is missing, other than those that saved and left.
+// Returns whether no rank is missing, other than those that leave because all have saved.
 bool Nodes::is_whole(const Round& round) const {
-  const auto ranks = left_.find(round.front()->state.hash);
-  std::set<int64_t> known = ranks == left_.end() ? std::set<int64_t>{} : ranks->second;
+  const auto ranks = leaving_.find(round.front()->state.hash);
+  std::set<int64_t> known = ranks == leaving_.end() ? std::set<int64_t>{} : ranks->second;
   for (const Node* node : round) {
-    if (node->state.phase == "Failed" && !has_left(*node)) return false;
+    if (node->state.phase == "Failed" && !may_leave(*node)) return false;
     const WorkerState& worker = node->state.workers.front();
     if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
   }
   return known.size() == round.front()->assignment.world.members.size();
 }
 
-// All ranks save this step. They are not done at the same time.
+// All ranks save this step. They are not done at the same time, but none leaves before all are:
+// the worker's last act is a gathering of all ranks (Saver::finish()).
 void Nodes::stop(const Round& round) {
   for (Node* node : round) {
     WorkerState& worker = worker_of(*node);
@@ -481,6 +482,34 @@ void Nodes::stop(const Round& round) {
 void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   const auto found = nodes_.find(uid);
   if (found == nodes_.end() || found->second->state.hash != hash) return;
+  const Node& node = *found->second;
+  if (!node.state.workers.front().running || !node.answers()) return;
+  std::set<int64_t>& written = written_[hash];
+  written.insert(node.state.workers.front().rank);
+  std::set<int64_t> done = written;
+  for (const auto& [other, peer] : nodes_) {
+    if (peer->state.hash != hash || peer->state.workers.empty()) continue;
+    const WorkerState& worker = peer->state.workers.front();
+    if (!worker.running && worker.exit_code == 0) done.insert(worker.rank);
+  }
+  const size_t all = node.assignment.world.members.size();
+  if (done.size() < all || leaving_.contains(hash)) return;
+  if (written.size() == all) {
+    saved_.insert({node.job_uid, node.state.round});
+    int64_t& checkpoint = checkpoints_[node.job_uid];
+    checkpoint = std::max(checkpoint, node.state.workers.front().step);
+  }
+  leaving_[hash] = written;
+  for (const auto& [other, peer] : nodes_) {
+    if (peer->state.hash != hash || peer->job_uid != node.job_uid) continue;
+    chance_.timers.after(chance_.between(milliseconds(0), kSavingMax),
+                         [this, other = other, hash] { leave_saved(other, hash); });
+  }
+}
+
+void Nodes::leave_saved(const std::string& uid, const std::string& hash) {
+  const auto found = nodes_.find(uid);
+  if (found == nodes_.end() || found->second->state.hash != hash) return;
   Node& node = *found->second;
   WorkerState& worker = worker_of(node);
   if (!worker.running || !node.answers()) return;
@@ -490,12 +519,6 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   worker.reason = node.is_stopping ? "Stopped" : "Error";
   if (!node.is_stopping) node.state.phase = "Failed";
   node.failed_at = chance_.clock.now();
-  std::set<int64_t>& left = left_[hash];
-  left.insert(worker.rank);
-  if (left.size() == node.assignment.world.members.size()) {
-    saved_.insert({node.job_uid, node.state.round});
-    checkpoints_[node.job_uid] = std::max(checkpoints_[node.job_uid], worker.step);
-  }
   changed(node);
   if (node.is_stopping && chance_.flip(0.5)) end(node, "Error", kExitStopped);
 }
@@ -553,7 +576,7 @@ void Nodes::break_up(const Round& round) {
     if (waits && (had_formed || is_late)) waiting.push_back(node);
   }
   const bool nobody_failed = std::none_of(round.begin(), round.end(), [this](const Node* node) {
-    return node->state.phase == "Failed" && !has_left(*node);
+    return node->state.phase == "Failed" && !may_leave(*node);
   });
   // A formation that took too long is itself a failure.
   if (nobody_failed && !waiting.empty() && on_failure) on_failure(round.front()->job_uid);

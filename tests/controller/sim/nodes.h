@@ -118,7 +118,7 @@ class Nodes {
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
-  // Returns whether all ranks of the job's round saved its last step and left.
+  // Returns whether all ranks of the job's round saved its last step.
   bool has_saved(const std::string& job_uid, int64_t round) const {
     return saved_.contains({job_uid, round});
   }
@@ -153,7 +153,8 @@ class Nodes {
   void train(const Round& round);
   void stop(const Round& round);
   void finish_saving(const std::string& uid, const std::string& hash);
-  bool has_left(const Node& node) const;
+  void leave_saved(const std::string& uid, const std::string& hash);
+  bool may_leave(const Node& node) const;
   bool is_whole(const Round& round) const;
   void break_up(const Round& round);
   void wait_for_hung(const Round& round);
@@ -173,10 +174,11 @@ class Nodes {
   std::map<std::string, Node*> by_ip_;
   std::map<std::string, std::vector<Waiter>> waiters_;  // by pod UID
   std::map<std::string, std::optional<loop::Timers::Id>>
-      advance_timers_;                               // by job UID: the pending advance_job()
-  std::map<std::string, int64_t> checkpoints_;       // by job UID: step
-  std::map<std::string, std::set<int64_t>> left_;    // by hash: ranks that saved and left
-  std::set<std::pair<std::string, int64_t>> saved_;  // job UID and round, of which all did
+      advance_timers_;                                // by job UID: the pending advance_job()
+  std::map<std::string, int64_t> checkpoints_;        // by job UID: step
+  std::map<std::string, std::set<int64_t>> written_;  // by hash: ranks that saved
+  std::map<std::string, std::set<int64_t>> leaving_;  // likewise, once no rank is waited for
+  std::set<std::pair<std::string, int64_t>> saved_;   // job UID and round, of which all did
   int64_t ips_ = 0;
   std::vector<std::string> free_ips_;
   int64_t starts_ = 0;

@@ -23,6 +23,19 @@ class TrainingJobCheck : public ApiTest {
       words.insert(string_or(cause, "field", "") + ": " + string_or(cause, "message", ""));
     return words;
   }
+  // Stores a job that was accepted before there was a check: one with both train and command.
+  void store_invalid() {
+    make(kJobs, of_spec({{"command", {"a"}}}));
+    Api::Snapshot snapshot = api_.snapshot();
+    const Json train = {{"data", {{"path", "/d"}}}, {"model", {{"preset", "gpt2-124m"}}}};
+    Json stored = get(kJob).body;
+    stored["spec"]["train"] = train;
+    const auto [type, key] = snapshot.storage.find_uid(uid_of(stored));
+    ASSERT_NE(type, nullptr);
+    ASSERT_TRUE(snapshot.storage.put(*type, key, stored).ok());
+    ASSERT_TRUE(api_.restore(snapshot));
+    ASSERT_TRUE(get(kJob).body["spec"].contains("train"));
+  }
   const std::string kJob = std::string(kJobs) + "/a";
 };
 
@@ -56,6 +69,25 @@ TEST_F(TrainingJobCheck, RefusesAnUpdateThatMakesAJobInvalid) {
   make(kJobs, of_spec({{"command", {"a"}}}));
   EXPECT_EQ(ask("PATCH", kJob, {{"spec", {{"managedBy", "somebody"}}}}).code, 422);
   EXPECT_EQ(ask("PATCH", kJob, {{"spec", {{"nodes", 3}}}}).code, 200);
+}
+
+TEST_F(TrainingJobCheck, LeavesAStoredInvalidJobManageable) {
+  store_invalid();
+  const Json status = {{"status", {{"state", "Pending"}}}};
+  EXPECT_EQ(ask("PATCH", kJob + "/status", status).code, 200);
+  EXPECT_EQ(get(kJob).body["status"]["state"], "Pending");
+  EXPECT_EQ(ask("PATCH", kJob, {{"metadata", {{"finalizers", {"a.b/c"}}}}}).code, 200);
+  EXPECT_EQ(ask("PATCH", kJob, {{"spec", {{"suspend", true}}}}).code, 200);
+  EXPECT_EQ(ask("PATCH", kJob, {{"spec", {{"managedBy", "somebody"}}}}).code, 422)
+      << "a new problem";
+  EXPECT_EQ(ask("DELETE", kJob).code, 200);
+  EXPECT_EQ(ask("PATCH", kJob, {{"metadata", {{"finalizers", nullptr}}}}).code, 200);
+  EXPECT_EQ(get(kJob).code, 404);
+}
+
+TEST_F(TrainingJobCheck, AcceptsTheCorrectionOfAStoredInvalidJob) {
+  store_invalid();
+  EXPECT_EQ(ask("PATCH", kJob, {{"spec", {{"command", nullptr}}}}).code, 200);
 }
 
 TEST_F(TrainingJobCheck, AStatusWriteWithoutASpecKeepsTheSpec) {
