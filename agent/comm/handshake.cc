@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "agent/comm/message_text.h"
+#include "common/base/hkdf.h"
 
 namespace lockstep::comm {
 namespace {

@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "common/base/check.h"
+#include "common/base/hkdf.h"
 
 namespace lockstep::comm {
-
-Digest hkdf_expand(const Digest& secret, std::string_view info) {
-  const std::string_view key(reinterpret_cast<const char*>(secret.data()), secret.size());
-  return hmac_sha256(key, std::string(info) + '\x01');
-}
 
 Result<Aead*> RecordKeys::at(uint64_t number) {
   const bool is_first = number % records_per_key_ == 0;

@@ -5,9 +5,12 @@
 namespace lockstep {
 
 Digest hkdf_sha256(std::string_view salt, std::string_view secret, std::string_view info) {
-  const Digest extracted = hmac_sha256(salt, secret);
+  return hkdf_expand(hmac_sha256(salt, secret), info);
+}
+
+Digest hkdf_expand(const Digest& secret, std::string_view info) {
   constexpr char kFirstBlock = 1;
-  return hmac_sha256(bytes_view(extracted), std::string(info) + kFirstBlock);
+  return hmac_sha256(bytes_view(secret), std::string(info) + kFirstBlock);
 }
 
 std::string_view bytes_view(const Digest& digest) {

@@ -10,6 +10,7 @@
 #include "controller/plan/draining.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_failure.h"
+#include "controller/plan/silence.h"
 
 namespace lockstep::plan {
 namespace {

@@ -9,6 +9,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/names.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/silence.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {

@@ -11,6 +11,7 @@
 #include "controller/plan/never_started.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/silence.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {

@@ -7,6 +7,7 @@
 #include "controller/plan/damage.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/members.h"
+#include "controller/plan/silence.h"
 
 namespace lockstep::plan {
 namespace {

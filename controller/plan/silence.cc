@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "controller/plan/silence.h"
 
-#include "controller/plan/damage.h"
+#include <algorithm>
 
 namespace lockstep::plan {
 

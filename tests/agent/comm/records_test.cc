@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/comm/aead.h"
+#include "common/base/hkdf.h"
 #include "common/base/sha256.h"
 #include "tests/agent/comm/connected.h"
 
