@@ -93,9 +93,9 @@ const std::string* PlainPool::bearer_token() const {
   return may_send && !session->secrets.empty() ? &session->secrets[bearer_token_] : nullptr;
 }
 
-bool PlainPool::next_bearer_token(size_t refusals) {
+bool PlainPool::next_bearer_token(size_t number, size_t refusals) {
   const size_t count = options_.session->secrets.size();
-  bearer_token_ = (bearer_token_ + 1) % count;
+  if (number == bearer_token_) bearer_token_ = (bearer_token_ + 1) % count;
   return refusals < count;
 }
 
@@ -201,7 +201,9 @@ std::string PlainConnection::authorization() {
   if (trust_ == Trust::kNone) return "";
   const std::shared_ptr<PlainPool> pool = pool_.lock();
   const std::string* token = pool == nullptr ? nullptr : pool->bearer_token();
-  return token == nullptr ? "" : bearer(*token);
+  if (token == nullptr) return "";
+  bearer_token_ = pool->bearer_token_number();
+  return bearer(*token);
 }
 
 void PlainConnection::send() {
@@ -308,7 +310,8 @@ void PlainConnection::on_reply() {
 // A server that refuses the token has not carried the request out.
 bool PlainConnection::try_next_token(bool may_stay) {
   const std::shared_ptr<PlainPool> pool = pool_.lock();
-  if (pool == nullptr || !pool->next_bearer_token(++refusals_) || !may_stay) return false;
+  if (pool == nullptr) return false;
+  if (!pool->next_bearer_token(bearer_token_, ++refusals_) || !may_stay) return false;
   received_ = 0;
   send();
   return true;

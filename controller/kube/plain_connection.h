@@ -61,9 +61,11 @@ class PlainPool : public std::enable_shared_from_this<PlainPool> {
   const Options& options() const { return options_; }
   // Returns the secret to send as a bearer token; nullptr if the server must not get one.
   const std::string* bearer_token() const;
-  // The server refused that token `refusals` times in a row, each time another one. Returns whether
-  // there is one more to try, which bearer_token() then returns.
-  bool next_bearer_token(size_t refusals);
+  size_t bearer_token_number() const { return bearer_token_; }
+  // The server refused the token of that number, the last of `refusals` different ones. Returns
+  // whether there is one more to try, which bearer_token() then returns. Several connections may
+  // have been refused with the same one.
+  bool next_bearer_token(size_t number, size_t refusals);
   void note_proof() { has_proof_ = true; }
 
  private:
@@ -127,6 +129,7 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   // How the exchanges are authenticated, after the greeting.
   enum class Trust { kNone, kGreeting, kSession, kBearer };
   Trust trust_ = Trust::kNone;
+  size_t bearer_token_ = 0;  // number of the one sent last
   std::optional<http::SessionClient> session_;
   std::string proof_;    // the field of the last reply
   std::string written_;  // the head that is being written

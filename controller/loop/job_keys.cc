@@ -11,8 +11,9 @@ bool is_text(char c) {
   return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t';
 }
 
+constexpr std::string_view kSpace = " \t\r\n";
+
 std::string_view trimmed(std::string_view line) {
-  constexpr std::string_view kSpace = " \t\r";
   const size_t begin = std::min(line.find_first_not_of(kSpace), line.size());
   return line.substr(begin, line.find_last_not_of(kSpace) + 1 - begin);
 }
@@ -36,13 +37,16 @@ Result<JobKeys> read_job_keys(std::string_view text) {
   if (keys.front().size() < kJobKeyBytesMin) {
     return invalid("[key] the key has " + std::to_string(keys.front().size()) +
                    " bytes, expected at least " + std::to_string(kJobKeyBytesMin) +
-                   ". To keep the tokens of running jobs, put a new key on a line before it");
+                   (has_lines
+                        ? ". To keep the tokens of running jobs, put a new key on a line before it"
+                        : ". It is not text, so no other key can be put before it"));
   }
   if (keys.size() > kJobKeysMax) {
     return invalid("[key] found " + std::to_string(keys.size()) + " keys, expected at most " +
                    std::to_string(kJobKeysMax));
   }
-  if (keys.size() > 1) keys.emplace_back(text);
+  const std::string_view whole = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  if (keys.front() != whole) keys.emplace_back(whole);
   return keys;
 }
 

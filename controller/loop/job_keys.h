@@ -18,12 +18,12 @@ inline constexpr size_t kJobKeysMax = 8;
 
 // Reads the content of a key file:
 // - printable text: one key on each line, newest first
-// - anything else: one key
+// - anything else: one key, which cannot be replaced while its jobs run
 // kInvalid if there is no key, if the first one is shorter than kJobKeyBytesMin, or if there are
 // too many. Older keys may be shorter, because their jobs run.
 //
-// Versions before 0.2 took the whole file for one key. If it has several lines, it is the last of
-// the keys, so that the jobs of such a file are known.
+// Versions before 0.2 took the whole file, without white space at its end, for one key. If that is
+// not the first key, it is the last one, so that the jobs of such a file are known.
 Result<JobKeys> read_job_keys(std::string_view text);
 
 // Returns the job's token under each key, in the same order.

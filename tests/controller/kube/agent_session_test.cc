@@ -2,7 +2,9 @@
 // middle.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -249,6 +251,32 @@ TEST_F(AgentSession, TriesTheTokensOfOlderKeysWithAnAgentWithoutSessions) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kNotFound);
   EXPECT_EQ(others.size(), 3u) << "each token once";
+}
+
+// Both requests are refused with the first token before either tries the next one.
+TEST_F(AgentSession, TriesTheTokensOfOlderKeysWithSeveralRequestsAtOnce) {
+  std::latch both_refused(2);
+  std::atomic<int> refusals = 0;
+  serve([&](const Request& request, const Peer& peer) {
+    const std::string authorization = field(request.head, "Authorization");
+    if (target(request.head) == http::kSessionPath) {
+      peer.reply(404, "{}");
+    } else if (authorization == "Bearer old-token") {
+      peer.reply(200, state_text());
+    } else {
+      if (refusals++ < 2) both_refused.arrive_and_wait();
+      peer.reply(401, "{}");
+    }
+  });
+  std::vector<Result<AgentState>> answers;
+  const auto done = [&](auto result) { answers.push_back(std::move(result)); };
+  client_->poll_state(address(/*is_signed=*/false), 0, seconds(10), done);
+  client_->put_assignment(address(/*is_signed=*/false), std::make_shared<const Assignment>(), 0,
+                          done);
+  loop_.run_until([&] { return answers.size() == 2; });
+  for (const Result<AgentState>& answer : answers) {
+    EXPECT_TRUE(answer.ok()) << answer.error().message;
+  }
 }
 
 // A stranger takes the address over, and claims to be an old agent.

@@ -22,7 +22,7 @@ TEST(JobKeys, AFileHasOneKeyOrSeveralLinesOfThem) {
       {kFirst, {kFirst}},
       {std::string(kFirst) + "\n", {kFirst}},
       {both, {kFirst, kSecond, both}},  // versions before several keys took the whole text
-      {std::string("\n ") + kFirst + " \r\n\n", {kFirst}},
+      {std::string("\n ") + kFirst + " \r\n\n", {kFirst, std::string("\n ") + kFirst}},
       {std::string(16, '\0'), {std::string(16, '\0')}},
       {std::string("\x80\n") + kFirst, {std::string("\x80\n") + kFirst}},  // not text: one key
       {std::string(kFirst) + "\nshort",
