@@ -14,8 +14,8 @@ namespace {
 
 constexpr Duration kRetryMin = std::chrono::milliseconds(2);
 constexpr Duration kRetryMax = std::chrono::milliseconds(250);
-// A SYN that the other side drops, because its queue is full, is sent again after a second. Another
-// connection is faster.
+// Of the first attempt. A SYN that the other side drops, because its queue is full, is sent again
+// after a second; another connection is faster.
 constexpr Duration kConnectLimit = std::chrono::milliseconds(500);
 
 // A connection that this rank makes, and retries until it is established.
@@ -24,6 +24,7 @@ struct Dial {
   std::optional<Pending> attempt;
   TimePoint next{};
   Duration backoff = kRetryMin;
+  Duration connect_limit = kConnectLimit;  // doubles with each attempt that had no answer
   std::string failure = "no answer yet";
   std::string answer;  // of a rank; tells more than a later failure to connect
   bool made = false;
@@ -79,7 +80,7 @@ class Former {
   Status dial() {
     for (Dial& dial : dials_) {
       if (dial.made || dial.attempt || now() < dial.next) continue;
-      TRY_ASSIGN(const Digest nonce, options_.nonce());
+      const Digest nonce = options_.nonce();
       auto fd = begin_connect(options_.addresses[dial.target.rank]);
       if (!fd.ok()) {
         if (fd.error().code == Code::kInvalid) return fd.error();
@@ -91,7 +92,7 @@ class Former {
           Pending{.fd = std::move(*fd),
                   .from = rank_at(dial.target.rank),
                   .handshake = Handshake::client(options_.self, nonce, dial.target),
-                  .until = now() + std::min(kConnectLimit, options_.handshake_limit),
+                  .until = now() + std::min(dial.connect_limit, options_.handshake_limit),
                   .connecting = true});
     }
     return {};
@@ -148,6 +149,7 @@ class Former {
         // The other side may count it as established: make no second connection.
         dial.attempt->until = options_.deadline;
       } else if (now() >= dial.attempt->until) {
+        if (was_connecting) dial.connect_limit *= 2;
         postpone(dial, was_connecting ? "no answer" : "handshake timed out");
       }
     }

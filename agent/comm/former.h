@@ -34,7 +34,7 @@ struct FormOptions {
   TimePoint deadline{};
   Duration handshake_limit{};
   std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
-  std::function<Result<Digest>()> nonce;
+  std::function<Digest()> nonce;
 };
 
 // Connects, accepts and shakes hands until every connection is established, then closes the

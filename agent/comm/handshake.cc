@@ -180,7 +180,7 @@ void Handshake::say(std::span<const std::byte> bytes) {
 // The transcript, up to the client's proof, is HKDF's salt.
 void Handshake::derive_secrets(bool is_client) {
   const Digest salt = sha256(transcript_);
-  const Digest secret = hmac_sha256(text(bytes_of(salt)), self_->key);
+  const Digest secret = hmac_sha256(bytes_view(salt), self_->key);
   const Digest from_client = hkdf_expand(secret, "lockstep comm client");
   const Digest from_server = hkdf_expand(secret, "lockstep comm server");
   secrets_ = is_client ? SessionSecrets{.sent = from_client, .received = from_server}

@@ -74,7 +74,7 @@ Status Inbound::accept_some() {
     if (!accepted.ok()) return accepted.error();
     if (!accepted->fd) return {};
     tune_stream(accepted->fd.get());
-    TRY_ASSIGN(const Digest nonce, options_.nonce());
+    const Digest nonce = options_.nonce();
     strangers_.push_back({.fd = std::move(accepted->fd),
                           .from = accepted->from,
                           .handshake = Handshake::server(*options_.self, nonce),

@@ -30,7 +30,7 @@ class Inbound {
     size_t ranks = 0;  // of the world
     Duration handshake_limit{};
     std::shared_ptr<const Clock> clock;
-    std::function<Result<Digest>()> nonce;
+    std::function<Digest()> nonce;
     std::function<void(Pending&)> on_made;  // takes a connection that is established
   };
   explicit Inbound(Options options) : options_(std::move(options)) {}

@@ -1,6 +1,5 @@
 #include "agent/comm/make_communicator.h"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,20 +15,13 @@
 #include "agent/comm/loan_benchmark.h"
 #include "agent/comm/sealed_link.h"
 #include "agent/comm/tcp_link.h"
+#include "common/base/nonce.h"
 #include "common/base/sha256.h"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr size_t kRanksMax = 65536;
-
-Result<Digest> random_nonce() {
-  Digest nonce;
-  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return errno_error("[comm] generating a nonce", errno);
-  }
-  return nonce;
-}
 
 Status check_options(const CommOptions& options) {
   const size_t size = options.peers.size();

@@ -183,9 +183,20 @@ Result<size_t> SealedLink::read(std::span<std::byte> into) {
   return piece.size();
 }
 
+// Nothing of a record can be used before its last byte: waits for the rest of the one that has
+// begun, or for as long a one as the bytes allow.
 void SealedLink::expect(size_t bytes) {
-  const size_t here = (staged_end_ - staged_begin_) + (received_end_ - received_begin_);
-  set_low_water(fd_.get(), bytes > here ? bytes - here : 1, low_water_);
+  const size_t held = received_end_ - received_begin_;
+  const size_t staged = staged_end_ - staged_begin_;
+  size_t needed = 1;
+  if (held >= kRecordHeadBytes) {
+    const auto size = RecordOpener::size_of(Bytes(buffers_->received + received_begin_, held));
+    if (size.ok() && *size > held) needed = *size - held;
+  } else if (bytes > staged) {
+    const size_t record = std::min(bytes - staged, kRecordPayloadMax) + kRecordOverheadBytes;
+    needed = record - held;
+  }
+  set_low_water(fd_.get(), needed, low_water_);
 }
 
 }  // namespace lockstep::comm

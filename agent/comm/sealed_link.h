@@ -9,10 +9,11 @@
 
 namespace lockstep::comm {
 
-// A TcpLink (tcp_link.h) whose stream is encrypted, in records (records.h). Takes no more copies
-// than a TcpLink: encryption writes to the buffer that is sent, and decryption of a large payload
-// directly to its place. write() reports bytes once their whole record is sent, so the caller
-// offers them again until then. kCorrupt, once and for all, if a record is not authentic.
+// A TcpLink (tcp_link.h) whose stream is encrypted, in records (records.h). Encryption
+// writes to the buffer that is sent, and decryption of a large payload directly to its place, so a
+// payload takes one copy more than on a TcpLink: from the kernel to the buffer of records. write()
+// reports bytes once their whole record is sent, so the caller offers them again until then.
+// kCorrupt, once and for all, if a record is not authentic.
 class SealedLink final : public Link {
  public:
   SealedLink(int peer, UniqueFd fd, const SessionSecrets& secrets);

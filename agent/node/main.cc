@@ -26,6 +26,8 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr Duration kDrainLimit = std::chrono::seconds(1);
+// Enough that strangers rarely evict the controller between its greeting and its first request.
+constexpr size_t kConnectionsMax = 512;
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> result;
@@ -73,18 +75,19 @@ Status make_work_folders(const AgentOptions& options) {
 
 // Returns the job's token, or nothing if the Secret holds none. The agent then refuses everybody,
 // so that the controller can tell why, and does not take the pod for one that fails.
-std::string job_token(const AgentOptions& options) {
+Result<std::string> job_token(const AgentOptions& options) {
   const Result<std::string> token = read_small_file(options.token_file);
+  if (!token.ok() && token.error().code != Code::kNotFound) return token.error();
   if (token.ok() && !token->empty()) return *token;
   log_error("the Secret with the job's token has none: refusing all requests",
             {{"error", token.ok() ? options.token_file + " is empty" : token.error().message}});
-  return "";
+  return std::string();
 }
 
 Result<int> run_agent(const AgentOptions& options) {
   forbid_core_dumps();                             // it has the job's token
   TRY_ASSIGN(const int signal_fd, become_init());  // before the server's thread starts
-  const std::string token = job_token(options);
+  TRY_ASSIGN(const std::string token, job_token(options));
   TRY(make_work_folders(options));
   const SystemClock clock;
   const Cgroup cgroup = Cgroup::of_self();
@@ -93,8 +96,9 @@ Result<int> run_agent(const AgentOptions& options) {
   const std::string name =
       worker_pod_name(options.job_name, options.node_index, options.incarnation);
   TRY_ASSIGN(const std::unique_ptr<http::Server> server,
-             http::Server::start(options.address, static_cast<int>(options.port), api,
-                                 {.guard = http::session_guards(name, token)}));
+             http::Server::start(
+                 options.address, static_cast<int>(options.port), api,
+                 {.connections_max = kConnectionsMax, .guard = http::session_guards(name, token)}));
   log_info("listening", {{"address", options.address},
                          {"port", server->port()},
                          {"job", options.job_name},

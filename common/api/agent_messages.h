@@ -27,7 +27,7 @@ namespace lockstep {
 // the network can repeat. The controller marks the pods it makes with an agent that knows sessions
 // (kRequestsVariable, and an annotation for itself): such an agent refuses the token, and the
 // controller never sends it one. It sends the token only to an agent without that mark that has
-// never shown that it knows sessions.
+// not shown this process of the controller that it knows sessions.
 //
 // Both requests take `protocol=V` in the query: the newest protocol version that the client reads;
 // 1 if absent. The agent replies in that version, or in its own newest one if that is older. An

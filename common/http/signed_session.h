@@ -31,7 +31,7 @@ namespace lockstep::http {
 // The target includes the query. The name is the pod's, so that nobody can lead the controller from
 // one agent of a job to another one, which has the same token.
 //
-// What follows from this:
+// Consequences:
 // - A recorded message is refused everywhere: on another connection for its key, on the same one
 //   for its counter. A reply belongs to one request.
 // - The server knows from the head alone who sends a request. Strangers can't make it read a body.

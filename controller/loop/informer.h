@@ -43,7 +43,7 @@ struct InformerOptions {
 // - If an event can't be read twice, it lists again.
 // - After other errors, it backs off. A healthy watch ends the back-off.
 // - If the server says how long to wait (429), it waits as long, and backs off only if that
-// repeats.
+//   repeats.
 // - Bookmarks move the version and nothing else.
 // - It drops events older than what is known, which repeat after a reconnect.
 // - If the server's versions have stepped back (an older copy of its storage was restored), its

@@ -1,62 +1,24 @@
 #include "common/base/core_dumps.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
+
+#include "tests/support/core_dump.h"
 
 namespace lockstep {
 namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// A folder for core dumps.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "core-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-// Whether a process that may dump, and has called `forbid`, leaves a dump when it crashes.
-bool dumps_after(void (*forbid)()) {
-  const Folder folder;
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_CORE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_CORE, &limit);
-    std::filesystem::current_path(folder.path());
-    if (forbid != nullptr) forbid();
-    ::signal(SIGABRT, SIG_DFL);
-    std::abort();
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  EXPECT_TRUE(WIFSIGNALED(status));
-  return WCOREDUMP(status);
-}
-
 TEST(CoreDumps, AreNotWrittenByProgramsThatForbidThem) {
-  if (!dumps_after(nullptr)) GTEST_SKIP() << "this machine writes none anyway";
-  EXPECT_FALSE(dumps_after(forbid_core_dumps));
-  EXPECT_FALSE(dumps_after(forbid_core_dumps_of_readable_process));
+  if (!test::dumps_core_after(nullptr)) GTEST_SKIP() << "this machine writes none anyway";
+  EXPECT_FALSE(test::dumps_core_after(forbid_core_dumps));
+  EXPECT_FALSE(test::dumps_core_after(forbid_core_dumps_of_readable_process));
 }
 
 // Whether another process of the same user, without privileges, reads this one's memory.

@@ -194,7 +194,7 @@ class Program(threading.Thread):
 
 
 class Real:
-    """kube-apiserver and etcd of tools/cluster, two replicas of the controller, and soak_node.
+    """kube-apiserver and etcd of tools/cluster, one controller without election, and soak_node.
 
     soak_node runs the pods as processes: no kubelet, no containers.
     """

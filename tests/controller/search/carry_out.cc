@@ -166,7 +166,7 @@ uint64_t digest_of(const TrainingJobStatus& status) {
   for (FailureStatus& failure : timeless.failures) strip(failure);
   if (timeless.lastFailure) strip(*timeless.lastFailure);
   if (timeless.progress) timeless.progress->updatedAt.clear();
-  timeless.lost.seconds = timeless.trainedSeconds = 0;
+  timeless.lost.seconds = timeless.trainedSeconds = timeless.longestRunSeconds = 0;
   timeless.startTime.clear();
   timeless.completionTime.clear();
   return Digester().add(dump_json(status_to_json(timeless))).value();

@@ -54,7 +54,7 @@ TEST(Search, EveryOrderWithoutFaultsCompletesTheJob) {
   EXPECT_GE(result.depth, 40u);
 }
 
-// build/bin/explore visits all states.
+// build/bin/explore has no such bound.
 TEST(Search, OrdersWithTwoFaultsKeepTheInvariants) {
   const sim::Mutation none;
   const SearchResult result = search(none, {.faults = 2, .states_max = 50'000});

@@ -55,16 +55,15 @@ struct History {
 // A job of two nodes in a cluster with one controller, between two moves (moves.h). A value: copies
 // are independent. Only apply() changes it.
 //
-// What is left out, and why no behaviour is lost by it:
+// Some things are left out, and no behaviour is lost by that:
 // - Events for people and writes of progress alone. No policy and no invariant here reads them, and
 //   no plan waits for them (Executor).
 // - The lease. A replica that may have lost it sends nothing (LeaderGuardedClient), so all that is
 //   left of an old leader are requests on their way. A crash leaves the same: `strays`, which may
 //   arrive at any time or never. leader_test.cc and the simulation cover the lease itself.
-// - Polls of agents in flight. A report that arrives late means the same as one that arrived on
-// time
-//   at a controller that plans late, which any order of moves includes. An agent's report of an
-//   earlier round that arrives after a newer one is a fault of its own.
+// - Polls of agents in flight. A report that arrives late means the same as one that arrived in
+//   time at a controller that plans late, which any order of moves includes. An agent's report of
+//   an earlier round that arrives after a newer one is a fault of its own.
 // - Retries' exact delays. A failed plan is tried again after kRetryDelay.
 struct World {
   sim::FakeStore store{};

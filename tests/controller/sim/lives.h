@@ -52,9 +52,8 @@ struct LivesResult {
 // Lives each life once without mishaps, then with a crash after each of its writes, combined with
 // stale and fresh caches and with each dropped batch. Each must end as the first one did:
 // - A job that was not restarted is not. One that lost a rank or a pod may be restarted once more
-// if
-//   caches are stale or a batch was dropped, because the loss of a pod may be seen after what it
-//   did to the others.
+//   if caches are stale or a batch was dropped, because the loss of a pod may be seen after what
+//   it did to the others.
 // - With fresh caches and all events, members and ended pods are the same too.
 // Takes every `stride`-th combination, from `first` on.
 LivesResult live_all(const std::vector<Life>& lives, int64_t first, int64_t stride,
