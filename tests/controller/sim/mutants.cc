@@ -127,19 +127,22 @@ class TamperingAgentClient final : public loop::AgentClient {
     if (put_) put_(tampered);
     const int64_t index = tampered.node_index;
     agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(tampered)), index,
-                           std::move(done));
+                           tampering(std::move(done)));
   }
   void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
                   Done done) override {
-    agents_.poll_state(agent, since, wait,
-                       [state_ = state_, done = std::move(done)](Result<AgentState> state) {
-                         if (state_ && state.ok()) state_(*state);
-                         done(std::move(state));
-                       });
+    agents_.poll_state(agent, since, wait, tampering(std::move(done)));
   }
   void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
 
  private:
+  Done tampering(Done done) const {
+    return [tamper = state_, done = std::move(done)](Result<AgentState> state) {
+      if (tamper && state.ok()) tamper(*state);
+      done(std::move(state));
+    };
+  }
+
   loop::AgentClient& agents_;
   Tamper put_;
   TamperState state_;
@@ -514,6 +517,10 @@ void add_reports(std::vector<Mutant>& mutants) {
           worker.exit_code = kExitStopped;
         }
       }));
+  Mutation impatient;
+  impatient.limits.equal_starts = 1;
+  impatient.limits.equal_starts_span = std::chrono::seconds(0);
+  add("a program that failed once never started", "never started", std::move(impatient));
   Mutation short_silence;
   short_silence.limits.agent_silence = std::chrono::seconds(1);
   add("agents are given up too soon", "restarts", std::move(short_silence));

@@ -181,6 +181,30 @@ TEST(Simulation, MoreFailuresThanRestartsAllowedFailTheJob) {
   }
 }
 
+// Its program reports nothing and exits at every start, while controllers crash and pods are lost.
+TEST(Simulation, AProgramThatNeverStartsEndsItsJobWhateverElseFails) {
+  const Mutation silent = with_agents({}, [](AgentState& state) { state.progress.reset(); });
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed, silent);
+    Chance& chance = simulation.world.chance;
+    chance.rate(Fault::kWorkerExit) = 1;
+    chance.rate(Fault::kCrash) = 0.1;
+    chance.rate(Fault::kConflict) = 0.1;
+    chance.rate(Fault::kPodDeleted) = 0.002;
+    const std::string key = simulation.world.users.add_job(
+        {.name = "doomed", .nodes = 2, .steps = 100, .max_restarts = 10'000, .is_command = true});
+    ASSERT_TRUE(simulation.run(std::chrono::hours(1), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    EXPECT_TRUE(chance.violations.empty()) << simulation.describe();
+    const TrainingJobStatus status = simulation.status(key);
+    ASSERT_TRUE(is_true(status, kFailed)) << simulation.describe();
+    EXPECT_EQ(find_condition(status, kFailed)->reason, "NeverStarted");
+    EXPECT_EQ(status.lastFailure->exitCode, kExitOfRules);
+    EXPECT_GE(status.lastFailure->number, 3);
+  }
+}
+
 TEST(Simulation, AJobThatGrowsWithoutRoomLosesNothing) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
