@@ -14,8 +14,8 @@ namespace {
 
 constexpr Duration kRetryMin = std::chrono::milliseconds(2);
 constexpr Duration kRetryMax = std::chrono::milliseconds(250);
-// Of the first attempt. A SYN that the other side drops, because its queue is full, is sent again
-// after a second; another connection is faster.
+// The first attempt's limit. A SYN that the other side drops, because its queue is full, is sent
+// again after a second; another connection is faster.
 constexpr Duration kConnectLimit = std::chrono::milliseconds(500);
 
 // A connection that this rank makes, and retries until it is established.

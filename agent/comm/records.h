@@ -20,7 +20,7 @@ namespace lockstep::comm {
 // the handshake, which has fresh nonces of both; there is nothing to negotiate.
 constexpr size_t kRecordHeadBytes = 4;
 constexpr size_t kRecordOverheadBytes = kRecordHeadBytes + kAeadTagBytes;
-// Of 32, 64, 128 and 256 KiB the smallest with the best all-reduces (bench/results, encryption).
+// The smallest of 32, 64, 128 and 256 KiB with the fastest all-reduces (bench/results, encryption).
 constexpr size_t kRecordPayloadMax = size_t{128} << 10;
 // After this many records, both sides derive the next key: 128 GiB at most have one key.
 constexpr uint64_t kRecordsPerKey = uint64_t{1} << 20;
