@@ -45,6 +45,10 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   launch.env =
       with_variables(context.env, rank_variables(assignment, local_rank, context.work_folder));
   launch.env = with_defaults(std::move(launch.env), default_variables(assignment, threads));
+  // The agent's own concern.
+  std::erase_if(launch.env, [](const std::string& entry) {
+    return entry.starts_with(std::string(kRequestsVariable) + '=');
+  });
   if (!assignment.train) {
     launch.argv = assignment.command;
     launch.progress_path = progress_path(context.work_folder, launch.rank);

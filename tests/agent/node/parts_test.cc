@@ -219,7 +219,7 @@ LaunchContext a_context() {
           .work_folder = "/work",
           .token_file = "/token",
           .cpus = 5,
-          .env = {"PATH=/bin", "RANK=99", "LOCKSTEP_NODE_INDEX=0"},
+          .env = {"PATH=/bin", "RANK=99", "LOCKSTEP_REQUESTS=signed", "LOCKSTEP_NODE_INDEX=0"},
           .boot_id = "8f3a"};
 }
 
@@ -242,6 +242,7 @@ TEST(Launch, GivesAWorkerItsRankConfigAndEnvironment) {
     EXPECT_TRUE(has(launch.env, variable)) << variable;
   }
   EXPECT_FALSE(has(launch.env, "RANK=99"));
+  EXPECT_FALSE(has(launch.env, "LOCKSTEP_REQUESTS=signed"));
   const auto read = worker_config_from_json(to_json(launch.config));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->rank, 3);
