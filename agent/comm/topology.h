@@ -15,7 +15,7 @@ std::string topology_summary(const Communicator& group);
 // - the backend of each pair of ranks
 // - the paths between hosts
 // - the RDMA devices of each host, and its GPUs with the links between them, as its first rank sees
-//   them (the links are untested on a GPU)
+//   them (the links are untested on several GPUs)
 // A collective. Groups of more than kTopologyRanksMax ranks get a summary and the hosts, without
 // the pairs.
 constexpr int kTopologyRanksMax = 64;

@@ -6,11 +6,14 @@ import shutil
 
 from compare import compare
 from rooflines import attention, kernels
-from runner import FAILED, PASSED, SKIPPED, Finding, worst
+from runner import FAILED, NO_DEVICE, PASSED, SKIPPED, Finding, worst
 from speed import settings, speed, speed_of_others
 
 # The measured programs are built first; the other tests only if time is left.
 MEASURED = ("bench_step", "bench_kernels", "kernels_gpu_test")
+# Tests that need a GPU, apart from the ops'.
+GPU_TESTS = ("comm_gpu_test", "train_gpu_test")
+RESTARTS = 20  # of a test program, after cases that broke the device's context
 
 
 def facts(check):
@@ -88,25 +91,53 @@ def build(check):
     """Builds what is measured."""
     if check.options.no_build:
         return Finding(SKIPPED, f"--no-build: the programs in {check.build}")
-    targets = [f"emulated_{name}" for name in MEASURED] if check.rehearses else [*MEASURED, "comm_gpu_test"]
+    targets = [f"emulated_{name}" for name in MEASURED] if check.rehearses else [*MEASURED, *GPU_TESTS]
     return build_targets(check, targets) or Finding(PASSED, f"cmake --preset worker; {', '.join(targets)}")
 
 
 def gpu_tests(check):
-    """Compares each op and the device layer with the CPU."""
-    names = ["kernels_gpu_test"] + ([] if check.rehearses else ["comm_gpu_test"])
-    found = judged_all(check, {name: [check.program(name)] for name in names})
-    if found.status == FAILED and check.device == "cuda" and not check.rehearses:
+    """Compares each op, the device layer and training by several ranks with the CPU."""
+    found = {name: run_cases(check, name) for name in ("kernels_gpu_test",) + (
+        () if check.rehearses else ("comm_gpu_test",))}
+    if not check.rehearses:
+        found["train_gpu_test"] = check.run([check.program("train_gpu_test"), "--gtest_brief=1"]).finding()
+    if found["kernels_gpu_test"].status == FAILED and check.device == "cuda" and not check.rehearses:
         # Run again and wait for every launch, so that the log names the faulty one.
-        check.run(["env", "CUDA_LAUNCH_BLOCKING=1", check.program(names[0])])
-    return found
-
-
-def judged_all(check, commands):
-    """Runs programs, by name, whose exit codes are their verdicts; the worst one counts."""
-    found = {name: check.run(command).finding() for name, command in commands.items()}
+        check.run([check.program("kernels_gpu_test"), "--sync"])
     return Finding(worst(one.status for one in found.values()),
-                   "; ".join(f"{name}: {one.what}" for name, one in found.items()))
+                   "; ".join(f"{name}: {one.what}" for name, one in found.items()),
+                   {name: one.values for name, one in found.items() if one.values})
+
+
+def run_cases(check, name):
+    """Runs the cases of a test program (tests/kernels/gpu_cases.h).
+
+    A case that broke the device's context, or ended the program, is left out of the next process, which runs the
+    cases after it.
+    """
+    passed, failed = 0, []
+    for _ in range(RESTARTS):
+        outcome = check.run([check.program(name), "--skip", passed + len(failed)])
+        ok, wrong = verdicts(outcome.output)
+        passed += ok
+        failed += wrong
+        totals = re.search(r"^\d+ cases: .*, (\d+) not run$", outcome.output, re.MULTILINE)
+        if totals is not None and totals.group(1) == "0":
+            break
+        if totals is None:
+            if outcome.code in (None, 0, 1, 2, NO_DEVICE):  # out of time, or no usable device
+                return outcome.finding()
+            failed.append(f"exit code {outcome.code} in the case after {passed + len(failed)}")
+    if not failed:
+        return outcome.finding(f"{passed} cases passed")
+    return Finding(FAILED, f"{passed} cases passed, {len(failed)} failed: {'; '.join(failed[:3])}"[:400],
+                   {"passed": passed, "failed": failed})
+
+
+def verdicts(output):
+    """Returns the number of cases that passed, and the lines of those that failed."""
+    lines = output.splitlines()
+    return (sum(line.endswith(": ok") for line in lines), [line for line in lines if ": FAILED: " in line])
 
 
 def sanitize(check):

@@ -6,7 +6,7 @@ above 1, processes on the CPU, one per rank, use gloo on loopback: DistributedDa
 --parallel fsdp FSDP2 (fully_shard of each block and of the model), which frees a block's parameters
 after its forward; fsdp-kept keeps them until its backward (ZeRO-2).
 
---device cuda uses only flash attention (SDPA) in bf16, fused AdamW, autocast to bf16, and fp32
+--device cuda uses one kind of attention (SDPA) in bf16, flash or with --attention cudnn that one, fused AdamW, autocast to bf16, and fp32
 matrix products without TF32. Nothing within a step waits for the GPU: the gradient norm stays there
 too. A micro-batch that does not fit is halved, and more of them are accumulated, until it fits.
 
@@ -60,6 +60,7 @@ def parse(arguments=None):
     parser.add_argument("--parallel", choices=("ddp", "fsdp", "fsdp-kept"), default="ddp")
     parser.add_argument("--bucket-mb", type=int, default=4, help="of DistributedDataParallel")
     parser.add_argument("--optimizer", choices=("fused", "foreach"), default="fused")
+    parser.add_argument("--attention", choices=("flash", "cudnn"), default="flash")
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name, value in zip(DIMENSIONS, PRESETS[options.preset]):
@@ -217,16 +218,16 @@ def mean_over_ranks(losses, options):
     return (values / options.ranks).tolist()
 
 
-def flash_only(options):
-    """Returns a context that rules out any attention but flash, for bf16 on a GPU.
+def one_attention(options):
+    """Returns a context that rules out any attention but the chosen one, for bf16 on a GPU.
 
-    Without it PyTorch could silently take another one. Flash attention has no fp32 kernels. Needs
-    PyTorch 2.3.
+    Without it PyTorch could silently take another one. These have no fp32 kernels. Needs PyTorch
+    2.3, cuDNN's 2.5.
     """
     if options.device != "cuda" or options.precision != "bf16":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    return sdpa_kernel(SDPBackend.FLASH_ATTENTION)
+    return sdpa_kernel(SDPBackend.FLASH_ATTENTION if options.attention == "flash" else SDPBackend.CUDNN_ATTENTION)
 
 
 class Training:
@@ -257,7 +258,7 @@ class Training:
         options = self.options
         losses = []
         for micro in rows.split(options.batch):
-            with self.cast, flash_only(options):
+            with self.cast, one_attention(options):
                 loss = self.model(micro[:, :-1], micro[:, 1:]) / options.accumulate
             loss.backward()
             losses.append(loss.detach())
@@ -301,7 +302,8 @@ class Training:
             "stepSeconds": step, "tokensPerSecond": tokens / step,
             "firstStepSeconds": self.first_step_seconds,
             "parameters": sum(p.numel() for p in self.plain.parameters()),
-            "parallel": options.parallel, "optimizer": options.optimizer, "bucketMb": options.bucket_mb}
+            "parallel": options.parallel, "optimizer": options.optimizer,
+            "attention": options.attention, "bucketMb": options.bucket_mb}
         if options.device == "cuda":
             values["name"] = torch.cuda.get_device_name()
             values["memoryBytes"] = torch.cuda.max_memory_allocated()

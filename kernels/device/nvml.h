@@ -60,7 +60,7 @@ struct Xid {
   uint64_t number = 0;  // see NVIDIA's list of Xid errors
 };
 
-// Identifies GPUs by PCI bus id, as in DeviceInfo. Not thread-safe. Not tested on a GPU.
+// Identifies GPUs by PCI bus id, as in DeviceInfo. Not thread-safe.
 class Nvml {
  public:
   // kUnavailable if the library is missing; nothing else depends on it.

@@ -27,10 +27,13 @@ bool attention_has_tiles(const AttentionShape& shape, DType dtype) {
   return dtype == DType::kBf16 && (shape.head_dim == 64 || shape.head_dim == 128);
 }
 
-// Shared memory holds keys and values; the queries are first loaded into the keys' place.
+// Shared memory holds keys and values; the queries are first loaded into their place.
 LaunchShape attention_forward_shape(const AttentionShape& shape) {
-  return tiles_shape("attention_forward", shape, shape.heads,
-                     2 * tile_bytes(shape, kAttentionTile));
+  const int groups = attention_query_groups(static_cast<int>(shape.head_dim));
+  LaunchShape launch =
+      tiles_shape("attention_forward", shape, shape.heads, 2 * tile_bytes(shape, kAttentionTile));
+  launch.blocks.x = ceil_divided(shape.sequence, int64_t{kAttentionTile} * groups);
+  return launch;
 }
 
 // Shared memory holds queries and dout of the block, keys and values of the inner tile.

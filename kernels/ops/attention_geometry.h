@@ -10,7 +10,8 @@
 namespace lockstep::kernels {
 
 // A block of a tensor core kernel has kAttentionTile queries (keys in the dk/dv kernel), 16 per
-// warp, and loops over the other side one tile at a time.
+// warp, and loops over the other side one tile at a time. The forward kernel may have several such
+// groups of queries, for which a warp reads keys and values once.
 inline constexpr int kAttentionTile = 64;
 inline constexpr int kAttentionWarps = kAttentionTile / 16;
 inline constexpr int kAttentionThreads = kAttentionWarps * kWarpThreads;
@@ -23,6 +24,12 @@ constexpr int attention_inner_tile(int head_dim) {
 }
 template <int kHeadDim>
 inline constexpr int kAttentionInnerTile = attention_inner_tile(kHeadDim);
+// Groups of queries per warp in the forward kernel; limited by the registers.
+constexpr int attention_query_groups(int head_dim) {
+  return head_dim <= 64 ? 2 : 1;
+}
+template <int kHeadDim>
+inline constexpr int kAttentionQueryGroups = attention_query_groups(kHeadDim);
 
 // Returns whether the tensor core kernels support it: bf16 rows that can be read 16 bytes at a
 // time.

@@ -15,8 +15,6 @@
 // log-sum-exp.
 namespace lockstep::kernels::cuda {
 
-constexpr float kLog2E = 1.4426950408889634f;
-
 template <int kD>
 struct Tiles {
   static constexpr int kStride = kD + kAttentionPadding;
@@ -70,16 +68,35 @@ struct Tiles {
     }
   }
 
-  // sums[16, kD] += left[16, kDepth] * right[kDepth, kD], left rounded to bf16.
+  // For each of kGroups: sums[16, kD] += left[16, kDepth] * right[kDepth, kD], left rounded to
+  // bf16.
+  template <int kDepth, int kGroups>
+  static __device__ void multiply_groups(float (&sums)[kGroups][kD / 8][4],
+                                         const float (&left)[kGroups][kDepth / 8][4],
+                                         const Bf16* right) {
+#pragma unroll
+    for (int k = 0; k < kDepth; k += 16) {
+      uint32_t a[kGroups][4];
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) round_left(a[g], left[g][k / 8], left[g][k / 8 + 1]);
+#pragma unroll
+      for (int n = 0; n < kD; n += 16) {
+        uint32_t b[4];
+        load_right_transposed(b, right, k, n);
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) {
+          multiply_two(sums[g][n / 8], sums[g][n / 8 + 1], a[g], b);
+        }
+      }
+    }
+  }
   template <int kDepth>
   static __device__ void multiply_sums(float (&sums)[kD / 8][4], const float (&left)[kDepth / 8][4],
                                        const Bf16* right) {
 #pragma unroll
     for (int k = 0; k < kDepth; k += 16) {
-      const float(&low)[4] = left[k / 8];
-      const float(&high)[4] = left[k / 8 + 1];
-      const uint32_t a[4] = {to_bf16_pair(low[0], low[1]), to_bf16_pair(low[2], low[3]),
-                             to_bf16_pair(high[0], high[1]), to_bf16_pair(high[2], high[3])};
+      uint32_t a[4];
+      round_left(a, left[k / 8], left[k / 8 + 1]);
 #pragma unroll
       for (int n = 0; n < kD; n += 16) {
         uint32_t b[4];
@@ -87,6 +104,15 @@ struct Tiles {
         multiply_two(sums[n / 8], sums[n / 8 + 1], a, b);
       }
     }
+  }
+
+  // a[16,16] <- two blocks of sums, of 8 columns each.
+  static __device__ void round_left(uint32_t (&a)[4], const float (&low)[4],
+                                    const float (&high)[4]) {
+    a[0] = to_bf16_pair(low[0], low[1]);
+    a[1] = to_bf16_pair(low[2], low[3]);
+    a[2] = to_bf16_pair(high[0], high[1]);
+    a[3] = to_bf16_pair(high[2], high[3]);
   }
 
   static __device__ void multiply_two(float (&first)[4], float (&second)[4], const uint32_t (&a)[4],
@@ -123,9 +149,9 @@ struct TilePlace {
   int64_t sample;
   int row;  // first row of the warp in the tile
 };
-__device__ inline TilePlace tile_place(bool last_first) {
+__device__ inline TilePlace tile_place(bool last_first, int64_t rows = kAttentionTile) {
   const int64_t tile = last_first ? int64_t{gridDim.x} - 1 - blockIdx.x : int64_t{blockIdx.x};
-  return {tile * kAttentionTile, blockIdx.y, blockIdx.z, warp_index() * 16};
+  return {tile * rows, blockIdx.y, blockIdx.z, warp_index() * 16};
 }
 
 // The running maximum and sum of a lane's two rows. The sum covers only this lane's columns.
@@ -193,74 +219,93 @@ __device__ void next_softmax(float (&scores)[kColumns / 8][4], float exponent_sc
 }
 
 // Overlaps copies with computation: loads values while computing scores, and the next keys while
-// summing over the values.
+// summing over the values. A warp has the same 16 rows of each group of queries.
 template <int kD>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward_tiles(AttentionArgs<Bf16> args) {
   using T = Tiles<kD>;
-  constexpr int kTile = kAttentionTile;
+  constexpr int kTile = kAttentionTile, kGroups = kAttentionQueryGroups<kD>;
+  constexpr int kRows = kGroups * kTile;
+  static_assert(kGroups <= 2);  // which fit into the place of keys and values
   auto* k_tile = shared_memory<Bf16>();
   Bf16* v_tile = k_tile + kTile * T::kStride;
-  const TilePlace place = tile_place(true);
+  const TilePlace place = tile_place(true, kRows);
   const int64_t kv_head = place.head / (args.heads / args.kv_heads);
   const auto q = packed_rows(args.qkv, args, place.sample, place.head);
   const auto k = packed_rows(args.qkv, args, place.sample, args.heads + kv_head);
   const auto v = packed_rows(args.qkv, args, place.sample, args.heads + args.kv_heads + kv_head);
 
-  T::template begin_copy<kTile>(k_tile, q, place.begin, args.sequence);
+  T::template begin_copy<kRows>(k_tile, q, place.begin, args.sequence);
   commit_copies();
   wait_for_copies<0>();
   sync_block();
-  uint32_t queries[kD / 16][4];
+  uint32_t queries[kGroups][kD / 16][4];
 #pragma unroll
-  for (int i = 0; i < kD / 16; ++i) T::load_left(queries[i], k_tile, place.row, 16 * i);
+  for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i) {
+      T::load_left(queries[g][i], k_tile, g * kTile + place.row, 16 * i);
+    }
+  }
   sync_block();
 
-  float out[kD / 8][4] = {};
-  OnlineSoftmax softmax;
+  float out[kGroups][kD / 8][4] = {};
+  OnlineSoftmax softmax[kGroups];
   const float exponent_scale = args.scale * kLog2E;
+  const int64_t keys = place.begin + kRows < args.sequence ? place.begin + kRows : args.sequence;
   T::template begin_copy<kTile>(k_tile, k, 0, args.sequence);
   commit_copies();
-  for (int64_t key = 0; key <= place.begin; key += kTile) {
+  for (int64_t key = 0; key < keys; key += kTile) {
     T::template begin_copy<kTile>(v_tile, v, key, args.sequence);
     commit_copies();
     wait_for_copies<1>();
     sync_block();
-    float scores[kTile / 8][4] = {};
+    float scores[kGroups][kTile / 8][4] = {};
 #pragma unroll
     for (int i = 0; i < kD / 16; ++i) {
 #pragma unroll
       for (int n = 0; n < kTile; n += 16) {
         uint32_t b[4];
         T::load_right(b, k_tile, n, 16 * i);
-        T::multiply_two(scores[n / 8], scores[n / 8 + 1], queries[i], b);
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) {
+          T::multiply_two(scores[g][n / 8], scores[g][n / 8 + 1], queries[g][i], b);
+        }
       }
     }
     sync_block();
-    if (key < place.begin) T::template begin_copy<kTile>(k_tile, k, key + kTile, args.sequence);
+    if (key + kTile < keys) T::template begin_copy<kTile>(k_tile, k, key + kTile, args.sequence);
     commit_copies();
-    if (key == place.begin) hide_later_keys<kTile>(scores, key, place.begin + place.row);
-    next_softmax<kTile, kD>(scores, exponent_scale, softmax, out);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const int64_t first_row = place.begin + g * kTile;
+      if (key >= first_row) hide_later_keys<kTile>(scores[g], key, first_row + place.row);
+      next_softmax<kTile, kD>(scores[g], exponent_scale, softmax[g], out[g]);
+    }
     wait_for_copies<1>();
     sync_block();
-    T::template multiply_sums<kTile>(out, scores, v_tile);
+    T::template multiply_groups<kTile, kGroups>(out, scores, v_tile);
     sync_block();
   }
 
   const int lane = lane_index();
-  float factors[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float sum = sum_of_row(softmax.sum[half]);
-    factors[half] = 1.0f / sum;
-    const int64_t t = place.begin + place.row + lane / 4 + 8 * half;
-    if (args.lse != nullptr && lane % 4 == 0 && t < args.sequence) {
-      of_head(args.lse, args, place.sample, place.head)[t] =
-          softmax.high[half] * args.scale + logf(sum);
+  for (int g = 0; g < kGroups; ++g) {
+    const int64_t first_row = place.begin + g * kTile + place.row;
+    float factors[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = sum_of_row(softmax[g].sum[half]);
+      factors[half] = 1.0f / sum;
+      const int64_t t = first_row + lane / 4 + 8 * half;
+      if (args.lse != nullptr && lane % 4 == 0 && t < args.sequence) {
+        of_head(args.lse, args, place.sample, place.head)[t] =
+            softmax[g].high[half] * args.scale + logf(sum);
+      }
     }
+    T::store_rows(out_rows(args.out, args, place.sample, place.head), first_row, args.sequence,
+                  out[g], factors);
   }
-  T::store_rows(out_rows(args.out, args, place.sample, place.head), place.begin + place.row,
-                args.sequence, out, factors);
 }
 
 // Computes dq of 64 queries: the sum of ds * k over keys, in ascending order.

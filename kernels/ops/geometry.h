@@ -66,6 +66,28 @@ constexpr LaunchShape column_sums_shape(const char* name, int64_t columns, int64
           .shared_bytes = static_cast<size_t>(kColumnWarps * strip * sums) * sizeof(float)};
 }
 
+// The second pass of such sums: blocks (strip of 32 columns, target), whose warps share the parts.
+constexpr LaunchShape add_parts_shape(int64_t columns, int64_t targets) {
+  LaunchShape shape = column_sums_shape("add_parts", columns, 1, 1, 1);
+  shape.blocks.y = targets;
+  return shape;
+}
+
+// A norm's backward in one pass: blocks take parts of the rows, `per_thread` columns per thread and
+// kNormRows rows at a time. Shared memory holds two halves of kNormSums floats per warp. With more
+// than kNormThreadsMax threads it is not launchable.
+inline constexpr int kNormThreadsMax = 512;
+inline constexpr int kNormRows = 2;
+inline constexpr int kNormSums = 2 * kNormRows;
+constexpr LaunchShape norm_backward_shape(const char* name, int64_t columns, int64_t parts,
+                                          int per_thread) {
+  const int64_t warps = ceil_divided(columns, int64_t{per_thread} * kWarpThreads);
+  return {.name = name,
+          .blocks = {.x = parts},
+          .threads = static_cast<int>(warps) * kWarpThreads,
+          .shared_bytes = static_cast<size_t>(warps) * 2 * kNormSums * sizeof(float)};
+}
+
 // Returns the number of parts in which `rows` rows are summed, at most `most`: each warp gets 8
 // rows or more.
 constexpr int64_t row_parts(int64_t rows, int64_t most) {

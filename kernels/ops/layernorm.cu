@@ -8,6 +8,7 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr NormNames kNames{.forward = "layernorm_forward",
+                           .backward = "layernorm_backward",
                            .backward_rows = "layernorm_backward_rows",
                            .backward_columns = "layernorm_backward_columns"};
 

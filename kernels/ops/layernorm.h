@@ -41,9 +41,10 @@ struct LayerNormBackward {
   Workspace workspace = {};  // layernorm_backward_workspace(width, device type)
 };
 
-// Sums over rows are computed in at most this many parts, for any number of threads.
+// Sums over rows are computed in at most this many parts, for any number of threads. On GPUs: four
+// blocks for each multiprocessor of an H100.
 constexpr int layernorm_backward_parts(DeviceType device) {
-  return device == DeviceType::kCpu ? 16 : 128;
+  return device == DeviceType::kCpu ? 16 : 4 * 132;
 }
 
 constexpr size_t layernorm_backward_workspace(int64_t width, DeviceType device) {

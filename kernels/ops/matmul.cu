@@ -225,7 +225,7 @@ void add_column_sums(Stream& stream, const MatmulBackward& args) {
     launch(stream, plan.partial_shape, column_sum_parts<T, N>, elements_of<T>(args.dy), args.m,
            args.n, plan.rows_at_once, parts);
     launch_add_parts(stream, {.sums = parts, .count = plan.parts, .stride = args.n},
-                     args.dbias.f32(), args.n);
+                     {args.dbias.f32()}, args.n);
   });
 }
 

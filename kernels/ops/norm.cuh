@@ -164,8 +164,125 @@ __global__ void __launch_bounds__(kColumnThreads) norm_backward_columns(NormBack
   });
 }
 
+// Reduces kCount sums over the threads of a block at once. `shared` holds kCount floats per warp;
+// it may be reused after the next barrier.
+template <int kCount>
+__device__ __forceinline__ void reduce_block_sums(float (&sums)[kCount], float* shared) {
+#pragma unroll
+  for (float& sum : sums) sum = reduce_warp(sum, Plus{});
+  if (lane_index() == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) shared[warp_index() * kCount + i] = sums[i];
+  }
+  sync_block();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    sums[i] = shared[i];
+    for (int warp = 1; warp < warp_count(); ++warp) sums[i] += shared[warp * kCount + i];
+  }
+}
+
+// What a thread loads of kNormRows rows: N columns of each, and each row's numbers.
+template <class T, int N, bool kCentred>
+struct NormRows {
+  Words4 dy[kNormRows];
+  Words4 h[kNormRows];
+  Words4 others[kNormRows];
+  float mean[kNormRows];
+  float scale[kNormRows];
+
+  // Rows from `end` on are 0.
+  __device__ __forceinline__ void load(const NormBackwardRows<T>& args, int64_t first, int64_t end,
+                                       int64_t column) {
+    static_assert(sizeof(T) * N == sizeof(Words4));
+#pragma unroll
+    for (int r = 0; r < kNormRows; ++r) {
+      const int64_t row = first + r, at = row * args.width + column;
+      const bool exists = row < end;
+      dy[r] = exists ? load_16_bytes(args.dy + at) : Words4{};
+      h[r] = exists ? load_16_bytes(args.h + at) : Words4{};
+      others[r] = exists && args.dresidual ? load_16_bytes(args.dresidual + at) : Words4{};
+      mean[r] = exists && kCentred ? args.mean[row] : 0.0f;
+      scale[r] = exists ? args.reciprocal_std[row] : 0.0f;
+    }
+  }
+};
+
+// Computes dx and the sums over rows in one pass: a block takes a part of the rows, kNormRows at a
+// time, and each thread N columns of them. The next rows are under way while the block reduces. dx
+// may be dy or dresidual: a thread reads its columns of a row before it writes them. Threads after
+// the last column work on the last ones, without effect.
+template <class T, int N, bool kCentred>
+__global__ void __launch_bounds__(kNormThreadsMax) norm_backward(NormBackwardRows<T> args) {
+  constexpr int kSums = kCentred ? 2 : 1;
+  const int64_t row_begin = args.rows * blockIdx.x / gridDim.x;
+  const int64_t row_end = args.rows * (int64_t{blockIdx.x} + 1) / gridDim.x;
+  const bool has_columns = int64_t{threadIdx.x} * N < args.width;
+  const int64_t column = has_columns ? int64_t{threadIdx.x} * N : args.width - N;
+  const float width = static_cast<float>(args.width);
+  float* shared = shared_memory<float>();
+  float* next_shared = shared + warp_count() * kNormSums;
+  float weights[N], columns[kSums][N] = {};  // for dweight and, if centred, dbias
+  load_values(weights, args.weight + column);
+  if (!has_columns) {
+    for (float& weight : weights) weight = 0.0f;
+  }
+
+  NormRows<T, N, kCentred> rows;
+  rows.load(args, row_begin, row_end, column);
+  for (int64_t first = row_begin; first < row_end; first += kNormRows) {
+    const NormRows<T, N, kCentred> now = rows;
+    rows.load(args, first + kNormRows, row_end, column);
+    float sums[kNormSums] = {};  // of g = dy * weight and of g * hat, per row
+#pragma unroll
+    for (int r = 0; r < kNormRows; ++r) {
+      float dy[N], h[N];
+      unpack_values(dy, now.dy[r], args.dy);
+      unpack_values(h, now.h[r], args.h);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const float hat = (h[j] - now.mean[r]) * now.scale[r];
+        const float g = dy[j] * weights[j];
+        sums[2 * r] += g;
+        sums[2 * r + 1] += g * hat;
+        columns[0][j] += dy[j] * hat;
+        if constexpr (kCentred) columns[1][j] += dy[j];
+      }
+    }
+    reduce_block_sums(sums, shared);
+#pragma unroll
+    for (int r = 0; r < kNormRows; ++r) {
+      const int64_t row = first + r;
+      if (row >= row_end || !has_columns) continue;
+      const float mean_g = kCentred ? sums[2 * r] / width : 0.0f;
+      const float mean_g_hat = sums[2 * r + 1] / width;
+      float dy[N], h[N], others[N];
+      unpack_values(dy, now.dy[r], args.dy);
+      unpack_values(h, now.h[r], args.h);
+      unpack_values(others, now.others[r], args.dresidual);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const float hat = (h[j] - now.mean[r]) * now.scale[r];
+        dy[j] = (dy[j] * weights[j] - mean_g - hat * mean_g_hat) * now.scale[r] + others[j];
+      }
+      store_values(args.dx + row * args.width + column, dy);
+    }
+    // The other half next time, so that one barrier per turn is enough.
+    float* const used = shared;
+    shared = next_shared;
+    next_shared = used;
+  }
+  if (!has_columns) return;
+#pragma unroll
+  for (int sum = 0; sum < kSums; ++sum) {
+    store_values(args.parts + (int64_t{blockIdx.x} * kSums + sum) * args.width + column,
+                 columns[sum]);
+  }
+}
+
 struct NormNames {
   const char* forward;
+  const char* backward;
   const char* backward_rows;
   const char* backward_columns;
 };
@@ -195,8 +312,8 @@ void launch_norm_forward(Stream& stream, const NormNames& names, const LayerNorm
   });
 }
 
-// Computes the sums over rows, in at most `parts_max` parts, before dx, because dx may overwrite
-// dy.
+// Sums over rows in at most `parts_max` parts. Rows of packs that fit into a block take one pass.
+// Others take two: the sums over rows come before dx, because dx may overwrite dy.
 template <bool kCentred>
 void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNormBackward& args,
                           int parts_max) {
@@ -219,17 +336,19 @@ void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNor
                                     .parts = sums,
                                     .rows = args.rows,
                                     .width = args.width};
+    if constexpr (N > 1) {
+      const LaunchShape shape = norm_backward_shape(names.backward, args.width, parts, N);
+      if (shape.threads <= kNormThreadsMax) {
+        return launch(stream, shape, norm_backward<T, N, kCentred>, typed);
+      }
+    }
     launch(stream, column_sums_shape(names.backward_columns, args.width, parts, N, kSums),
            norm_backward_columns<T, N, kCentred>, typed);
     launch(stream, warp_rows_shape(names.backward_rows, args.rows),
            norm_backward_rows<T, N, kCentred>, typed);
   });
-  ColumnParts of_sum{.sums = sums, .count = parts, .stride = kSums * args.width};
-  launch_add_parts(stream, of_sum, args.dweight.f32(), args.width);
-  if constexpr (kCentred) {
-    of_sum.sums += args.width;
-    launch_add_parts(stream, of_sum, args.dbias.f32(), args.width);
-  }
+  launch_add_parts(stream, {.sums = sums, .count = parts, .stride = kSums * args.width},
+                   {args.dweight.f32(), kCentred ? args.dbias.f32() : nullptr}, args.width);
 }
 
 }  // namespace lockstep::kernels::cuda

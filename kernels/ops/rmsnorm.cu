@@ -8,6 +8,7 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr NormNames kNames{.forward = "rmsnorm_forward",
+                           .backward = "rmsnorm_backward",
                            .backward_rows = "rmsnorm_backward_rows",
                            .backward_columns = "rmsnorm_backward_columns"};
 

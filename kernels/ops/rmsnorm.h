@@ -38,9 +38,10 @@ struct RmsNormBackward {
   Workspace workspace = {};  // rmsnorm_backward_workspace(width, device type)
 };
 
-// Sums over rows are computed in at most this many parts, for any number of threads.
+// Sums over rows are computed in at most this many parts, for any number of threads. On GPUs: four
+// blocks for each multiprocessor of an H100.
 constexpr int rmsnorm_backward_parts(DeviceType device) {
-  return device == DeviceType::kCpu ? 16 : 128;
+  return device == DeviceType::kCpu ? 16 : 4 * 132;
 }
 
 constexpr size_t rmsnorm_backward_workspace(int64_t width, DeviceType device) {

@@ -37,8 +37,9 @@ class GpuCheck(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.bin = self.folder / "build/bin"
         self.bin.mkdir(parents=True)
-        self.fake("kernels_gpu_test", "echo '3 cases: 0 passed, 0 failed, 3 skipped'; exit 77")
+        self.fake("kernels_gpu_test", "echo '3 cases: 0 passed, 0 failed, 3 skipped, 0 not run'; exit 77")
         self.fake("comm_gpu_test", "echo '2 cases: 0 passed, 0 failed, 2 skipped'; exit 77")
+        self.fake("train_gpu_test", "echo 'skipped, no CUDA device'; exit 77")
         self.fake("bench_kernels", self.kernels())
         self.fake("bench_step", f"echo '{json.dumps(STEP)}'")
         self.fake("nvidia-smi", "exit 9")
@@ -92,8 +93,9 @@ esac""")
         self.assertIn("at most 540 s, 0.150 GPU h", text)
 
     def test_passes_where_all_passes_and_keeps_what_it_found(self):
-        self.fake("kernels_gpu_test", "echo '3 cases: 3 passed, 0 failed, 0 skipped'")
+        self.fake("kernels_gpu_test", "echo '3 cases: 3 passed, 0 failed, 0 skipped, 0 not run'")
         self.fake("comm_gpu_test", "echo '2 cases: 2 passed, 0 failed, 0 skipped'")
+        self.fake("train_gpu_test", "echo '[  PASSED  ] 9 tests.'")
         code, text, results = self.check("--only", "facts,gpu-tests,compare,speed,kernels,attention,settings")
         self.assertEqual(code, 0, text)
         self.assertEqual(results["facts"]["torch"], "9.9")
@@ -114,7 +116,9 @@ esac""")
         self.assertIn(table, text)
 
     def test_what_it_keeps_is_three_small_files_anew_after_each_part(self):
-        self.fake("kernels_gpu_test", f"head -c {MANY} /dev/zero; echo; echo '3 cases: 3 passed'")
+        self.fake("kernels_gpu_test",
+                  f"head -c {MANY} /dev/zero; echo; echo '3 cases: 3 passed, 0 failed, 0 skipped, 0 not run'")
+        self.fake("train_gpu_test", "echo '[  PASSED  ] 9 tests.'")
         self.fake("comm_gpu_test", f"ls {self.folder}/out; cat {self.folder}/out/table.txt")
         code, text, _ = self.check("--only", "facts,gpu-tests")
         self.assertEqual(code, 0, text)
@@ -133,7 +137,7 @@ esac""")
         self.assertIn("3 skipped", results["gpu-tests"]["what"])
 
     def test_a_part_that_fails_is_named_and_the_others_go_on(self):
-        self.fake("kernels_gpu_test", "echo '3 cases: 2 passed, 1 failed, 0 skipped'; exit 1")
+        self.fake("kernels_gpu_test", "echo '3 cases: 2 passed, 1 failed, 0 skipped, 0 not run'; exit 1")
         self.fake("bench_step", "echo 'bench_step: no memory'; exit 1")
         code, text, results = self.check("--only", "gpu-tests,speed,kernels")
         self.assertEqual(code, 1)
@@ -141,6 +145,19 @@ esac""")
         self.assertEqual(results["speed"]["status"], "failed")
         self.assertIn("bench_step: no memory", results["speed"]["what"])
         self.assertEqual(results["kernels"]["status"], "passed")
+
+    def test_cases_after_one_that_broke_the_device_run_in_a_new_process(self):
+        """Its cases are ok, broken, ok, a crash, ok."""
+        self.fake("kernels_gpu_test", """case $2 in
+0) printf 'a: ok\nb: FAILED: lost\nthe device is lost: x\nc: not run after a broken context\n'
+   echo '5 cases: 1 passed, 1 failed, 0 skipped, 3 not run'; exit 1;;
+2) echo 'c: ok'; exit 139;;
+4) printf 'e: ok\n1 cases: 1 passed, 0 failed, 0 skipped, 0 not run\n';;
+esac""")
+        code, _, results = self.check("--only", "gpu-tests")
+        self.assertEqual((code, results["gpu-tests"]["status"]), (1, "failed"))
+        found = results["gpu-tests"]["kernels_gpu_test"]
+        self.assertEqual(found, {"passed": 3, "failed": ["b: FAILED: lost", "exit code 139 in the case after 3"]})
 
     def test_a_program_that_is_not_there_is_a_failure(self):
         (self.bin / "bench_kernels").unlink()
@@ -183,7 +200,7 @@ esac""")
 
     def test_a_gpu_that_is_visible_but_unusable_fails_and_skips_nothing(self):
         self.fake("nvidia-smi", "echo NVIDIA H200")
-        for name in ("kernels_gpu_test", "comm_gpu_test", "bench_step", "bench_kernels"):
+        for name in ("kernels_gpu_test", "comm_gpu_test", "train_gpu_test", "bench_step", "bench_kernels"):
             self.fake(name, f"echo '{name}: CUDA driver version is insufficient'; exit 77")
         code, text, results = self.check("--device", "cuda", "--only",
                                          "facts,gpu-tests,compare,speed,kernels,attention")

@@ -285,7 +285,9 @@ TEST(AttentionGeometry, IsLaunchableUpToLongSequences) {
         EXPECT_TRUE(is_launchable(launch)) << launch.name;
       }
       EXPECT_EQ(attention_dkv_shape(s).blocks.y, 8);
-      EXPECT_EQ(attention_forward_shape(s).blocks.x, (sequence + 63) / 64);
+      const int64_t rows = head_dim == 64 ? 128 : 64;
+      EXPECT_EQ(attention_forward_shape(s).blocks.x, (sequence + rows - 1) / rows);
+      EXPECT_EQ(attention_dq_shape(s).blocks.x, (sequence + 63) / 64);
     }
   }
   EXPECT_EQ(attention_workspace(shape(2, 10, 3, 1, 64), DeviceType::kCuda), 2u * 10 * 3 * 4);

@@ -1,8 +1,10 @@
 #include "tests/kernels/gpu_cases.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "kernels/device/device.h"
@@ -52,6 +54,30 @@ void run_case(const GpuCase& one, const GpuRun& run, Status& context, Numbers& n
   if (!context.ok()) std::printf("the device is lost: %s\n", context.error().message.c_str());
 }
 
+struct Arguments {
+  bool sync = false;
+  size_t skip = 0;
+};
+
+// Returns nullopt for arguments that are wrong.
+std::optional<Arguments> parse(std::span<char* const> arguments, size_t cases) {
+  Arguments parsed;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--sync") {
+      parsed.sync = true;
+    } else if (argument == "--skip" && i + 1 < arguments.size()) {
+      const std::string_view number = arguments[++i];
+      const auto end = number.data() + number.size();
+      const auto read = std::from_chars(number.data(), end, parsed.skip);
+      if (read.ec != std::errc() || read.ptr != end || parsed.skip > cases) return std::nullopt;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return parsed;
+}
+
 }  // namespace
 
 Status expect(bool holds, const std::string& words) {
@@ -59,7 +85,7 @@ Status expect(bool holds, const std::string& words) {
   return internal(words);
 }
 
-int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run) {
+int run_cases(std::span<const GpuCase> cases, const GpuRun& run) {
   // Line-buffered even into a pipe, so that results are printed before a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Numbers numbers;
@@ -71,21 +97,20 @@ int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run) {
   return run.has_device ? 0 : kSkipped;
 }
 
-int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> arguments) {
-  for (const std::string_view argument : arguments.subspan(1)) {
-    if (argument != "--sync") {
-      std::fprintf(stderr, "usage: %s [--sync]\n", arguments[0]);
-      return 2;
-    }
-    ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // CUDA reads it at initialization
+int run_gpu_cases(std::span<const GpuCase> cases, std::span<char* const> arguments) {
+  const std::optional<Arguments> wanted = parse(arguments.subspan(1), cases.size());
+  if (!wanted) {
+    std::fprintf(stderr, "usage: %s [--sync] [--skip CASES]\n", arguments[0]);
+    return 2;
   }
+  if (wanted->sync) ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // CUDA reads it at initialization
   const bool has_gpu = kernels::device_count(kernels::DeviceType::kCuda) > 0;
   if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {
     std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
                 kernels::describe(kGpu).error().message.c_str());
     return 1;
   }
-  return run_cases(cases, {.has_device = has_gpu, .works = device_works});
+  return run_cases(cases.subspan(wanted->skip), {.has_device = has_gpu, .works = device_works});
 }
 
 }  // namespace lockstep::test

@@ -30,12 +30,14 @@ struct GpuRun {
 // device unusable for the rest of the process, so later cases would tell nothing. Finally prints
 // the totals, which add up to the number of cases. Returns the exit code: 0; 1 if any case failed
 // or was not run; 77 if all were skipped.
-int run_cases(const std::vector<GpuCase>& cases, const GpuRun& run);
+int run_cases(std::span<const GpuCase> cases, const GpuRun& run);
 
-// Runs the cases on this machine's first CUDA device, for `main`. The argument "--sync" makes the
-// driver wait for each kernel (CUDA_LAUNCH_BLOCKING), so that an error is reported for the kernel
-// that caused it and not for a later call. Returns 2 for any other argument, and 1 if NVIDIA's
-// driver is installed but no device can be used.
-int run_gpu_cases(const std::vector<GpuCase>& cases, std::span<char* const> arguments);
+// Runs the cases on this machine's first CUDA device, for `main`. Arguments:
+// - "--sync" makes the driver wait for each kernel (CUDA_LAUNCH_BLOCKING), so that an error is
+//   reported for the kernel that caused it and not for a later call.
+// - "--skip N" leaves out the first N cases; a new process can so go on after a broken context.
+// Returns 2 for any other argument, and 1 if NVIDIA's driver is installed but no device can be
+// used.
+int run_gpu_cases(std::span<const GpuCase> cases, std::span<char* const> arguments);
 
 }  // namespace lockstep::test

@@ -87,9 +87,8 @@ TEST_F(GpuCases, AreNotRunOnADeviceThatAFailureBroke) {
 }
 
 TEST_F(GpuCases, AreSkippedVisiblyWithoutADevice) {
-  const Outcome outcome = captured([] {
-    return run_cases({passes("first"), {"second", planted_launch}}, {.has_device = false});
-  });
+  const GpuCase cases[] = {passes("first"), {"second", planted_launch}};
+  const Outcome outcome = captured([&] { return run_cases(cases, {.has_device = false}); });
   EXPECT_EQ(outcome.code, 77);
   expect_told(outcome, "second: skipped, no CUDA device");
   expect_told(outcome, "2 cases: 0 passed, 0 failed, 2 skipped, 0 not run");
@@ -102,7 +101,8 @@ TEST_F(GpuCases, AreToldEvenIfTheProgramDiesInTheNext) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(ends[1], STDOUT_FILENO);
-    run_cases({passes("first"), {"second", []() -> Status { ::_exit(3); }}}, {});
+    const GpuCase cases[] = {passes("first"), {"second", []() -> Status { ::_exit(3); }}};
+    run_cases(cases, {});
     ::_exit(4);
   }
   ::close(ends[1]);
@@ -128,10 +128,26 @@ TEST_F(GpuCases, WaitForEachKernelWithSync) {
   char* const wrong[] = {program, other};
   char* const without[] = {program};
   ::unsetenv("CUDA_LAUNCH_BLOCKING");
-  EXPECT_EQ(run_gpu_cases({{"waits", waits}}, without), 1);
-  EXPECT_EQ(run_gpu_cases({{"waits", waits}}, with), 0);
+  const GpuCase cases[] = {{"waits", waits}};
+  EXPECT_EQ(run_gpu_cases(cases, without), 1);
+  EXPECT_EQ(run_gpu_cases(cases, with), 0);
   ::unsetenv("CUDA_LAUNCH_BLOCKING");
-  EXPECT_EQ(run_gpu_cases({passes("first")}, wrong), 2);
+  EXPECT_EQ(run_gpu_cases(cases, wrong), 2);
+}
+
+TEST_F(GpuCases, GoOnInANewProcessWithSkip) {
+  char program[] = "gpu_test", skip[] = "--skip", two[] = "2", four[] = "4", word[] = "2x";
+  char* const with[] = {program, skip, two};
+  const GpuCase cases[] = {{"first", planted_launch}, passes("second"), passes("third")};
+  const Outcome outcome = captured([&] { return run_gpu_cases(cases, with); });
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.output, "third: ok\n1 cases: 1 passed, 0 failed, 0 skipped, 0 not run\n");
+  char* const too_many[] = {program, skip, four};
+  EXPECT_EQ(run_gpu_cases(cases, too_many), 2);
+  char* const not_a_number[] = {program, skip, word};
+  EXPECT_EQ(run_gpu_cases(cases, not_a_number), 2);
+  char* const without_number[] = {program, skip};
+  EXPECT_EQ(run_gpu_cases(cases, without_number), 2);
 }
 
 TEST_F(GpuCases, TellALaunchThatFailedByItsNameThoughACopyFailsToo) {

@@ -140,10 +140,16 @@ std::vector<OpCase> cuda_cases() {
     cases.push_back(layernorm({.rows = 130, .width = 272, .residual = residual}));
     cases.push_back(rmsnorm({.rows = 130, .width = 272, .residual = residual}));
   }
+  // Rows that are too wide for one pass.
+  cases.push_back(layernorm({.rows = 3, .width = 4112, .residual = true}));
+  cases.push_back(rmsnorm({.rows = 3, .width = 4112, .residual = true}));
   cases.push_back(embedding({3, 40, 272, 300}));
   cases.push_back(embedding({2, 67, 264, 700, 0, BatchTokens::kBytes}));
   cases.push_back(embedding({2, 67, 264, 40, 0, BatchTokens::kOne}));
   cases.push_back(classifier({.rows = 3, .columns = 2064, .vocabulary = 2050}));
+  // A row that does not fit into shared memory, in fp32 or at all.
+  cases.push_back(classifier({.rows = 2, .columns = 26000, .vocabulary = 25990}));
+  cases.push_back(classifier({.rows = 2, .columns = 51200, .vocabulary = 51190}));
   cases.push_back(swiglu({3, 1040}));
   cases.push_back(rotary({.batch = 2, .sequence = 5, .heads = 4, .head_dim = 64, .kv_heads = 2}));
   return cases;

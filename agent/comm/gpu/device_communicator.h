@@ -23,7 +23,8 @@ struct DeviceOptions {
 
 // A communicator that also serves memory of the rank's GPU. It uses NCCL if every rank has a GPU of
 // its own and the same NCCL, else it goes through host memory. Calls on memory of the CPU still go
-// to `host`; calls given together must use one kind of memory. Untested on a GPU.
+// to `host`; calls given together must use one kind of memory. Run on one GPU: with one rank, and
+// with two that share it.
 //
 // A collective of all ranks of `host`. Each group has a backend of its own; destroying a
 // communicator waits until the others destroy theirs (NcclBackend). Operations of several groups

@@ -25,8 +25,8 @@ namespace lockstep::comm {
 // measured.
 inline constexpr uint64_t kNcclMemoryBytes = uint64_t{32} * 4 * (10 << 20);
 
-// Operations on device memory by NCCL (nccl_plan.h has the mapping and the guarantees). Untested on
-// a GPU.
+// Operations on device memory by NCCL (nccl_plan.h has the mapping and the guarantees). Run with
+// one rank.
 //
 // A group's ranks set up NCCL with its first operation and not before, so that unused groups take
 // no GPU memory. They use the communicator on the host: rank 0 broadcasts its id there, on a thread

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 // clang-format off
 // How operations run on NCCL, compared with what the other backends promise (collectives.h). Not
-// measured; untested on a GPU.
+// measured; run with one rank.
 //
 //   operation      | on NCCL                                     | host memory (staging.h), ours
 //   all_reduce     | native                                      | native

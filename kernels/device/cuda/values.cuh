@@ -56,6 +56,17 @@ __device__ __forceinline__ void load_values(float (&values)[N], const Bf16* from
   }
 }
 
+// A pack of 16 bytes as loaded, to be unpacked later: a load that is not used yet does not hold up
+// the thread. `like` says the type.
+__device__ __forceinline__ void unpack_values(float (&values)[4], const Words4& pack,
+                                              const float* /*like*/) {
+  for (int j = 0; j < 4; ++j) values[j] = float_of_bits(pack.word[j]);
+}
+__device__ __forceinline__ void unpack_values(float (&values)[8], const Words4& pack,
+                                              const Bf16* /*like*/) {
+  for (int j = 0; j < 4; ++j) split_pair(pack.word[j], values[2 * j], values[2 * j + 1]);
+}
+
 template <int N>
 __device__ __forceinline__ void store_values(float* to, const float (&values)[N]) {
   if constexpr (N == 1) {
@@ -95,6 +106,8 @@ __device__ __forceinline__ float as_stored(float value, const float*) {
 __device__ __forceinline__ float as_stored(float value, const Bf16*) {
   return to_float(to_bf16(value));
 }
+
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 // Computes e^x as precisely as results of type T need: fast_exp() is enough for bf16.
 template <class T>

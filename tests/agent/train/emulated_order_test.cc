@@ -8,7 +8,7 @@
 
 #include "agent/train/data/device_feed.h"
 #include "agent/train/data/token_windows.h"
-#include "tests/agent/train/emulated_ranks.h"
+#include "tests/agent/train/device_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::train {
@@ -74,7 +74,7 @@ TEST_P(EmulatedReduction, HasItsPlaceInTheOrderOfItsStream) {
   constexpr int kRounds = 4, kRanks = 2;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     emulated_cuda::set_seed(seed);
-    on_emulated_ranks(
+    on_device_ranks(
         kRanks, GetParam(), [seed](comm::Communicator& group, kernels::Device device) {
           kernels::Stream stream = kernels::Stream::create(device).value();
           const kernels::Buffer buffer =

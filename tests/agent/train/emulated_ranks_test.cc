@@ -2,7 +2,7 @@
 // global batch.
 #include <gtest/gtest.h>
 
-#include "tests/agent/train/emulated_ranks.h"
+#include "tests/agent/train/device_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 #include "tests/support/emulated_cuda/memory_use.h"
 
@@ -57,7 +57,7 @@ TEST_P(EmulatedRanks, TakeThePageLockedMemoryOfTheirPlan) {
     emulated_cuda::reset_memory_use();
     const uint64_t before = emulated_cuda::memory_use().pinned_bytes;
     uint64_t arena = 0, collectives = 0;
-    on_emulated_ranks(2, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
+    on_device_ranks(2, GetParam().path, [&](comm::Communicator& world, kernels::Device device) {
       Training training({.device = device, .ranks = 2, .sharding = sharding}, world);
       training.train(kFewSteps);
       if (world.rank() != 0) return;

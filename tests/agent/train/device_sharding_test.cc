@@ -1,12 +1,11 @@
-// Every way to share the state trains the same model on emulated CUDA devices, whichever stream
-// runs first.
+// Every way to share the state trains the same model on CUDA devices, emulated or real,
+// whichever stream runs first.
 #include <gtest/gtest.h>
 
 #include <mutex>
 
 #include "tests/agent/parallel/kept_state.h"
-#include "tests/agent/train/emulated_ranks.h"
-#include "tests/support/emulated_cuda/devices.h"
+#include "tests/agent/train/device_ranks.h"
 
 namespace lockstep::train {
 namespace {
@@ -56,7 +55,7 @@ struct Shared {
 Shared train(TrainingSetup setup, GradientPath path) {
   Shared shared{.losses = {}, .norms = {}, .state = parallel::KeptState(setup.design)};
   std::mutex one_at_a_time;
-  on_emulated_ranks(setup.ranks, path, [&](comm::Communicator& world, kernels::Device device) {
+  on_device_ranks(setup.ranks, path, [&](comm::Communicator& world, kernels::Device device) {
     TrainingSetup own = setup;
     own.device = device;
     const bool is_table = transformer_of(own.design) == nullptr;
@@ -94,8 +93,13 @@ std::string name_of(const testing::TestParamInfo<World>& info) {
   return info.param.name;
 }
 
-class EmulatedSharding : public testing::TestWithParam<World> {
+class DeviceSharding : public testing::TestWithParam<World> {
  protected:
+  void SetUp() override {
+    if (!can_exchange(GetParam().path, GetParam().ranks)) {
+      GTEST_SKIP() << "NCCL takes no two ranks on one GPU";
+    }
+  }
   TrainingSetup setup(const ModelDesign& design, int64_t micro_batches) const {
     return {.device = {},
             .precision = GetParam().precision,
@@ -108,7 +112,7 @@ class EmulatedSharding : public testing::TestWithParam<World> {
   Shared run(TrainingSetup setup, const Way& way) {
     setup.sharding = way.sharding;
     setup.offload = way.offload;
-    emulated_cuda::set_seed(++seed_);
+    vary_order(++seed_);
     return train(setup, GetParam().path);
   }
   const std::string& folder() const { return folder_.path(); }
@@ -119,7 +123,7 @@ class EmulatedSharding : public testing::TestWithParam<World> {
   uint64_t seed_ = 0;
 };
 
-TEST_P(EmulatedSharding, TrainsTheSameBitsInEveryWay) {
+TEST_P(DeviceSharding, TrainsTheSameBitsInEveryWay) {
   const TrainingSetup setup = this->setup(kTable, 1);
   const Shared none = run(setup, {});
   for (const Way& way : ways()) {
@@ -129,7 +133,7 @@ TEST_P(EmulatedSharding, TrainsTheSameBitsInEveryWay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Worlds, EmulatedSharding,
+    Worlds, DeviceSharding,
     testing::Values(World{"OneRank", 1, GradientPath::kHostMemory, kernels::Precision::kBf16},
                     World{"OneRankByNccl", 1, GradientPath::kNccl, kernels::Precision::kF32},
                     World{"TwoRanksByHostMemory", 2, GradientPath::kHostMemory,
@@ -137,9 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
                     World{"TwoRanksByNccl", 2, GradientPath::kNccl, kernels::Precision::kBf16}),
     name_of);
 
-class EmulatedAccumulation : public EmulatedSharding {};
+class DeviceAccumulation : public DeviceSharding {};
 
-TEST_P(EmulatedAccumulation, AddsUpMicroBatchesInEveryWay) {
+TEST_P(DeviceAccumulation, AddsUpMicroBatchesInEveryWay) {
   const TrainingSetup setup = this->setup(kTable, 2);
   const Shared none = run(setup, {});
   for (const Way& way : ways()) {
@@ -152,17 +156,17 @@ TEST_P(EmulatedAccumulation, AddsUpMicroBatchesInEveryWay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Worlds, EmulatedAccumulation,
+    Worlds, DeviceAccumulation,
     testing::Values(World{"OneRank", 1, GradientPath::kHostMemory, kernels::Precision::kF32},
                     World{"TwoRanksByHostMemory", 2, GradientPath::kHostMemory,
                           kernels::Precision::kBf16},
                     World{"TwoRanksByNccl", 2, GradientPath::kNccl, kernels::Precision::kF32}),
     name_of);
 
-class EmulatedPair : public EmulatedSharding {};
+class DevicePair : public DeviceSharding {};
 
 // The embedding is used at both ends of the model.
-TEST_P(EmulatedPair, TrainsATiedTransformer) {
+TEST_P(DevicePair, TrainsATiedTransformer) {
   const TrainingSetup setup = this->setup(kTied, 1);
   const Shared none = run(setup, {});
   for (const Sharding sharding : {Sharding::kGradients, Sharding::kParameters}) {
@@ -171,7 +175,7 @@ TEST_P(EmulatedPair, TrainsATiedTransformer) {
   }
 }
 
-TEST_P(EmulatedPair, ReducesBf16GradientsToTheSameBits) {
+TEST_P(DevicePair, ReducesBf16GradientsToTheSameBits) {
   const TrainingSetup setup = this->setup(kTable, 1);
   const Shared exact = run(setup, {});
   const Shared none = run(setup, {"", {.reduces_bf16 = true}});
@@ -185,7 +189,7 @@ TEST_P(EmulatedPair, ReducesBf16GradientsToTheSameBits) {
   }
 }
 
-TEST_P(EmulatedPair, GathersBf16ParametersToTheSameBits) {
+TEST_P(DevicePair, GathersBf16ParametersToTheSameBits) {
   const TrainingSetup setup = this->setup(kTable, 1);
   ShardingOptions gathers{
       .sharding = Sharding::kParameters, .ranks = setup.ranks, .gathers_bf16 = true};
@@ -198,7 +202,7 @@ TEST_P(EmulatedPair, GathersBf16ParametersToTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Worlds, EmulatedPair,
+    Worlds, DevicePair,
     testing::Values(World{"ByHostMemory", 2, GradientPath::kHostMemory, kernels::Precision::kF32},
                     World{"ByNccl", 2, GradientPath::kNccl, kernels::Precision::kBf16}),
     name_of);

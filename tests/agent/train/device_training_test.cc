@@ -1,4 +1,4 @@
-// The training loop on an emulated CUDA device, compared with the loop on the CPU.
+// The training loop on a CUDA device, emulated or real, compared with the loop on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +9,7 @@
 
 #include "agent/train/matmul_peak.h"
 #include "common/layout/model_config.h"
-#include "tests/agent/train/training.h"
-#include "tests/support/emulated_cuda/devices.h"
+#include "tests/agent/train/device_ranks.h"
 
 namespace lockstep::train {
 namespace {
@@ -49,7 +48,7 @@ struct Kind {
   ModelDesign design;
 };
 
-class EmulatedTraining : public testing::TestWithParam<Kind> {
+class DeviceTraining : public testing::TestWithParam<Kind> {
  protected:
   TrainingSetup on(kernels::Device device, kernels::Precision precision = kernels::Precision::kF32,
                    Recompute recompute = Recompute::kNone) const {
@@ -60,7 +59,7 @@ class EmulatedTraining : public testing::TestWithParam<Kind> {
   }
 };
 
-TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
+TEST_P(DeviceTraining, TakesTheStepsOfTheCpu) {
   Alone cpu(on({}), kSteps);
   Alone cuda(on(kCuda), kSteps);
   expect_the_same_steps(cuda, cpu);
@@ -69,13 +68,13 @@ TEST_P(EmulatedTraining, TakesTheStepsOfTheCpu) {
 }
 
 // The order of threads in a block, blocks in a grid and streams does not matter.
-TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
+TEST_P(DeviceTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
   for (const kernels::Precision precision : {kernels::Precision::kF32, kernels::Precision::kBf16}) {
-    emulated_cuda::set_seed(1);
+    vary_order(1);
     Alone first(on(kCuda, precision), kFewSteps);
     const std::vector<float> expected = first->state();
     for (const uint64_t seed : {2, 3}) {
-      emulated_cuda::set_seed(seed);
+      vary_order(seed);
       Alone other(on(kCuda, precision), kFewSteps);
       EXPECT_EQ(other->losses, first->losses);
       EXPECT_TRUE(other->state() == expected) << "seed " << seed;
@@ -83,11 +82,11 @@ TEST_P(EmulatedTraining, IsTheSameBitForBitInWhateverOrderItsPartsRun) {
   }
 }
 
-class EmulatedTransformer : public EmulatedTraining {};
+class DeviceTransformer : public DeviceTraining {};
 
 // Recomputation applies GELU to the stored bf16 argument; cuBLASLt's epilogue applies it to the
 // fp32 sum.
-TEST_P(EmulatedTransformer, ComputesActivationsAgain) {
+TEST_P(DeviceTransformer, ComputesActivationsAgain) {
   Alone kept(on(kCuda, kernels::Precision::kBf16), kFewSteps);
   Alone blocks(on(kCuda, kernels::Precision::kBf16, Recompute::kBlocks), kFewSteps);
   EXPECT_EQ(blocks->losses, kept->losses);
@@ -98,7 +97,7 @@ TEST_P(EmulatedTransformer, ComputesActivationsAgain) {
 }
 
 // Times come from events on the compute stream, which are read after the step.
-TEST_P(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
+TEST_P(DeviceTraining, SplitsTheTimeOfAStepByPart) {
   Alone cuda(on(kCuda), kFewSteps);
   for (const StepNumbers& step : cuda->seconds) {
     const double parts[] = {*step.data_seconds, *step.forward_seconds, *step.backward_seconds,
@@ -109,7 +108,7 @@ TEST_P(EmulatedTraining, SplitsTheTimeOfAStepByPart) {
 }
 
 // Gradients of micro-batches add up to those of one batch.
-TEST_P(EmulatedTraining, AccumulatesAsTheCpuDoes) {
+TEST_P(DeviceTraining, AccumulatesAsTheCpuDoes) {
   TrainingSetup setup = on({});
   setup.accumulation = 3;
   Alone cpu(setup, kFewSteps);
@@ -123,16 +122,16 @@ std::string name_of(const testing::TestParamInfo<Kind>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EmulatedTraining,
+INSTANTIATE_TEST_SUITE_P(Families, DeviceTraining,
                          testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama},
                                          Kind{"Classifier", kClassifier},
                                          Kind{"Regressor", kRegressor}),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Families, EmulatedTransformer,
+INSTANTIATE_TEST_SUITE_P(Families, DeviceTransformer,
                          testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama}), name_of);
 
 // A run continued from saved state matches an uninterrupted run.
-TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
+TEST(OneDevice, GoesOnFromWhatTheHostHasSaved) {
   Alone run({.device = kCuda}, kFewSteps);
   const std::vector<float> saved = run->state();
   Alone other({.device = kCuda});
@@ -141,12 +140,12 @@ TEST(EmulatedDeviceTraining, GoesOnFromWhatTheHostHasSaved) {
   EXPECT_EQ(other->validate(), run->validate());
 }
 
-TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
+TEST(OneDevice, SaysWhatItAskedForWhereThatDoesNotFit) {
   const auto world = std::move(comm::make_thread_world(1).value().front());
   const ModelConfig gpt2 = model_preset("gpt2-124m").value();
   const auto composition = parallel::Composition::create({.design = gpt2,
                                                           .mesh = {},
-                                                          .micro_batch = 64,
+                                                          .micro_batch = 4096,
                                                           .sequence = 1024,
                                                           .bucket_bytes = 1 << 20,
                                                           .optimizer = {},
@@ -164,7 +163,7 @@ TEST(EmulatedDeviceTraining, SaysWhatItAskedForWhereThatDoesNotFit) {
 }
 
 // Products on a GPU need a workspace; those on the CPU do not.
-TEST(EmulatedDeviceTraining, ThePeakOfProductsIsMeasuredOnTheDevice) {
+TEST(OneDevice, ThePeakOfProductsIsMeasuredOnTheDevice) {
   const SystemClock clock;
   for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBf16}) {
     const Result<double> peak =

@@ -1,11 +1,11 @@
-#include "tests/agent/train/emulated_ranks.h"
-
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "agent/comm/gpu/device_communicator.h"
 #include "agent/comm/make_communicator.h"
 #include "tests/agent/comm/gpu/fake_nccl.h"
+#include "tests/agent/train/device_ranks.h"
 #include "tests/support/emulated_cuda/devices.h"
 
 namespace lockstep::train {
@@ -20,8 +20,16 @@ std::shared_ptr<comm::NcclApi> nccl_on_emulated_streams() {
 
 }  // namespace
 
-void on_emulated_ranks(int64_t ranks, GradientPath path,
-                       const std::function<void(comm::Communicator&, kernels::Device)>& body) {
+bool can_exchange(GradientPath, int64_t) {
+  return true;
+}
+
+void vary_order(uint64_t seed) {
+  emulated_cuda::set_seed(seed);
+}
+
+void on_device_ranks(int64_t ranks, GradientPath path,
+                     const std::function<void(comm::Communicator&, kernels::Device)>& body) {
   auto worlds = comm::make_thread_world(static_cast<int>(ranks)).value();
   const auto nccl = path == GradientPath::kNccl ? nccl_on_emulated_streams() : nullptr;
   if (path != GradientPath::kCpu) emulated_cuda::set_device_count(static_cast<int>(ranks));
@@ -38,19 +46,6 @@ void on_emulated_ranks(int64_t ranks, GradientPath path,
       body(*world, device);
     });
   }
-}
-
-std::vector<Trained> train_ranks(const TrainingSetup& setup, GradientPath path, int64_t steps) {
-  std::vector<Trained> trained(static_cast<size_t>(setup.ranks));
-  on_emulated_ranks(setup.ranks, path, [&](comm::Communicator& world, kernels::Device device) {
-    TrainingSetup own = setup;
-    own.device = device;
-    Training training(own, world);
-    training.train(steps);
-    trained[static_cast<size_t>(world.rank())] = {training.losses, training.norms,
-                                                  training.state()};
-  });
-  return trained;
 }
 
 }  // namespace lockstep::train
