@@ -157,7 +157,8 @@ Expression is_one_of(const Expression& text, std::string_view words) {
   }
   return {text.operand(kRelation) + " in [" + cel + "]", kRelation,
           [=](const Json& self) {
-            return Json(std::find(list.begin(), list.end(), text.value(self)) != list.end());
+            const Json value = text.value(self);
+            return Json(std::ranges::any_of(list, [&](const Json& word) { return word == value; }));
           },
           text.reads()};
 }

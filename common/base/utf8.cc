@@ -1,5 +1,7 @@
 #include "common/base/utf8.h"
 
+#include <cstdint>
+
 namespace lockstep {
 namespace {
 

@@ -318,7 +318,17 @@ bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
   return true;
 }
 
+// A plan of a job with thousands of nodes takes as long as thousands of others. Its job rests for
+// some times as long, so that ordinary jobs find this thread free.
+void Controller::rest_after(const std::string& key, TimePoint begin) {
+  const TimePoint now = timers_.now();
+  const Duration cost = now - begin;
+  if (cost < options_.rest_from) return;
+  queue_.rest(key, now + std::min(options_.rest_max, cost * options_.rest_factor));
+}
+
 void Controller::reconcile(const std::string& key) {
+  const TimePoint begin = timers_.now();
   const auto found = jobs_.objects().find(key);
   if (found == jobs_.objects().end()) {
     forget(key);
@@ -336,6 +346,7 @@ void Controller::reconcile(const std::string& key) {
   const std::vector<std::string> tokens = memory_[metadata.uid].tokens;
   watchers_.set_targets(key, tokens, plan.watch);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
+  rest_after(key, begin);
   if (plan.actions.empty()) {
     ++reconcile_metrics_.successes;
     queue_.forget(key);

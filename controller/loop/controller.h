@@ -52,6 +52,11 @@ struct ControllerOptions {
   // time.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
+  // After a plan that took at least `rest_from` of this thread's time, its job's routine work rests
+  // for `rest_factor` times as long, at most `rest_max`.
+  Duration rest_from = std::chrono::milliseconds(2);
+  int rest_factor = 19;
+  Duration rest_max = std::chrono::seconds(1);
 };
 
 // The whole controller except for its I/O: caches fed by watches, a queue of jobs, and plans that
@@ -112,6 +117,7 @@ class Controller final : private CacheUpdater {
   void schedule();
   void work();
   void reconcile(const std::string& key);
+  void rest_after(const std::string& key, TimePoint begin);
   Memory& remember(const Json& document);
   plan::Observed observe(const std::string& key, const Json& document);
   void forget(const std::string& key);

@@ -24,6 +24,10 @@ void WorkQueue::add(const std::string& key, Urgency urgency) {
     again->second = std::min(again->second, urgency);
     return;
   }
+  if (urgency == Urgency::kRoutine && is_resting(key)) {
+    add_at(key, resting_[key]);
+    return;
+  }
   const auto found = waiting_.find(key);
   if (found == waiting_.end()) {
     waiting_[key] = {urgency, ++last_number_, timers_.now()};
@@ -37,6 +41,14 @@ void WorkQueue::add(const std::string& key, Urgency urgency) {
     lane(urgency)[place.number] = key;
     on_ready_();
   }
+}
+
+bool WorkQueue::is_resting(const std::string& key) {
+  const auto rest = resting_.find(key);
+  if (rest == resting_.end()) return false;
+  if (timers_.now() < rest->second) return true;
+  resting_.erase(rest);
+  return false;
 }
 
 void WorkQueue::add_at(const std::string& key, TimePoint when) {

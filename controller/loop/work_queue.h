@@ -36,6 +36,9 @@ class WorkQueue {
   void add_at(const std::string& key, TimePoint when);
   // Adds the key after its next delay: first, 2 x first, ... max; at least `minimum`.
   void retry(const std::string& key, Duration minimum = Duration{0});
+  // Routine work on the key waits until then, whenever it is added; urgent work does not. Keeps a
+  // key whose work takes long from holding up the others.
+  void rest(const std::string& key, TimePoint until) { resting_[key] = until; }
   // The key's work succeeded: its delays start over.
   void forget(const std::string& key) { failures_.erase(key); }
 
@@ -67,6 +70,7 @@ class WorkQueue {
   Lane& lane(Urgency urgency) { return lanes_[static_cast<size_t>(urgency)]; }
   Lane* next_lane(Urgency least);
   void drop_timer(const std::string& key);
+  bool is_resting(const std::string& key);
 
   Timers& timers_;
   WorkQueueOptions options_;
@@ -80,6 +84,7 @@ class WorkQueue {
   QueueMetrics metrics_;
   std::map<std::string, Timers::Id> delayed_;
   std::map<std::string, int> failures_;
+  std::map<std::string, TimePoint> resting_;
 };
 
 }  // namespace lockstep::loop

@@ -38,22 +38,19 @@ bool is_backing_off(Pass& pass) {
 
 PodRecipe recipe_of(const Pass& pass) {
   const std::string& image = agent_image_of(pass);
-  return {.job = pass.job(),
-          .pod = {.round = pass.status.round,
-                  .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
-                  .image = image,
-                  .agent_image = pass.limits.agent_image.empty() ? "" : image,
-                  .scrape_annotations = pass.limits.scrape_annotations,
-                  .is_signed = agent_is_signed(pass)}};
+  const NewPod pod{.round = pass.status.round,
+                   .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
+                   .image = image,
+                   .agent_image = pass.limits.agent_image.empty() ? "" : image,
+                   .scrape_annotations = pass.limits.scrape_annotations,
+                   .is_signed = agent_is_signed(pass)};
+  return {.job = pass.job().metadata.name, .pod = make_worker_pod(pass.job(), pod)};
 }
 
 }  // namespace
 
 Json CreatePod::body() const {
-  NewPod pod = recipe->pod;
-  pod.index = index;
-  pod.incarnation = incarnation;
-  return make_worker_pod(recipe->job, pod);
+  return worker_pod_like(recipe->pod, recipe->job, index, incarnation);
 }
 
 // Keeps one pod for each member and no others. A pod that hangs in Terminating does not hold up its

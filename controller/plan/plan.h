@@ -145,8 +145,8 @@ struct CreateSecret {  // for the job's token; AlreadyExists is success
 };
 // Describes the pods that one plan creates.
 struct PodRecipe {
-  TrainingJob job;
-  NewPod pod;  // without index and incarnation
+  std::string job;  // its name
+  Json pod;         // of one node
 };
 // On AlreadyExists, reads the existing pod, which counts if the job owns it. Holds no body, because
 // those of a large job would fill the controller's memory.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 
 #include "common/api/agent_messages.h"
 #include "controller/plan/agent_injection.h"
@@ -12,6 +13,8 @@ namespace lockstep::plan {
 namespace {
 
 constexpr char kRankPortPrefix[] = "rank-";
+constexpr char kIndexVariable[] = "LOCKSTEP_NODE_INDEX";
+constexpr char kIncarnationVariable[] = "LOCKSTEP_INCARNATION";
 
 struct MergeKey {
   std::string_view list;
@@ -39,22 +42,24 @@ std::string_view merge_key_of(std::string_view list) {
   return {};
 }
 
-Json* find_by(Json& list, std::string_view key, const Json& value) {
-  for (Json& element : list) {
-    const Json* found = find_member(element, key);
-    if (found != nullptr && *found == value) return &element;
-  }
-  return nullptr;
-}
-
+// The first element of `base` with the same key counts. A list may have a thousand elements, and
+// every pod of a large job is merged, so that elements are found by an index.
 void merge_list(Json& base, const Json& patch, std::string_view key) {
+  std::map<Json, size_t> places;
+  for (size_t i = 0; i < base.size(); ++i) {
+    if (const Json* value = find_member(base[i], key)) places.emplace(*value, i);
+  }
   for (const Json& element : patch) {
     const Json* value = find_member(element, key);
-    Json* place = value == nullptr ? nullptr : find_by(base, key, *value);
-    if (place != nullptr) {
-      merge_template(*place, element);
-    } else {
+    if (value == nullptr) {
       base.push_back(element);
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(*value, base.size());
+    if (is_new) {
+      base.push_back(element);
+    } else {
+      merge_template(base[place->second], element);
     }
   }
 }
@@ -74,8 +79,8 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
       {{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
   env.push_back(variable("LOCKSTEP_JOB_UID", job.metadata.uid));
   env.push_back(variable("LOCKSTEP_JOB_NAME", job.metadata.name));
-  env.push_back(variable("LOCKSTEP_NODE_INDEX", std::to_string(pod.index)));
-  env.push_back(variable("LOCKSTEP_INCARNATION", std::to_string(pod.incarnation)));
+  env.push_back(variable(kIndexVariable, std::to_string(pod.index)));
+  env.push_back(variable(kIncarnationVariable, std::to_string(pod.incarnation)));
   if (pod.is_signed) env.push_back(variable(kRequestsVariable, kRequestsSigned));
   return env;
 }
@@ -350,6 +355,28 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   inject_agent(pod.agent_image, result["spec"]);
   avoid_nodes(pod.avoid, result["spec"]);
   return result;
+}
+
+Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int64_t incarnation) {
+  Json pod = other;
+  Json& metadata = pod["metadata"];
+  metadata["name"] = worker_pod_name(job, index, incarnation);
+  if (const auto labels = metadata.find("labels"); labels != metadata.end()) {
+    labels->update(worker_labels(job, index, incarnation));
+  }
+  const auto containers = pod["spec"].find("containers");
+  if (containers == pod["spec"].end()) return pod;
+  for (Json& container : *containers) {
+    const auto env = container.find("env");
+    if (string_or(container, "name", "") != kNodeContainer || env == container.end()) continue;
+    for (Json& entry : *env) {
+      const std::string name = string_or(entry, "name", "");
+      if (name == kIndexVariable) entry["value"] = std::to_string(index);
+      if (name == kIncarnationVariable) entry["value"] = std::to_string(incarnation);
+      if (name == kIncarnationVariable) break;  // the first variables are ours
+    }
+  }
+  return pod;
 }
 
 Json make_token_secret(const TrainingJob& job, const std::string& token) {

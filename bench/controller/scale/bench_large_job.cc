@@ -219,7 +219,8 @@ void print_plan_memory(int64_t nodes) {
   job.metadata.name = "large";
   job.spec.podTemplate = largest_template();
   const size_t before = heap_bytes();
-  const auto recipe = std::make_shared<const plan::PodRecipe>(plan::PodRecipe{.job = job});
+  const auto recipe = std::make_shared<const plan::PodRecipe>(
+      plan::PodRecipe{.job = "large", .pod = plan::make_worker_pod(job, {})});
   std::vector<plan::Action> actions;
   for (int64_t i = 0; i < nodes; ++i) {
     actions.emplace_back(plan::CreatePod{

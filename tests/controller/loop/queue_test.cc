@@ -79,6 +79,28 @@ TEST_F(QueueTest, TheEarlierOfTwoTimesCounts) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
+TEST_F(QueueTest, AKeyThatRestsWaitsUnlessItIsUrgent) {
+  queue.add("a");
+  queue.pop();
+  queue.add("a");  // while it is worked on
+  queue.rest("a", timers.now() + seconds(1));
+  queue.done("a");
+  queue.add("a");
+  queue.add_at("a", timers.now() + milliseconds(100));
+  queue.add("b");
+  EXPECT_EQ(queue.pop(), "b");
+  pass(milliseconds(999));
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  queue.add("a", Urgency::kUrgent);
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  pass(milliseconds(1));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  queue.add("a");
+  EXPECT_EQ(queue.pop(), "a");
+}
+
 TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
   for (const char* key : {"a", "b", "c"}) queue.add(key);
   queue.add("d", Urgency::kUrgent);

@@ -157,6 +157,37 @@ TEST(PodTemplate, MergesListsByTheirKeysAndReplacesTheRest) {
   EXPECT_EQ(spec["containers"][1]["name"], "sidecar");
 }
 
+TEST(PodTemplate, OfAnotherNodeIsMadeFromAPodAsFromTheJob) {
+  Json many = Json::array();
+  for (int i = 0; i < 100; ++i) many.push_back({{"name", "V" + std::to_string(i)}, {"value", "x"}});
+  const auto with_node = [](Json node) {
+    node["name"] = "node";
+    return Json{{"spec", {{"containers", Json::array({{{"name", "first"}}, std::move(node)})}}}};
+  };
+  for (const Json& pod_template :
+       {Json::object(), with_node({{"env", many}}), with_node({{"env", nullptr}}),
+        Json{{"metadata", {{"labels", nullptr}}}}, Json{{"metadata", {{"labels", {{"a", "b"}}}}}},
+        Json{{"spec", {{"containers", nullptr}}}}, Json{{"spec", {{"nodeName", "refused"}}}}}) {
+    SCOPED_TRACE(pod_template.dump().substr(0, 80));
+    Scene scene;
+    scene.seen.job.spec.podTemplate = pod_template;
+    const auto pod_of = [&](int64_t index, int64_t incarnation) {
+      return make_worker_pod(
+          scene.seen.job,
+          {.index = index, .incarnation = incarnation, .round = 4, .avoid = {"bad"}});
+    };
+    EXPECT_EQ(worker_pod_like(pod_of(0, 1), scene.seen.job.metadata.name, 12, 3), pod_of(12, 3));
+  }
+}
+
+TEST(PodTemplate, MergesTheFirstOfElementsWithOneKeyAndAppendsNewOnes) {
+  Json base = Json::parse(R"({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]})");
+  merge_template(base, Json::parse(R"({"env": [{"name": "B"}, {"name": "A", "value": "3"},
+                                               {"name": "B", "value": "4"}]})"));
+  EXPECT_EQ(base, Json::parse(R"({"env": [{"name": "A", "value": "3"}, {"name": "A", "value": "2"},
+                                          {"name": "B", "value": "4"}]})"));
+}
+
 TEST(PodTemplate, RefusesByPathWhatWouldBreakTheJob) {
   struct Case {
     Json patch;
