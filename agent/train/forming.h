@@ -25,9 +25,9 @@ Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& confi
 
 // Returns the world for a rank that computes on `device`. For the CPU that is `world` itself. For a
 // GPU it also serves GPU memory: through NCCL, or through host memory where NCCL can't
-// (agent/comm/gpu/device_communicator.h; untested on several GPUs). Collective; the devices of all ranks
-// have one type. Groups made from the result serve GPU memory, too. A world that is encrypted and
-// has several members never uses NCCL.
+// (agent/comm/gpu/device_communicator.h; untested on several GPUs). Collective; the devices of all
+// ranks have one type. Groups made from the result serve GPU memory, too. A world that is encrypted
+// and has several members never uses NCCL.
 Result<std::unique_ptr<comm::Communicator>> serve_device(std::unique_ptr<comm::Communicator> world,
                                                          kernels::Device device,
                                                          const WorldAssignment& assignment);

@@ -182,7 +182,7 @@ __device__ __forceinline__ void reduce_block_sums(float (&sums)[kCount], float* 
   }
 }
 
-// What a thread loads of kNormRows rows: N columns of each, and each row's numbers.
+// A thread loads N columns of kNormRows rows, and the numbers of each row.
 template <class T, int N, bool kCentred>
 struct NormRows {
   Words4 dy[kNormRows];

@@ -74,37 +74,34 @@ TEST_P(EmulatedReduction, HasItsPlaceInTheOrderOfItsStream) {
   constexpr int kRounds = 4, kRanks = 2;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     emulated_cuda::set_seed(seed);
-    on_device_ranks(
-        kRanks, GetParam(), [seed](comm::Communicator& group, kernels::Device device) {
-          kernels::Stream stream = kernels::Stream::create(device).value();
-          const kernels::Buffer buffer =
-              kernels::Buffer::allocate(device, kCount * sizeof(float)).value();
-          std::vector<std::vector<float>> found(kRounds, std::vector<float>(kCount));
-          std::vector<comm::Work> works;
-          for (int round = 0; round < kRounds; ++round) {
-            const auto value = static_cast<float>(10 * round + group.rank());
-            EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [&buffer, value](uint64_t) {
-                          std::fill_n(buffer.f32(), kCount, value);
-                          return Status();
-                        }).ok());
-            works.push_back(group.start_all_reduce({.data = buffer.data(),
-                                                    .count = kCount,
-                                                    .device = device,
-                                                    .stream = stream.handle()},
-                                                   comm::ReduceOp::kSum));
-            if (!group.device_traits().is_stream_ordered) {
-              EXPECT_TRUE(works.back().wait().ok());
-            }
-            read_in_turn(stream, buffer.f32(), found[static_cast<size_t>(round)]);
-          }
-          EXPECT_TRUE(stream.synchronize().ok());
-          for (comm::Work& work : works) EXPECT_TRUE(work.wait().ok());
-          for (int round = 0; round < kRounds; ++round) {
-            EXPECT_EQ(found[static_cast<size_t>(round)],
-                      std::vector<float>(kCount, static_cast<float>(20 * round + 1)))
-                << "seed " << seed << ", round " << round;
-          }
-        });
+    on_device_ranks(kRanks, GetParam(), [seed](comm::Communicator& group, kernels::Device device) {
+      kernels::Stream stream = kernels::Stream::create(device).value();
+      const kernels::Buffer buffer =
+          kernels::Buffer::allocate(device, kCount * sizeof(float)).value();
+      std::vector<std::vector<float>> found(kRounds, std::vector<float>(kCount));
+      std::vector<comm::Work> works;
+      for (int round = 0; round < kRounds; ++round) {
+        const auto value = static_cast<float>(10 * round + group.rank());
+        EXPECT_TRUE(emulated_cuda::issue(stream.handle(), [&buffer, value](uint64_t) {
+                      std::fill_n(buffer.f32(), kCount, value);
+                      return Status();
+                    }).ok());
+        works.push_back(group.start_all_reduce(
+            {.data = buffer.data(), .count = kCount, .device = device, .stream = stream.handle()},
+            comm::ReduceOp::kSum));
+        if (!group.device_traits().is_stream_ordered) {
+          EXPECT_TRUE(works.back().wait().ok());
+        }
+        read_in_turn(stream, buffer.f32(), found[static_cast<size_t>(round)]);
+      }
+      EXPECT_TRUE(stream.synchronize().ok());
+      for (comm::Work& work : works) EXPECT_TRUE(work.wait().ok());
+      for (int round = 0; round < kRounds; ++round) {
+        EXPECT_EQ(found[static_cast<size_t>(round)],
+                  std::vector<float>(kCount, static_cast<float>(20 * round + 1)))
+            << "seed " << seed << ", round " << round;
+      }
+    });
   }
 }
 
