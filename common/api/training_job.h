@@ -131,8 +131,8 @@ struct TrainSpec {
   // Recomputed activations in backward: auto, none, ops, blocks; see recompute_of().
   std::string recompute = "auto";
   std::string attention = "auto";  // kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;               // for the initial weights and stochastic rounding
-  int64_t bucketBytes = 4 << 20;  // bytes of gradients that are all-reduced together
+  int64_t seed = 1;                // for the initial weights and stochastic rounding
+  int64_t bucketBytes = 4 << 20;   // bytes of gradients that are all-reduced together
   ValidationSpec validation;
   TimelineSpec timeline;
   SampleSpec sample;
@@ -228,10 +228,13 @@ inline constexpr int64_t kGraceSecondsMax = 86400;
 inline constexpr char kRankZero[] = "RankZero";  // a value of successPolicy
 
 struct SecuritySpec {
-  std::string encryption = "none";  // none, required: of what the workers send each other
+  std::string encryption = "none";     // none, required: of what the workers send each other
+  std::string networkPolicy = "auto";  // auto, job, none: which connections the pods accept
 
   bool operator==(const SecuritySpec&) const = default;
 };
+
+inline constexpr char kJobNetworkPolicy[] = "job";  // a value of security.networkPolicy
 
 struct TrainingJobSpec {
   int64_t nodes = 1;

@@ -35,6 +35,9 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 // - the nodes to avoid
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
 
+// Returns the metadata of an object that the job owns and that belongs to no single pod.
+Json owned_metadata(const TrainingJob& job, std::string name);
+
 // Returns the Secret with the job's token, owned by the job.
 Json make_token_secret(const TrainingJob& job, const std::string& token);
 

@@ -188,6 +188,8 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
     void operator()(const plan::WriteStatus& action) {
       digest.add(search::digest_of(action.status));
     }
+    void operator()(const plan::WriteNetworkPolicy& action) { digest.add(dump_json(action.body)); }
+    void operator()(const plan::DeleteNetworkPolicy& action) { digest.add(action.uid); }
     void operator()(const plan::EmitEvent&) {}
   };
   Digester digest;
