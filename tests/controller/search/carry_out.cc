@@ -108,6 +108,14 @@ class Surroundings final : public loop::ApiClient,
                    bool is_answered) override {
     if (is_last) news_.pod_checked(job, generation, refusal, is_answered);
   }
+  // Nobody asks for NetworkPolicies here.
+  void network_policy_written(const loop::JobContext&, const loop::SharedJson&) override {}
+  void network_policy_gone(const loop::JobContext&, const std::string&,
+                           const std::string&) override {}
+  void network_policy_outdated(const loop::JobContext&) override {}
+  void network_policy_refused(const loop::JobContext&, const std::string&,
+                              const std::string&) override {}
+  void network_policy_failed(const loop::JobContext&, const std::string&) override {}
   void pod_accepted(const loop::JobContext& job) override {
     if (is_last) news_.pod_accepted(job);
   }
