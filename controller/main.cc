@@ -53,6 +53,9 @@ struct Flags {
   bool scrape_annotations = false;
   std::string pod_policy{plan::pod_policy_name(plan::PodPolicy{}.level)};
   std::vector<std::string> job_service_accounts;
+  bool network_policies = false;
+  std::string network_policy_controller;
+  std::string network_policy_metrics_from = "[]";
   bool log_json = false;
   bool verbose = false;
 };
@@ -91,13 +94,38 @@ Status use_service_account(Flags& flags) {
   return {};
 }
 
+// Returns the namespace of the pod that this process runs in, if it uses its service account.
+std::string pod_namespace(const Flags& flags) {
+  if (!flags.kubeconfig.empty()) return "";
+  Result<std::string> text = kube::read_small_file(std::string(kServiceAccount) + "namespace");
+  return text.ok() ? *std::move(text) : "";
+}
+
 // `of_context`: the namespace of the kubeconfig's context.
 std::string lease_namespace(const Flags& flags, const std::string& of_context) {
-  Result<std::string> of_pod = kube::read_small_file(std::string(kServiceAccount) + "namespace");
-  const bool is_in_pod = flags.kubeconfig.empty() && of_pod.ok();
-  return kube::lease_namespace({.of_pod = is_in_pod ? *std::move(of_pod) : "",
-                                .of_flag = flags.namespace_,
-                                .of_context = of_context});
+  return kube::lease_namespace(
+      {.of_pod = pod_namespace(flags), .of_flag = flags.namespace_, .of_context = of_context});
+}
+
+// Returns who may connect to the agents' port, the controller first: without it, jobs lose their
+// pods.
+Result<plan::NetworkPolicyPeers> network_policy_peers(const Flags& flags) {
+  Result<Json> scrapers = plan::read_network_policy_peers(flags.network_policy_metrics_from);
+  if (!scrapers.ok()) return invalid("--network-policy-metrics-from: " + scrapers.error().message);
+  if (scrapers->empty()) return plan::NetworkPolicyPeers{};
+  const std::string own_namespace = pod_namespace(flags);
+  Json peers = Json::array({plan::controller_peer(own_namespace)});
+  if (!flags.network_policy_controller.empty()) {
+    Result<Json> own = plan::read_network_policy_peers("[" + flags.network_policy_controller + "]");
+    if (!own.ok()) return invalid("--network-policy-controller: " + own.error().message);
+    peers = *std::move(own);
+  } else if (own_namespace.empty()) {
+    return invalid(
+        "--network-policy-controller: missing; it is required outside a pod, with "
+        "--network-policy-metrics-from");
+  }
+  for (Json& scraper : *scrapers) peers.push_back(std::move(scraper));
+  return plan::NetworkPolicyPeers{.agent_from = std::move(peers)};
 }
 
 std::string identity() {
@@ -122,7 +150,8 @@ uint64_t random_seed() {
 }
 
 loop::ControllerOptions controller_options(const Flags& flags, const kube::KubeAccess& access,
-                                           const loop::JobKeys& keys) {
+                                           const loop::JobKeys& keys,
+                                           std::optional<plan::NetworkPolicyPeers> peers) {
   loop::ControllerOptions options;
   options.namespace_ = flags.namespace_;
   options.key = keys.front();
@@ -135,6 +164,7 @@ loop::ControllerOptions controller_options(const Flags& flags, const kube::KubeA
   options.limits.scrape_annotations = flags.scrape_annotations;
   options.limits.pod_policy.level = plan::pod_policy_level(flags.pod_policy).value();
   options.limits.pod_policy.service_accounts = flags.job_service_accounts;
+  options.limits.network_policies = std::move(peers);
   options.agents.silence = std::chrono::seconds(flags.agent_silence);
   options.limits.agent_silence = options.agents.silence;
   options.limits.agent_healthy_within = options.agents.silence / 2;
@@ -169,7 +199,7 @@ Result<std::unique_ptr<http::Server>> listen(const Flags& flags, monitor::Probes
 // Runs everything that lives as long as the process, on one thread. Another thread waits for
 // SIGTERM and SIGINT, and only posts to the mailbox.
 int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access,
-        const loop::JobKeys& keys) {
+        const loop::JobKeys& keys, std::optional<plan::NetworkPolicyPeers> peers) {
   raise_descriptor_limit();
   kube::start_http_threads(kHttpThreads);
   SystemClock clock;
@@ -186,7 +216,8 @@ int run(const Flags& flags, const sigset_t& signals, kube::KubeAccess access,
   kube::AgentHttpClient agents({.poll_margin = std::chrono::seconds(flags.agent_silence) / 5},
                                mailbox, timers);
   std::optional<int> exit_code;
-  loop::Controller controller(api, agents, timers, random, controller_options(flags, access, keys),
+  loop::Controller controller(api, agents, timers, random,
+                              controller_options(flags, access, keys, std::move(peers)),
                               [&exit_code] { exit_code = EXIT_FAILURE; });
   monitor::Probes probes(
       {.readiness = [&controller] { return monitor::readiness_of(controller); },
@@ -294,6 +325,16 @@ int program(int argc, char** argv) {
                  "policy is privileged: NAME or NAMESPACE/NAME, separated by commas; * is any")
       ->delimiter(',')
       ->take_all();
+  app.add_flag("--network-policies", flags.network_policies,
+               "Make a NetworkPolicy for each job that wants one (spec.security.networkPolicy)");
+  app.add_option("--network-policy-metrics-from", flags.network_policy_metrics_from,
+                 "Who may scrape the pods of jobs with a NetworkPolicy: a JSON list of "
+                 "NetworkPolicyPeers; default: anybody")
+      ->needs("--network-policies");
+  app.add_option("--network-policy-controller", flags.network_policy_controller,
+                 "The controller's pods as a NetworkPolicyPeer in JSON, to let them in; default: "
+                 "the labels of the chart's pods, in this pod's namespace")
+      ->needs("--network-policies");
   app.add_flag("--log-json", flags.log_json, "Write log lines as JSON");
   app.add_flag("--verbose", flags.verbose, "Log at debug level, including every plan");
   try {
@@ -328,7 +369,16 @@ int program(int argc, char** argv) {
     log_error("could not use the kubeconfig", {{"error", access.error().message}});
     return 2;
   }
-  return run(flags, signals, std::move(access).value(), *keys);
+  std::optional<plan::NetworkPolicyPeers> peers;
+  if (flags.network_policies) {
+    Result<plan::NetworkPolicyPeers> read = network_policy_peers(flags);
+    if (!read.ok()) {
+      log_error("invalid flags", {{"error", read.error().message}});
+      return 2;
+    }
+    peers = *std::move(read);
+  }
+  return run(flags, signals, std::move(access).value(), *keys, std::move(peers));
 }
 
 }  // namespace

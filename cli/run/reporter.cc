@@ -53,7 +53,8 @@ bool warns_anew(const TrainingJobStatus& before, const TrainingJobStatus& after,
 
 void add_warnings(const TrainingJobStatus& before, const TrainingJobStatus& after,
                   std::vector<std::string>& events) {
-  for (const char* type : {kPrecisionReduced, kCheckpointFailing, kCheckpointSetAside}) {
+  for (const char* type :
+       {kPrecisionReduced, kCheckpointFailing, kCheckpointSetAside, kNetworkPolicyFailing}) {
     if (!warns_anew(before, after, type)) continue;
     events.push_back("warning: " + find_condition(after, type)->message);
   }

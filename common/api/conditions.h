@@ -25,6 +25,8 @@ inline constexpr char kPrecisionReduced[] = "PrecisionReduced";
 // (controller/plan/storage.h).
 inline constexpr char kCheckpointFailing[] = "CheckpointFailing";
 inline constexpr char kCheckpointSetAside[] = "CheckpointSetAside";
+// The job's NetworkPolicy is not as the job asks (controller/plan/network_policy.h).
+inline constexpr char kNetworkPolicyFailing[] = "NetworkPolicyFailing";
 
 // Returns the condition of this type, or nullptr.
 const Condition* find_condition(const TrainingJobStatus& status, std::string_view type);

@@ -29,12 +29,13 @@ template <>
 struct Schema<Condition> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "type",
-                .meaning = "Type of the condition: Valid, PodsScheduled, Ready, Running, "
-                           "Restarting, Draining, Stuck, PrecisionReduced, CheckpointFailing, "
-                           "CheckpointSetAside, Suspended, Complete or Failed.",
-                .required = true},
-          &Condition::type);
+    visit(
+        Field{.name = "type",
+              .meaning = "Type of the condition: Valid, PodsScheduled, Ready, Running, "
+                         "Restarting, Draining, Stuck, PrecisionReduced, CheckpointFailing, "
+                         "CheckpointSetAside, NetworkPolicyFailing, Suspended, Complete or Failed.",
+              .required = true},
+        &Condition::type);
     visit(Field{.name = "status",
                 .meaning = "Whether the condition holds.",
                 .choices = "True False Unknown",

@@ -308,6 +308,13 @@ struct Schema<SecuritySpec> {
                            "does not encrypt.",
                 .choices = "none required"},
           &SecuritySpec::encryption);
+    visit(Field{.name = "networkPolicy",
+                .meaning = "job closes the pods by a NetworkPolicy: they are open to each other, "
+                           "and the agent's port to the controller and to scrapes; none makes no "
+                           "policy; auto is job with train and none with command. The cluster's "
+                           "CNI enforces it.",
+                .choices = "auto job none"},
+          &SecuritySpec::networkPolicy);
   }
 };
 

@@ -20,6 +20,7 @@ struct ResourceType {
 inline constexpr ResourceType kTrainingJobs{"/apis/lockstep.dev/v1alpha1", "trainingjobs"};
 inline constexpr ResourceType kPods{"/api/v1", "pods"};
 inline constexpr ResourceType kSecrets{"/api/v1", "secrets"};
+inline constexpr ResourceType kNetworkPolicies{"/apis/networking.k8s.io/v1", "networkpolicies"};
 inline constexpr ResourceType kEvents{"/apis/events.k8s.io/v1", "events"};
 inline constexpr ResourceType kLeases{"/apis/coordination.k8s.io/v1", "leases"};
 

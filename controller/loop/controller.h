@@ -76,7 +76,11 @@ class Controller final : private CacheUpdater {
   void stop(std::function<void()> done);
 
   bool is_leading() const { return leads_; }
-  bool synced() const { return jobs_.synced() && pods_.synced(); }
+  bool synced() const { return jobs_.synced() && pods_.synced() && knows_policies(); }
+  // Returns whether the NetworkPolicies are listed, or known to be unreadable, or not made at all.
+  bool knows_policies() const {
+    return !policies_ || policies_->synced() || !policies_trouble_.reason.empty();
+  }
   // Returns why the lease cannot be read or written; "" if it can, or if there is none.
   std::string lease_trouble() const { return election_ ? election_->trouble() : ""; }
 
@@ -92,6 +96,10 @@ class Controller final : private CacheUpdater {
   size_t agents_watched() const { return watchers_.agents(); }
 
  private:
+  struct PolicyTrouble {  // as in plan::NetworkPolicyView; no reason: none
+    std::string reason;
+    std::string message;
+  };
   struct Memory {         // about one job, by its UID
     std::string version;  // resourceVersion that `job` and `problems` were read from
     TrainingJob job;
@@ -108,11 +116,17 @@ class Controller final : private CacheUpdater {
     int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
     int checks_refused = 0;          // in a row
     std::string template_digest;     // of the pod that was checked last
+    PolicyTrouble policy_trouble;    // of the last write of the job's NetworkPolicy
+    TimePoint policy_writable_at{};  // no write before then
+    int policy_writes = 0;           // in a row, answered
+    int policies_failed = 0;         // in a row, by no fault of the policy
     std::shared_ptr<void> plan;      // the last plan that writes status
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
   void on_pod(const std::string& key, const Json* before, const Json* after);
+  void on_policy(const Json* before, const Json* after);
+  void on_policies_unlisted(const ApiReply& reply);
   bool may_write() const;
   void schedule();
   void work();
@@ -120,6 +134,8 @@ class Controller final : private CacheUpdater {
   void rest_after(const std::string& key, TimePoint begin);
   Memory& remember(const Json& document);
   plan::Observed observe(const std::string& key, const Json& document);
+  plan::NetworkPolicyView policy_of(const Memory& memory) const;
+  void pace_policy_writes(Memory& memory, const plan::Plan& plan);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
   bool knows_answer(const plan::Plan& plan, const std::string& uid);
@@ -140,6 +156,13 @@ class Controller final : private CacheUpdater {
                    bool is_answered) override;
   void create_failed(const JobContext& job, const std::string& message) override;
   bool status_refused(const JobContext& job) override;
+  void network_policy_written(const JobContext& job, const SharedJson& policy) override;
+  void network_policy_gone(const JobContext& job, const std::string& name,
+                           const std::string& uid) override;
+  void network_policy_outdated(const JobContext& job) override;
+  void network_policy_refused(const JobContext& job, const std::string& reason,
+                              const std::string& message) override;
+  void network_policy_failed(const JobContext& job, const std::string& message) override;
   void pod_accepted(const JobContext& job) override;
   void agent_reported(const JobContext& job, const std::string& pod_uid,
                       const AgentState& state) override;
@@ -157,6 +180,9 @@ class Controller final : private CacheUpdater {
   JobMetrics job_metrics_;
   Informer jobs_;
   Informer pods_;
+  std::optional<Informer> policies_;  // if the controller makes NetworkPolicies
+  PolicyTrouble policies_trouble_;    // of their last lists
+  int policy_lists_failed_ = 0;       // in a row
   std::optional<LeaderElection> election_;
 
   std::map<std::string, std::map<std::string, plan::PodView>> pods_by_owner_;  // UID -> key -> pod

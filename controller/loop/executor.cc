@@ -204,6 +204,8 @@ void Executor::start(const RunPtr& run, plan::Action& action) {
     void operator()(plan::ConfirmPod& action) { self.confirm_pod(run, action); }
     void operator()(plan::DeletePod& action) { self.delete_pod(run, action); }
     void operator()(plan::DeleteJob& action) { self.delete_job(run, action); }
+    void operator()(plan::WriteNetworkPolicy& action) { self.write_network_policy(run, action); }
+    void operator()(plan::DeleteNetworkPolicy& action) { self.delete_network_policy(run, action); }
     void operator()(plan::PutAssignment& action) { self.put_assignment(run, action); }
     void operator()(plan::WriteStatus& action) { self.write_status(run, action); }
     void operator()(plan::EmitEvent& action) { self.emit_event(run, action); }
@@ -388,6 +390,72 @@ void Executor::delete_job(const RunPtr& run, const plan::DeleteJob& action) {
       finish_one(run, failed("deleting the job", reply));
     }
   });
+}
+
+// A policy with the job's name is the job's, even if somebody removed the label by which the cache
+// finds it. A replacement without resourceVersion puts that back.
+void Executor::write_network_policy(const RunPtr& run, plan::WriteNetworkPolicy& action) {
+  const bool replaces = action.body["metadata"].contains("resourceVersion");
+  ApiRequest request = request_of(run->job, replaces ? ApiVerb::kReplace : ApiVerb::kCreate,
+                                  kNetworkPolicies, replaces ? action.name : "");
+  request.body = action.body;
+  api_.send(std::move(request), [this, run, replaces, name = action.name,
+                                 body = std::move(action.body)](ApiReply reply) mutable {
+    if (reply.ok()) {
+      log_info("wrote a NetworkPolicy", {{"job", run->job.key}, {"policy", name}});
+      cache_updater_.network_policy_written(run->job, reply.body);
+      finish_one(run, {});
+    } else if (reply.outcome == ApiOutcome::kAlreadyExists && !replaces) {
+      ApiRequest again = request_of(run->job, ApiVerb::kReplace, kNetworkPolicies, name);
+      again.body = std::move(body);
+      api_.send(std::move(again), [this, run](ApiReply second) {
+        if (!second.ok()) return note_policy_trouble(run, second);
+        cache_updater_.network_policy_written(run->job, second.body);
+        finish_one(run, {});
+      });
+    } else if (reply.outcome == ApiOutcome::kNotFound && replaces) {
+      cache_updater_.network_policy_gone(run->job, name, string_or(body["metadata"], "uid", ""));
+      finish_one(run, {});
+    } else if (reply.outcome == ApiOutcome::kConflict) {
+      cache_updater_.network_policy_outdated(run->job);
+      finish_one(run, {});
+    } else {
+      note_policy_trouble(run, reply);
+    }
+  });
+}
+
+void Executor::delete_network_policy(const RunPtr& run, const plan::DeleteNetworkPolicy& action) {
+  ApiRequest request = request_of(run->job, ApiVerb::kDelete, kNetworkPolicies, action.name);
+  request.body = {
+      {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", action.uid}}}};
+  api_.send(std::move(request), [this, run, name = action.name, uid = action.uid](ApiReply reply) {
+    const bool is_gone = reply.ok() || reply.outcome == ApiOutcome::kNotFound ||
+                         reply.outcome == ApiOutcome::kConflict;
+    if (!is_gone) return note_policy_trouble(run, reply);
+    log_info("deleted a NetworkPolicy", {{"job", run->job.key}, {"policy", name}});
+    cache_updater_.network_policy_gone(run->job, name, uid);
+    finish_one(run, {});
+  });
+}
+
+// A refusal is an answer: the job goes on without. Trouble of the server fails the plan, so that
+// the next one tries again before it makes pods.
+void Executor::note_policy_trouble(const RunPtr& run, const ApiReply& reply) {
+  const char* reason = reply.outcome == ApiOutcome::kForbidden  ? "PolicyForbidden"
+                       : reply.outcome == ApiOutcome::kNotFound ? "PolicyKindMissing"
+                       : reply.outcome == ApiOutcome::kInvalid  ? "PolicyInvalid"
+                                                                : nullptr;
+  if (reason != nullptr) {
+    log_info("could not write a NetworkPolicy",
+             {{"job", run->job.key}, {"reason", reason}, {"error", reply.message}});
+    cache_updater_.network_policy_refused(run->job, reason, reply.message);
+    return finish_one(run, {});
+  }
+  // A server that only asks for time has not failed.
+  if (reply.outcome != ApiOutcome::kThrottled)
+    cache_updater_.network_policy_failed(run->job, reply.message);
+  finish_one(run, failed("writing a NetworkPolicy", reply));
 }
 
 void Executor::put_assignment(const RunPtr& run, const plan::PutAssignment& action) {

@@ -58,6 +58,18 @@ class CacheUpdater {
   // If `is_answered` is false, the server was in trouble, which says nothing about the pod.
   virtual void pod_checked(const JobContext& job, int64_t generation, const std::string& refusal,
                            bool is_answered) = 0;
+  // The job's NetworkPolicy was created or replaced.
+  virtual void network_policy_written(const JobContext& job, const SharedJson& policy) = 0;
+  virtual void network_policy_gone(const JobContext& job, const std::string& name,
+                                   const std::string& uid) = 0;
+  // The job's NetworkPolicy has changed since it was read; its watch will tell.
+  virtual void network_policy_outdated(const JobContext& job) = 0;
+  // The server refused a write of the job's NetworkPolicy. `reason` as in
+  // NetworkPolicyView.
+  virtual void network_policy_refused(const JobContext& job, const std::string& reason,
+                                      const std::string& message) = 0;
+  // The server failed at such a write, which says nothing about the policy.
+  virtual void network_policy_failed(const JobContext& job, const std::string& message) = 0;
   virtual void pod_accepted(const JobContext& job) = 0;
   virtual void agent_reported(const JobContext& job, const std::string& pod_uid,
                               const AgentState& state) = 0;
@@ -70,6 +82,7 @@ class CacheUpdater {
 // - Events and progress-only writes are for display: they fail no plan, and no plan waits for them.
 //   An event is sent once everything before it has succeeded. A progress-only write is dropped if a
 //   later plan comes first.
+// - A NetworkPolicy that the server refuses fails no plan either.
 // - One pod is created first, then two for each that was created, so that a server that refuses
 //   them is asked few times. No create waits for a pod to run, because the pods of a gang wait for
 //   each other.
@@ -110,6 +123,9 @@ class Executor {
   void learn_pod(const RunPtr& run, const std::string& name, const SharedJson& pod);
   void delete_pod(const RunPtr& run, const plan::DeletePod& action);
   void delete_job(const RunPtr& run, const plan::DeleteJob& action);
+  void write_network_policy(const RunPtr& run, plan::WriteNetworkPolicy& action);
+  void delete_network_policy(const RunPtr& run, const plan::DeleteNetworkPolicy& action);
+  void note_policy_trouble(const RunPtr& run, const ApiReply& reply);
   void put_assignment(const RunPtr& run, const plan::PutAssignment& action);
   ApiRequest status_request(const JobContext& job, const plan::WriteStatus& action) const;
   void write_status(const RunPtr& run, const plan::WriteStatus& action);

@@ -102,6 +102,7 @@ void Informer::on_page(const std::string& continue_token, ApiReply reply) {
     // A page that expired says nothing about the server.
     if (reply.outcome == ApiOutcome::kExpired) return list_again(reply);
     retry_later(true, reply.retry_after);
+    if (options_.on_list_failed) options_.on_list_failed(reply);
     return;
   }
   page_size_ = std::min(page_size_ * 2, options_.page_size);

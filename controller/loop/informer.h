@@ -34,6 +34,8 @@ struct InformerOptions {
   // resourceVersion. If it leaves nothing out, it returns the same document. Unset: keeps
   // everything.
   std::function<SharedJson(const SharedJson& object)> trim{};
+  // Called when a list failed, which is then repeated after a delay.
+  std::function<void(const ApiReply& reply)> on_list_failed{};
 };
 
 // A copy of all objects of one kind that follows the server's. It lists them in pages, then watches

@@ -9,6 +9,7 @@ Readiness readiness_of(const loop::Controller& controller) {
     std::string missing;
     if (!controller.jobs().synced()) missing += " trainingjobs";
     if (!controller.pods().synced()) missing += " pods";
+    if (!controller.knows_policies()) missing += " networkpolicies";
     return {.why_not = "not listed yet:" + missing};
   }
   std::string trouble = controller.lease_trouble();

@@ -36,17 +36,26 @@ std::string schedule_of(const TrainingJobSpec& spec) {
   return spec.parallelism.pipeline > 1 ? spec.parallelism.pipelineSchedule : "";
 }
 
+// Returns the spec without a member of `security` that neither pods nor assignments depend on.
+Json fixed_part(const TrainingJobSpec& spec) {
+  Json document = spec_to_json(spec);
+  document["security"].erase("networkPolicy");
+  return document;
+}
+
 Fingerprints fingerprints(const TrainingJobSpec& spec) {
   Fingerprints prints;
-  Json document = spec_to_json(spec);
+  Json document = fixed_part(spec);
   // Our own name means the same as an empty managedBy.
   if (spec.managedBy == kControllerName) document.erase("managedBy");
   // Both none and auto are the default here: earlier versions had none.
   if (spec.train) {
     const std::string recompute = recompute_of(spec.train->recompute, schedule_of(spec));
     document["train"]["recompute"] = recompute == "none" ? TrainSpec{}.recompute : recompute;
+    // So are own and auto.
+    if (spec.train->attention == "own") document["train"]["attention"] = TrainSpec{}.attention;
   }
-  const Json defaults = spec_to_json(TrainingJobSpec{});
+  const Json defaults = fixed_part(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const FixedField& field : fixed_rules()) {
     const Json* value = find_member(document, field.name);

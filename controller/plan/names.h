@@ -44,20 +44,25 @@ inline int64_t pod_grace_seconds(const TrainingJobSpec& spec) {
 
 using lockstep::worker_pod_name;
 
-// Contains the job's UID. After a job is deleted and recreated under the same name, the garbage
-// collector may not have removed the first one's Secret yet, and that Secret has another token.
+// Names that contain a digest of the job's UID. After a job is deleted and recreated under the same
+// name, the garbage collector may not have removed the first one's objects yet: its Secret has
+// another token, and both belong to the first job.
 inline constexpr char kTokenInfix[] = "-token-";
-inline constexpr size_t kTokenHexDigits = 8;
+inline constexpr char kNetworkPolicyInfix[] = "-network-";
+inline constexpr size_t kUidHexDigits = 8;
 inline std::string token_secret_name(const ObjectMeta& job) {
-  return job.name + kTokenInfix + hex(sha256(job.uid)).substr(0, kTokenHexDigits);
+  return job.name + kTokenInfix + hex(sha256(job.uid)).substr(0, kUidHexDigits);
+}
+inline std::string network_policy_name(const ObjectMeta& job) {
+  return job.name + kNetworkPolicyInfix + hex(sha256(job.uid)).substr(0, kUidHexDigits);
 }
 
 // Returns whether some job's token could have this name.
 inline bool is_token_secret_name(std::string_view name) {
   const std::string_view infix = kTokenInfix;
-  if (name.size() <= infix.size() + kTokenHexDigits) return false;
-  const std::string_view digits = name.substr(name.size() - kTokenHexDigits);
-  name.remove_suffix(kTokenHexDigits);
+  if (name.size() <= infix.size() + kUidHexDigits) return false;
+  const std::string_view digits = name.substr(name.size() - kUidHexDigits);
+  name.remove_suffix(kUidHexDigits);
   return name.ends_with(infix) &&
          digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

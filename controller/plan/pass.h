@@ -92,6 +92,7 @@ Verdict deadline(Pass& pass);
 Verdict membership(Pass& pass);  // gives each node index an incarnation
 Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
+Verdict network(Pass& pass);     // directly before placement: the job's NetworkPolicy
 Verdict placement(Pass& pass);   // makes the pods match the members
 Verdict assignment(Pass& pass);  // forms the round, then sends it to the agents
 

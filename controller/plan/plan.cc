@@ -13,13 +13,14 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr Policy kPolicies[] = {deletion,   ending,   completion, validation, suspension, deadline,
-                                membership, draining, failure,    placement,  assignment};
+constexpr Policy kPolicies[] = {deletion,   ending,   completion, validation,
+                                suspension, deadline, membership, draining,
+                                failure,    network,  placement,  assignment};
 
 // Undoes changes of a message alone: while a condition stays the same, its message only reports how
 // far things are.
 void restore_messages(const TrainingJobStatus& before, TrainingJobStatus& after) {
-  for (const char* type : {kReady, kPodsScheduled, kCheckpointFailing}) {
+  for (const char* type : {kReady, kPodsScheduled, kCheckpointFailing, kNetworkPolicyFailing}) {
     const Condition* old = find_condition(before, type);
     for (Condition& condition : after.conditions) {
       const bool is_same = old != nullptr && condition.type == type &&

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "controller/plan/names.h"
+#include "controller/plan/network_policy_peers.h"
 #include "controller/plan/pod_policy.h"
 #include "controller/plan/pod_template.h"
 #include "controller/plan/pod_view.h"
@@ -58,6 +59,16 @@ struct PodCheck {
   bool operator==(const PodCheck&) const = default;
 };
 
+// The job's NetworkPolicy, and what is known about writing it. Without Limits::network_policies
+// nothing is known and nothing is done.
+struct NetworkPolicyView {
+  const Json* object = nullptr;  // as the server has it; nullptr: none. Outlives the plan.
+  // Why the last write had no effect, or why policies cannot be read. Empty: no trouble.
+  std::string reason{};     // PolicyForbidden, PolicyInvalid, PolicyKindMissing, PolicyFailed
+  std::string message{};    // if there is a reason
+  TimePoint writable_at{};  // it is not written before then; max(): while policies cannot be read
+};
+
 // A snapshot of what is known about one job. It may be stale. The plan is correct all the same,
 // because every action carries its preconditions (resourceVersion, UID, name, round).
 struct Observed {
@@ -73,9 +84,10 @@ struct Observed {
   std::string job_token{};              // for the Secret
   std::optional<PodRefusal> refusal{};
   std::optional<PodCheck> pod_check{};  // for the job's current generation, from this process
-  WallTime wall_now{};                  // for stored times
-  bool may_write_progress = true;       // the budget allows a progress-only write now
-  TimePoint progress_writable_at{};     // if not: when it will
+  NetworkPolicyView network_policy{};
+  WallTime wall_now{};               // for stored times
+  bool may_write_progress = true;    // the budget allows a progress-only write now
+  TimePoint progress_writable_at{};  // if not: when it will
   // Most Kubernetes nodes with agents are silent, so the controller's own network is the likely
   // cause.
   bool suspect_own_network = false;
@@ -125,6 +137,8 @@ struct Limits {
   bool agents_are_current = false;
   bool scrape_annotations = false;  // on pods, for a Prometheus that uses prometheus.io/scrape
   PodPolicy pod_policy{};           // for jobs without pods
+  // The controller makes NetworkPolicies for jobs that want one.
+  std::optional<NetworkPolicyPeers> network_policies{};
 };
 
 // The agent to contact.
@@ -158,6 +172,16 @@ struct CreatePod {
 
   // Makes the Pod as it is POSTed.
   Json body() const;
+};
+// Creates the job's NetworkPolicy or, if `body` has a resourceVersion, replaces it. If the server
+// refuses, the plan goes on: pods do not need it.
+struct WriteNetworkPolicy {
+  std::string name;
+  Json body;
+};
+struct DeleteNetworkPolicy {
+  std::string name;
+  std::string uid;  // a precondition
 };
 struct CheckPod {  // dry run: the server checks the pod as if it were created
   Json body;
@@ -193,8 +217,9 @@ struct EmitEvent {  // only after everything before it has succeeded
   std::string reason;
   std::string message;
 };
-using Action = std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, DeleteJob,
-                            PutAssignment, WriteStatus, EmitEvent, CheckPod>;
+using Action =
+    std::variant<CreateSecret, CreatePod, ConfirmPod, DeletePod, DeleteJob, PutAssignment,
+                 WriteStatus, EmitEvent, CheckPod, WriteNetworkPolicy, DeleteNetworkPolicy>;
 
 struct Plan {
   std::string why;                      // one sentence

@@ -379,15 +379,18 @@ Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int
   return pod;
 }
 
+Json owned_metadata(const TrainingJob& job, std::string name) {
+  return {{"name", std::move(name)},
+          {"namespace", job.metadata.namespace_},
+          {"labels", {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}}},
+          {"ownerReferences", Json::array({owner_reference(job)})}};
+}
+
 Json make_token_secret(const TrainingJob& job, const std::string& token) {
   return {{"apiVersion", "v1"},
           {"kind", "Secret"},
           {"type", "Opaque"},
-          {"metadata",
-           {{"name", token_secret_name(job.metadata)},
-            {"namespace", job.metadata.namespace_},
-            {"labels", {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}}},
-            {"ownerReferences", Json::array({owner_reference(job)})}}},
+          {"metadata", owned_metadata(job, token_secret_name(job.metadata))},
           {"stringData", {{kTokenKey, token}}}};
 }
 

@@ -39,6 +39,9 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
 // Takes a fraction of the time.
 Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int64_t incarnation);
 
+// Returns the metadata of an object that the job owns and that belongs to no single pod.
+Json owned_metadata(const TrainingJob& job, std::string name);
+
 // Returns the Secret with the job's token, owned by the job.
 Json make_token_secret(const TrainingJob& job, const std::string& token);
 

@@ -8,6 +8,7 @@
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
+#include "controller/plan/network_policy.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/pod_failure.h"
 #include "controller/plan/precision.h"
@@ -235,6 +236,7 @@ void derive_status(Pass& pass) {
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
     derive_stuck(pass);
     derive_precision(pass);
+    derive_network_policy(pass);
   }
   pass.status.state = display_state(pass.status);
 }

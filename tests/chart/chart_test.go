@@ -344,13 +344,14 @@ func TestTheControllerKnowsItsArguments(t *testing.T) {
 	input.Values["watchNamespace"] = "team-a"
 	input.Values["controller"] = map[string]interface{}{"verbose": true}
 	input.Values["jobs"] = map[string]interface{}{"serviceAccounts": []interface{}{"a", "b/c"}}
+	input.Values["networkPolicy"] = map[string]interface{}{"metricsFrom": []interface{}{map[string]interface{}{"podSelector": map[string]interface{}{}}}}
 	rendered, err := theChart(t).render(input)
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := regexp.MustCompile(`(?m)^ +- (--[a-z-]+)`).FindAllStringSubmatch(rendered["deployment.yaml"], -1)
-	if len(flags) != 11 {
-		t.Errorf("expected 11 flags, found %v", flags)
+	flags := regexp.MustCompile(`(?m)^ +- "?(--[a-z-]+)`).FindAllStringSubmatch(rendered["deployment.yaml"], -1)
+	if len(flags) != 14 {
+		t.Errorf("expected 14 flags, found %v", flags)
 	}
 	for _, flag := range flags {
 		if !strings.Contains(source, `"`+flag[1]+`",`) {
@@ -389,5 +390,83 @@ func TestThePoliciesOfJobsLetInTheControllerScrapesAndPeers(t *testing.T) {
 		if count != 2 {
 			t.Errorf("expected a policy for each namespace, found %d", count)
 		}
+	}
+}
+
+// What the controller needs for NetworkPolicies of jobs: a flag, its own pods as a peer, and rights.
+func TestTheControllerMakesPoliciesOfJobsUnlessTheyAreOff(t *testing.T) {
+	chart := theChart(t)
+	for _, is := range []bool{true, false} {
+		for _, from := range []string{"[]", "[{ipBlock: {cidr: 10.0.0.0/8}}]"} {
+			input := everything()
+			var peers []interface{}
+			if err := yaml.Unmarshal([]byte(from), &peers); err != nil {
+				t.Fatal(err)
+			}
+			input.Values["networkPolicy"] = map[string]interface{}{"jobs": is, "metricsFrom": peers}
+			args, rights, labels := "", "", map[string]interface{}{}
+			for _, document := range objects(t, chart, input) {
+				if list, _ := document.Object["rules"].([]interface{}); document.kind() == "ClusterRole" {
+					for _, each := range list {
+						rule, _ := each.(map[string]interface{})
+						if fmt.Sprint(rule["resources"]) == "[networkpolicies]" {
+							rights = fmt.Sprint(rule["apiGroups"], rule["verbs"])
+						}
+					}
+				}
+				if document.kind() == "Deployment" {
+					labels = at(document.Object, "spec", "template", "metadata", "labels")
+					containers, _ := at(document.Object, "spec", "template", "spec")["containers"].([]interface{})
+					args = fmt.Sprint(containers[0].(map[string]interface{})["args"])
+				}
+			}
+			if strings.Contains(args, "--network-policies") != is || (rights != "") != is {
+				t.Errorf("jobs: %t gives the arguments %s and the rights %q", is, args, rights)
+			}
+			if is && rights != "[networking.k8s.io] [create list watch update delete]" {
+				t.Errorf("the rights are %s", rights)
+			}
+			metrics := `--network-policy-metrics-from=[{"ipBlock":{"cidr":"10.0.0.0/8"}}]`
+			if strings.Contains(args, metrics) != (is && len(peers) > 0) {
+				t.Errorf("metricsFrom %s gives %s", from, args)
+			}
+			own := regexp.MustCompile(`--network-policy-controller=(\{\S*\})`).FindStringSubmatch(args)
+			if (own != nil) != (is && len(peers) > 0) {
+				t.Errorf("metricsFrom %s gives %s", from, args)
+			}
+			if own == nil {
+				continue
+			}
+			var peer map[string]interface{}
+			if err := yaml.Unmarshal([]byte(own[1]), &peer); err != nil {
+				t.Fatal(err)
+			}
+			if name := at(peer, "namespaceSelector", "matchLabels")["kubernetes.io/metadata.name"]; name != input.Namespace {
+				t.Errorf("the controller's namespace is %v", name)
+			}
+			for key, value := range at(peer, "podSelector", "matchLabels") {
+				if labels[key] != value {
+					t.Errorf("selects %s=%v, the controller's pods have %v", key, value, labels[key])
+				}
+			}
+		}
+	}
+}
+
+// The controller without --network-policy-controller, as in deploy/: its default fits the manifests.
+func TestTheDefaultPeerIsTheControllerOfTheManifests(t *testing.T) {
+	source := read(t, "controller/plan/network_policy_peers.cc")
+	manifests := read(t, "deploy/base/deployment.yaml")
+	found := regexp.MustCompile(`\{"(app\.kubernetes\.io/\w+)", "(\w+)"\}`).FindAllStringSubmatch(source, -1)
+	if len(found) != 2 {
+		t.Fatalf("expected two labels, found %v", found)
+	}
+	for _, label := range found {
+		if !strings.Contains(manifests, "        "+label[1]+": "+label[2]+"\n") {
+			t.Errorf("the pods of deploy/base have no label %s=%s", label[1], label[2])
+		}
+	}
+	if !strings.Contains(manifests, "- --network-policies\n") {
+		t.Error("deploy/base makes no policies")
 	}
 }

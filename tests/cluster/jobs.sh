@@ -152,12 +152,34 @@ case_queue() {
   forget "${names[@]}"
 }
 
+# policies_of JOB [JSONPATH]: prints its NetworkPolicies, or this part of them.
+policies_of() { "$kubectl" get networkpolicies -l "lockstep.dev/job-name=$1" -o "jsonpath={.items[*]${2:-.metadata.name}}"; }
+has_policy() { [ "$(policies_of "$1" ".spec.ingress[*].ports[*].port")" = 29400 ]; }
+has_no_policy() { [ -z "$(policies_of "$1")" ]; }
+
+case_network_policy() {
+  say "a job's NetworkPolicy is made, restored and deleted, without a new round"
+  local name
+  job closed "$endless"
+  await_step closed 0
+  has_policy closed || fails "expected a NetworkPolicy, found: $(policies_of closed .spec)"
+  name=$(policies_of closed)
+  "$kubectl" delete networkpolicy "$name" >/dev/null
+  eventually "expected the controller to recreate the NetworkPolicy" has_policy closed
+  "$kubectl" patch networkpolicy "$name" --type=merge -p '{"spec": {"ingress": []}}' >/dev/null
+  eventually "expected the controller to restore the NetworkPolicy" has_policy closed
+  "$kubectl" patch trainingjob closed --type=merge -p '{"spec": {"security": {"networkPolicy": "none"}}}' >/dev/null
+  eventually "expected the controller to delete the NetworkPolicy" has_no_policy closed
+  [ "$(field closed .status.round)" = 1 ] || fails "expected round 1, found $(field closed .status.round)"
+  forget closed
+}
+
 case_delete() {
   say "deleting a running job leaves no objects behind"
   job deleted "$endless"
   await_step deleted 0
   forget deleted
-  eventually "expected all pods and secrets to be deleted" nothing_left deleted
+  eventually "expected all pods, secrets and NetworkPolicies to be deleted" nothing_left deleted
 }
 
-nothing_left() { [ -z "$("$kubectl" get pods,secrets -l "lockstep.dev/job-name=$1" -o name)" ]; }
+nothing_left() { [ -z "$("$kubectl" get pods,secrets,networkpolicies -l "lockstep.dev/job-name=$1" -o name)" ]; }

@@ -27,6 +27,22 @@ refuses "--pod-policy" --pod-policy lax
 for policy in privileged baseline restricted; do
   refuses "found an empty file" --server http://127.0.0.1:1 --pod-policy "$policy" --job-service-accounts a,team/b
 done
+# Who may scrape jobs with a NetworkPolicy.
+metrics=--network-policy-metrics-from peer='{"podSelector": {"matchLabels": {"app": "prometheus"}}}'
+refuses "$metrics requires --network-policies" "$metrics=[]"
+key=$(mktemp)
+printf '0123456789abcdef\n' > "$key"
+for bad in 'soon|not valid JSON' '{}|expected a JSON list' '[{}]|peer 0: found {}' '[{"pods": {}}]|peer 0: found \"pods\"'; do
+  refuses "$metrics: " --server http://127.0.0.1:1 --key-file "$key" --network-policies "$metrics=${bad%|*}"
+  refuses "${bad#*|}" --server http://127.0.0.1:1 --key-file "$key" --network-policies "$metrics=${bad%|*}"
+done
+refuses "--network-policy-controller: peer 0: found {}" --server http://127.0.0.1:1 --key-file "$key" --network-policies \
+  "$metrics=[$peer]" --network-policy-controller '{}'
+if [ ! -e /var/run/secrets/kubernetes.io/serviceaccount/namespace ]; then
+  refuses "--network-policy-controller: missing; it is required outside a pod" --server http://127.0.0.1:1 \
+    --key-file "$key" --network-policies "$metrics=[$peer]"
+fi
+rm -f "$key"
 # A key that can be guessed.
 key=$(mktemp)
 printf '0123456789abcde\n' > "$key"

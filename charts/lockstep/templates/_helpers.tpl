@@ -35,6 +35,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/component: controller
 {{- end -}}
 
+{{- /* The controller's pods as a NetworkPolicyPeer, in JSON. Older servers don't label namespaces by their names. */ -}}
+{{- define "lockstep.controllerPeer" -}}
+{{- $namespaces := dict -}}
+{{- if semverCompare ">=1.21.0-0" .Capabilities.KubeVersion.Version -}}
+{{- $namespaces = dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- end -}}
+{{- $labels := dict "app.kubernetes.io/name" (include "lockstep.name" .) "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "controller" -}}
+{{- dict "namespaceSelector" $namespaces "podSelector" (dict "matchLabels" $labels) | toJson -}}
+{{- end -}}
+
 {{- define "lockstep.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "lockstep.controllerName" .) -}}
@@ -92,4 +102,9 @@ true
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- if .Values.networkPolicy.jobs }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, list, watch, update, delete]
+{{- end }}
 {{- end -}}

@@ -291,7 +291,8 @@ TEST(StatusEvents, WarnOfFailedSavesOnceAndOfEachCheckpointThatIsSetAside) {
     return status_events(before, after);
   };
   const std::vector<std::string> none;
-  for (const std::string type : {"CheckpointFailing", "CheckpointSetAside"}) {
+  for (const std::string type :
+       {"CheckpointFailing", "CheckpointSetAside", "NetworkPolicyFailing"}) {
     EXPECT_EQ(events(type, "", "step 500"), std::vector<std::string>{"warning: step 500"});
     EXPECT_EQ(events(type, "step 500", "step 500"), none);
     EXPECT_EQ(events(type, "step 500", "", "False"), none);

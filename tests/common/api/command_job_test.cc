@@ -58,6 +58,10 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
       {"/spec/security",
        {{"encryption", "some"}},
        "spec.security.encryption: found \"some\", expected none or required"},
+      {"/spec/security", {{"networkPolicy", "job"}}, "no error"},
+      {"/spec/security",
+       {{"networkPolicy", "all"}},
+       "spec.security.networkPolicy: found \"all\", expected auto, job or none"},
   };
   for (const Refusal& c : cases) {
     EXPECT_EQ(command_error_with(c.pointer, c.value), c.error) << c.pointer;

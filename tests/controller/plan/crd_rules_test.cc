@@ -732,6 +732,7 @@ TEST(CrdRules, RefuseChangesOfFixedFieldsAsTheControllerDoes) {
   Json resized = before;
   resized["spec"]["failure"]["maxRestarts"] = 3;
   resized["spec"]["suspend"] = false;
+  resized["spec"]["security"]["networkPolicy"] = "none";
   EXPECT_FALSE(refuses_change(resized, before));
   EXPECT_FALSE(controller_refuses(scene, resized["spec"]));
 }

@@ -96,6 +96,7 @@ TEST(FixedFields, WhatIsNoPartOfThePodsMayChangeAtAnyTime) {
   spec.activeDeadlineSeconds = 100'000;
   spec.ttlSecondsAfterFinished = 5;
   spec.terminationGracePeriodSeconds = 3;
+  spec.security.networkPolicy = "none";
   EXPECT_EQ(changed_fields(scene.status().fixed, spec).size(), 0u);
   spec.train.reset();
   spec.command = {"sh"};
@@ -125,6 +126,8 @@ TEST(FixedFields, WhileTheJobIsSuspendedAllMayChange) {
 
 TEST(FixedFields, FingerprintsLeaveDefaultsOutSoThatNewFieldsChangeNothing) {
   TrainingJobSpec spec;
+  EXPECT_EQ(fixed_fields(spec), "");
+  spec.security.networkPolicy = "job";
   EXPECT_EQ(fixed_fields(spec), "");
   spec.train.emplace();
   EXPECT_EQ(fixed_fields(spec), "train=is");

@@ -108,6 +108,14 @@ class Surroundings final : public loop::ApiClient,
                    bool is_answered) override {
     if (is_last) news_.pod_checked(job, generation, refusal, is_answered);
   }
+  // Nobody asks for NetworkPolicies here.
+  void network_policy_written(const loop::JobContext&, const loop::SharedJson&) override {}
+  void network_policy_gone(const loop::JobContext&, const std::string&,
+                           const std::string&) override {}
+  void network_policy_outdated(const loop::JobContext&) override {}
+  void network_policy_refused(const loop::JobContext&, const std::string&,
+                              const std::string&) override {}
+  void network_policy_failed(const loop::JobContext&, const std::string&) override {}
   void pod_accepted(const loop::JobContext& job) override {
     if (is_last) news_.pod_accepted(job);
   }
@@ -188,6 +196,8 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
     void operator()(const plan::WriteStatus& action) {
       digest.add(search::digest_of(action.status));
     }
+    void operator()(const plan::WriteNetworkPolicy& action) { digest.add(dump_json(action.body)); }
+    void operator()(const plan::DeleteNetworkPolicy& action) { digest.add(action.uid); }
     void operator()(const plan::EmitEvent&) {}
   };
   Digester digest;

@@ -122,6 +122,14 @@ class Cache final : public loop::CacheUpdater {
     process_.checked_generation = generation;
     process_.is_queued = true;
   }
+  // Nobody asks for NetworkPolicies here.
+  void network_policy_written(const loop::JobContext&, const loop::SharedJson&) override {}
+  void network_policy_gone(const loop::JobContext&, const std::string&,
+                           const std::string&) override {}
+  void network_policy_outdated(const loop::JobContext&) override {}
+  void network_policy_refused(const loop::JobContext&, const std::string&,
+                              const std::string&) override {}
+  void network_policy_failed(const loop::JobContext&, const std::string&) override {}
   void pod_accepted(const loop::JobContext&) override {
     if (!process_.refusal) return;
     process_.refusal.reset();

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/network_policy.h"
 #include "tests/controller/sim/mutants.h"
 #include "tests/controller/sim/round_choices.h"
 #include "tests/controller/sim/seeds.h"
@@ -74,6 +75,60 @@ TEST(Simulation, RoundsLeaveOutAnyNodesAndTheyComeBack) {
   }
   EXPECT_GT(result.counts.left_out, 100);
   EXPECT_GT(result.counts.came_back, 100);
+}
+
+Mutation with_network_policies() {
+  Mutation mutation;
+  mutation.limits.network_policies.emplace();
+  return mutation;
+}
+
+TEST(Simulation, NetworkPoliciesHoldNoJobUp) {
+  const CampaignResult result = run_seeds(1, kSeeds / 3, kThreads, with_network_policies());
+  for (const SeedResult& failed : result.failed) {
+    ADD_FAILURE() << "seed " << failed.seed << ": " << failed.violation;
+  }
+}
+
+// Other clients remove policies, a controller dies after some of its writes, and watches lag.
+TEST(Simulation, JobsHaveTheNetworkPoliciesThatTheyAskFor) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed, with_network_policies(), 2);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job({.name = "trains", .nodes = 2, .steps = 2000});
+    const std::string other =
+        world.users.add_job({.name = "runs", .steps = 2000, .is_command = true});
+    for (const Fault fault : {Fault::kServerError, Fault::kThrottled, Fault::kLostReply,
+                              Fault::kWatchCut, Fault::kLaggingWatch, Fault::kCrash}) {
+      world.chance.rate(fault) = 0.1;
+    }
+    const auto pass = [&](Duration time) { simulation.run(time, [] { return false; }); };
+    const auto policies = [&world] { return world.store.all(loop::kNetworkPolicies); };
+    for (int i = 0; i < 4; ++i) {
+      pass(std::chrono::seconds(20));
+      const FakeStore::Objects before = policies();
+      for (const auto& [name, policy] : before) world.store.remove(loop::kNetworkPolicies, name);
+    }
+    world.calm_down();
+    pass(std::chrono::minutes(3));
+    ASSERT_TRUE(world.chance.violations.empty()) << simulation.describe();
+    ASSERT_FALSE(simulation.is_over(key) || simulation.is_over(other));
+    ASSERT_EQ(policies().size(), 1u) << simulation.describe();
+    const Json& job = *world.store.find(loop::kTrainingJobs, key);
+    const Json policy = *policies().begin()->second;
+    EXPECT_EQ(plan::controller_uid(policy), uid_of(job));
+    EXPECT_EQ(policy["spec"],
+              plan::make_network_policy(*stored_training_job_from_json(job), {})["spec"]);
+    world.store.update(loop::kTrainingJobs, key, [](Json& changed) {
+      changed["spec"]["security"]["networkPolicy"] = "none";
+    });
+    world.store.update(loop::kTrainingJobs, other,
+                       [](Json& changed) { changed["spec"]["security"]["networkPolicy"] = "job"; });
+    pass(std::chrono::minutes(3));
+    ASSERT_EQ(policies().size(), 1u) << simulation.describe();
+    EXPECT_EQ(plan::controller_name(*policies().begin()->second), "runs");
+  }
 }
 
 std::vector<int64_t> without_node_1(const plan::Pass& pass) {

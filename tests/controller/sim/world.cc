@@ -158,7 +158,7 @@ bool World::has_job(const std::string& uid) const {
 
 void World::collect_garbage(const std::string& job_uid) {
   chance.timers.after(chance.delay(seconds(3)), [this, job_uid] {
-    for (const loop::ResourceType type : {loop::kPods, loop::kSecrets}) {
+    for (const loop::ResourceType type : {loop::kPods, loop::kSecrets, loop::kNetworkPolicies}) {
       std::vector<std::string> keys;
       for (const auto& [key, object] : store.all(type)) {
         if (plan::controller_uid(*object) == job_uid) keys.push_back(key);
