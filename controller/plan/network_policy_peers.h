@@ -7,8 +7,8 @@
 
 namespace lockstep::plan {
 
-// The NetworkPolicyPeers that may connect to the agents' port in pods that have a NetworkPolicy: the
-// controller and Prometheus. Empty: anybody.
+// The NetworkPolicyPeers that may connect to the agents' port in pods that have a NetworkPolicy:
+// the controller and Prometheus. Empty: anybody.
 struct NetworkPolicyPeers {
   Json agent_from = Json::array();
 };
