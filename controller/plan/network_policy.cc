@@ -9,10 +9,6 @@
 namespace lockstep::plan {
 namespace {
 
-Json own_labels(const TrainingJob& job) {
-  return {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}};
-}
-
 const Json& member(const Json& object, std::string_view key) {
   static const Json kNothing;
   const Json* found = find_member(object, key);
@@ -74,7 +70,7 @@ struct Trouble {
 std::optional<Trouble> trouble_of(const Pass& pass, bool is_right) {
   const std::string path = "spec.security.networkPolicy: " + pass.spec().security.networkPolicy;
   if (!pass.limits.network_policies) {
-    // Whoever leaves the choice to the controller gets no warning.
+    // A job that leaves the choice to the controller gets no warning.
     if (pass.spec().security.networkPolicy != kJobNetworkPolicy) return std::nullopt;
     return Trouble{"PoliciesOff",
                    path +
@@ -97,7 +93,7 @@ bool wants_network_policy(const TrainingJobSpec& spec) {
 }
 
 Json make_network_policy(const TrainingJob& job, const NetworkPolicyPeers& peers) {
-  const Json own_pods = {{"matchLabels", own_labels(job)}};
+  const Json own_pods = {{"matchLabels", job_labels(job.metadata.name)}};
   Json agent = {{"ports", Json::array({{{"protocol", "TCP"}, {"port", kAgentPort}}})}};
   if (!peers.agent_from.empty()) agent["from"] = peers.agent_from;
   return {{"apiVersion", "networking.k8s.io/v1"},

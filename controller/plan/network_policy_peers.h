@@ -7,8 +7,8 @@
 
 namespace lockstep::plan {
 
-// Who may connect to the agents' port in pods that have a NetworkPolicy: NetworkPolicyPeers of the
-// controller and of Prometheus. Empty: anybody.
+// The NetworkPolicyPeers that may connect to the agents' port in pods that have a NetworkPolicy:
+// the controller and Prometheus. Empty: anybody.
 struct NetworkPolicyPeers {
   Json agent_from = Json::array();
 };

@@ -311,12 +311,16 @@ void merge_template(Json& base, const Json& patch) {
   }
 }
 
+Json job_labels(std::string_view job) {
+  return {{kJobNameLabel, job}, {kManagedByLabel, kManagedByValue}};
+}
+
 Json worker_labels(std::string_view job, int64_t index, int64_t incarnation) {
-  return {{kJobNameLabel, job},
-          {kRoleLabel, "worker"},
-          {kNodeIndexLabel, std::to_string(index)},
-          {kIncarnationLabel, std::to_string(incarnation)},
-          {kManagedByLabel, kManagedByValue}};
+  Json labels = job_labels(job);
+  labels[kRoleLabel] = "worker";
+  labels[kNodeIndexLabel] = std::to_string(index);
+  labels[kIncarnationLabel] = std::to_string(incarnation);
+  return labels;
 }
 
 std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view pod) {
@@ -382,7 +386,7 @@ Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int
 Json owned_metadata(const TrainingJob& job, std::string name) {
   return {{"name", std::move(name)},
           {"namespace", job.metadata.namespace_},
-          {"labels", {{kJobNameLabel, job.metadata.name}, {kManagedByLabel, kManagedByValue}}},
+          {"labels", job_labels(job.metadata.name)},
           {"ownerReferences", Json::array({owner_reference(job)})}};
 }
 

@@ -22,6 +22,8 @@ struct NewPod {
   bool is_signed = false;           // its agent knows sessions
 };
 
+// Returns the labels that all objects of a job have.
+Json job_labels(std::string_view job);
 // Returns the labels of a node's pod, by which the cache finds it.
 Json worker_labels(std::string_view job, int64_t index, int64_t incarnation);
 // Returns the same labels from the pod's name; nullopt if it is not one of the job's.

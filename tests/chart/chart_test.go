@@ -393,7 +393,7 @@ func TestThePoliciesOfJobsLetInTheControllerScrapesAndPeers(t *testing.T) {
 	}
 }
 
-// What the controller needs for NetworkPolicies of jobs: a flag, its own pods as a peer, and rights.
+// For NetworkPolicies of jobs, the controller needs a flag, its own pods as a peer, and rights.
 func TestTheControllerMakesPoliciesOfJobsUnlessTheyAreOff(t *testing.T) {
 	chart := theChart(t)
 	for _, is := range []bool{true, false} {

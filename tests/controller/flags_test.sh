@@ -27,7 +27,7 @@ refuses "--pod-policy" --pod-policy lax
 for policy in privileged baseline restricted; do
   refuses "found an empty file" --server http://127.0.0.1:1 --pod-policy "$policy" --job-service-accounts a,team/b
 done
-# Who may scrape jobs with a NetworkPolicy.
+# Peers that may scrape jobs with a NetworkPolicy.
 metrics=--network-policy-metrics-from peer='{"podSelector": {"matchLabels": {"app": "prometheus"}}}'
 refuses "$metrics requires --network-policies" "$metrics=[]"
 key=$(mktemp)
