@@ -136,8 +136,12 @@ TEST(FixedFields, FingerprintsLeaveDefaultsOutSoThatNewFieldsChangeNothing) {
   EXPECT_TRUE(changed_fields("", spec).empty()) << "an older job has no fingerprints";
   EXPECT_FALSE(changed_fields("train=is,,=,x=1", spec).empty())
       << "malformed fingerprints count as changes";
-  // The same as before "auto" was the default.
   spec.train->seed = TrainSpec{}.seed;
+  spec.train->attention = "cudnn";
+  EXPECT_EQ(fixed_fields(spec).substr(0, 25), "train=is,train.attention=");
+  // The same as before "auto" was the default.
+  spec.train->attention = "own";
+  EXPECT_EQ(fixed_fields(spec), "train=is");
   spec.train->recompute = "none";
   EXPECT_EQ(fixed_fields(spec), "train=is");
   spec.train->recompute = "blocks";
