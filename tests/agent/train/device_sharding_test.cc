@@ -89,7 +89,7 @@ struct World {
   kernels::Precision precision;
 };
 
-std::string name_of(const testing::TestParamInfo<World>& info) {
+std::string name_of_world(const testing::TestParamInfo<World>& info) {
   return info.param.name;
 }
 
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                     World{"TwoRanksByHostMemory", 2, GradientPath::kHostMemory,
                           kernels::Precision::kF32},
                     World{"TwoRanksByNccl", 2, GradientPath::kNccl, kernels::Precision::kBf16}),
-    name_of);
+    name_of_world);
 
 class DeviceAccumulation : public DeviceSharding {};
 
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
                     World{"TwoRanksByHostMemory", 2, GradientPath::kHostMemory,
                           kernels::Precision::kBf16},
                     World{"TwoRanksByNccl", 2, GradientPath::kNccl, kernels::Precision::kF32}),
-    name_of);
+    name_of_world);
 
 class DevicePair : public DeviceSharding {};
 
@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
     Worlds, DevicePair,
     testing::Values(World{"ByHostMemory", 2, GradientPath::kHostMemory, kernels::Precision::kF32},
                     World{"ByNccl", 2, GradientPath::kNccl, kernels::Precision::kBf16}),
-    name_of);
+    name_of_world);
 
 }  // namespace
 }  // namespace lockstep::train

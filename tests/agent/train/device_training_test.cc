@@ -118,7 +118,7 @@ TEST_P(DeviceTraining, AccumulatesAsTheCpuDoes) {
   expect_near(cuda->norms, cpu->norms, 1e-4);
 }
 
-std::string name_of(const testing::TestParamInfo<Kind>& info) {
+std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
   return info.param.name;
 }
 
@@ -126,9 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Families, DeviceTraining,
                          testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama},
                                          Kind{"Classifier", kClassifier},
                                          Kind{"Regressor", kRegressor}),
-                         name_of);
+                         name_of_kind);
 INSTANTIATE_TEST_SUITE_P(Families, DeviceTransformer,
-                         testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama}), name_of);
+                         testing::Values(Kind{"Gpt", kConfig}, Kind{"Llama", kLlama}),
+                         name_of_kind);
 
 // A run continued from saved state matches an uninterrupted run.
 TEST(OneDevice, GoesOnFromWhatTheHostHasSaved) {
