@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -107,6 +108,8 @@ class AgentSession : public testing::Test {
     server_.emplace(std::move(handler));
     client_.emplace(AgentHttpOptions{.port = server_->port()}, loop_.mailbox, loop_.timers);
   }
+  // Returns an agent that lives as long as the server: its last reply may arrive before it is done.
+  PlayedAgent& play(std::string token) { return agents_.emplace_back(std::move(token)); }
   void serve(PlayedAgent& agent) {
     serve([&agent](const Request& request, const Peer& peer) { agent(request, peer); });
   }
@@ -129,12 +132,13 @@ class AgentSession : public testing::Test {
 
   ClientLoop loop_;
   std::vector<std::string> tokens_ = {"new-token", "old-token"};
+  std::deque<PlayedAgent> agents_;
   std::optional<ScriptedServer> server_;
   std::optional<AgentHttpClient> client_;
 };
 
 TEST_F(AgentSession, GreetsOnceAndNeverSendsTheToken) {
-  PlayedAgent agent("new-token");
+  PlayedAgent& agent = play("new-token");
   agent.body = state_text();
   serve(agent);
   for (int i = 0; i < 3; ++i) {
@@ -149,7 +153,7 @@ TEST_F(AgentSession, GreetsOnceAndNeverSendsTheToken) {
 }
 
 TEST_F(AgentSession, FindsTheAgentsTokenAmongThoseOfAllKeys) {
-  PlayedAgent agent("old-token");
+  PlayedAgent& agent = play("old-token");
   agent.body = state_text();
   serve(agent);
   EXPECT_TRUE(poll(address()).ok());
@@ -157,7 +161,7 @@ TEST_F(AgentSession, FindsTheAgentsTokenAmongThoseOfAllKeys) {
 }
 
 TEST_F(AgentSession, BelievesNoReplyThatWasChangedOnItsWay) {
-  PlayedAgent agent("new-token");
+  PlayedAgent& agent = play("new-token");
   agent.body = state_text();
   serve(agent);
   std::optional<Answer> recorded;
@@ -281,7 +285,7 @@ TEST_F(AgentSession, TriesTheTokensOfOlderKeysWithSeveralRequestsAtOnce) {
 
 // A stranger takes the address over, and claims to be an old agent.
 TEST_F(AgentSession, DoesNotGoBackToTokensOnceTheAgentHasShownThatItKnowsSessions) {
-  PlayedAgent agent("new-token");
+  PlayedAgent& agent = play("new-token");
   agent.body = state_text();
   std::atomic<bool> is_stranger = false;
   std::mutex mutex;
@@ -307,7 +311,7 @@ TEST_F(AgentSession, DoesNotGoBackToTokensOnceTheAgentHasShownThatItKnowsSession
 }
 
 TEST_F(AgentSession, AsksAgainOnANewConnectionIfTheAgentHadClosedTheOldOne) {
-  PlayedAgent agent("new-token");
+  PlayedAgent& agent = play("new-token");
   agent.body = state_text();
   std::atomic<bool> closes = false;
   serve([&](const Request& request, const Peer& peer) {
