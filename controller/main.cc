@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <random>
 #include <thread>
@@ -149,10 +150,18 @@ uint64_t random_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
+// CPU time of the calling thread.
+Duration thread_cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 loop::ControllerOptions controller_options(const Flags& flags, const kube::KubeAccess& access,
                                            const loop::JobKeys& keys,
                                            std::optional<plan::NetworkPolicyPeers> peers) {
   loop::ControllerOptions options;
+  options.worked = thread_cpu_time;
   options.namespace_ = flags.namespace_;
   options.key = keys.front();
   options.older_keys.assign(keys.begin() + 1, keys.end());

@@ -126,8 +126,13 @@ def run_cases(check, name):
             break
         if totals is None:
             if outcome.code in (None, 0, 1, 2, NO_DEVICE):  # out of time, or no usable device
-                return outcome.finding()
+                if not failed:
+                    return outcome.finding()
+                failed.append(f"the rest did not run: {outcome.finding().what}")
+                break
             failed.append(f"exit code {outcome.code} in the case after {passed + len(failed)}")
+    else:
+        failed.append(f"the rest did not run: the device broke {RESTARTS} times")
     if not failed:
         return outcome.finding(f"{passed} cases passed")
     return Finding(FAILED, f"{passed} cases passed, {len(failed)} failed: {'; '.join(failed[:3])}"[:400],

@@ -17,14 +17,15 @@ SIZES = {"cuda": [{"preset": "gpt2-124m", "batch": 64, "context": 1024, "compile
          "cpu": [{"preset": "tiny", "batch": 4, "context": 16, "compile": ""}]}
 STEPS = {"cuda": {"warmup": 5, "steps": 20}, "cpu": {"warmup": 1, "steps": 5}}
 PEAK = {"cuda": 8192, "cpu": 64}  # edge of the products that measure the device's peak
-# On a GPU we compare what a job's default, attention: auto, chooses there. The smallest model's heads
-# are too narrow for cuDNN.
+# On a GPU we compare what attention: auto chooses there. The smallest model's heads are too narrow
+# for cuDNN.
 USUAL = {"attention": "cudnn"}
 # Other settings of ours, each run once after the turns. With measured algorithms, results may be
 # rounded differently in another process.
 OTHERS_OF_OURS = [{"algorithms": "measured"}, {"attention": "own"}]
 # Other settings of PyTorch for the first model, to find the best one.
-SETTINGS = {"cuda": [{"compile": "full", "attention": "cudnn"}, {"compile": "layers"},
+SETTINGS = {"cuda": [{"compile": "full", "attention": "cudnn"}, {"compile": "full", "attention": "flash"},
+                     {"compile": "layers"},
                      {"compile": "full", "batch": 32, "accumulate": 2},
                      {"compile": "full", "batch": 16, "accumulate": 4}],
             "cpu": [{"compile": "layers"}]}
@@ -221,7 +222,8 @@ def settings(check):
     best = max(measured, key=lambda row: row["tokensPerSecond"])
     usual = next((row for row in measured if row is rows[0]), None)
     gain = f", {best['tokensPerSecond'] / usual['tokensPerSecond']:.3f} x what was compared with" if usual else ""
-    change = named({key: value for key, value in best.items() if key in first or key == "accumulate"})
+    known = {key for each in SETTINGS[check.sizes] for key in each}
+    change = named({key: value for key, value in best.items() if key in known})
     return Finding(CUT if cut else PASSED, f"of {len(measured)} settings the best is {change or 'the usual one'}{gain}",
                    values)
 

@@ -6,7 +6,7 @@ above 1, processes on the CPU, one per rank, use gloo on loopback: DistributedDa
 --parallel fsdp FSDP2 (fully_shard of each block and of the model), which frees a block's parameters
 after its forward; fsdp-kept keeps them until its backward (ZeRO-2).
 
---device cuda uses one kind of attention (SDPA) in bf16, flash or with --attention cudnn that one, fused AdamW, autocast to bf16, and fp32
+--device cuda uses fused AdamW, in bf16 the attention that SDPA chooses (or that of --attention), autocast to bf16, and fp32
 matrix products without TF32. Nothing within a step waits for the GPU: the gradient norm stays there
 too. A micro-batch that does not fit is halved, and more of them are accumulated, until it fits.
 
@@ -60,7 +60,7 @@ def parse(arguments=None):
     parser.add_argument("--parallel", choices=("ddp", "fsdp", "fsdp-kept"), default="ddp")
     parser.add_argument("--bucket-mb", type=int, default=4, help="of DistributedDataParallel")
     parser.add_argument("--optimizer", choices=("fused", "foreach"), default="fused")
-    parser.add_argument("--attention", choices=("flash", "cudnn"), default="flash")
+    parser.add_argument("--attention", choices=("any", "flash", "cudnn"), default="any")
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name, value in zip(DIMENSIONS, PRESETS[options.preset]):
@@ -219,12 +219,8 @@ def mean_over_ranks(losses, options):
 
 
 def one_attention(options):
-    """Returns a context that rules out any attention but the chosen one, for bf16 on a GPU.
-
-    Without it PyTorch could silently take another one. These have no fp32 kernels. Needs PyTorch
-    2.3, cuDNN's 2.5.
-    """
-    if options.device != "cuda" or options.precision != "bf16":
+    """Returns a context that rules out any attention but the one that was asked for, on a GPU in bf16."""
+    if options.device != "cuda" or options.precision != "bf16" or options.attention == "any":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
     return sdpa_kernel(SDPBackend.FLASH_ATTENTION if options.attention == "flash" else SDPBackend.CUDNN_ATTENTION)

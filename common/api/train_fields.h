@@ -400,7 +400,7 @@ struct Schema<TrainSpec> {
                     "sizes 64 and 128; backward needs memory for a score of each pair of tokens), "
                     "or the faster of the two as measured when the job begins (auto), which is "
                     "recorded in checkpoint.path. Their results differ in the last bits.",
-                .choices = "auto own cudnn"},
+                .choices = "own cudnn auto"},
           &TrainSpec::attention);
     visit(Field{.name = "seed",
                 .meaning = "Seed of the initial parameters and of stochastic rounding.",

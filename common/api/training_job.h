@@ -130,9 +130,9 @@ struct TrainSpec {
   std::string rounding = "nearest";
   // Recomputed activations in backward: auto, none, ops, blocks; see recompute_of().
   std::string recompute = "auto";
-  std::string attention = "auto";  // kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;                // for the initial weights and stochastic rounding
-  int64_t bucketBytes = 4 << 20;   // bytes of gradients that are all-reduced together
+  std::string attention = "own";  // kernels on GPUs: own, cudnn, auto
+  int64_t seed = 1;               // for the initial weights and stochastic rounding
+  int64_t bucketBytes = 4 << 20;  // bytes of gradients that are all-reduced together
   ValidationSpec validation;
   TimelineSpec timeline;
   SampleSpec sample;

@@ -123,7 +123,7 @@ std::string job_key_of(const Json& pod) {
   return metadata_text(pod, "namespace") + "/" + plan::controller_name(pod);
 }
 
-// Trouble that a server gets over is borne this many times in a row before users are told.
+// Errors in a row that may pass, before users are told.
 constexpr int kTroublesBorne = 2;
 
 }  // namespace
@@ -268,6 +268,8 @@ void Controller::on_policies_unlisted(const ApiReply& reply) {
   const bool is_refused = reply.outcome == ApiOutcome::kForbidden ||
                           reply.outcome == ApiOutcome::kNotFound ||
                           reply.outcome == ApiOutcome::kInvalid;
+  // A server that only asks for time has not failed.
+  if (reply.outcome == ApiOutcome::kThrottled) return;
   if (!is_refused && ++policy_lists_failed_ <= kTroublesBorne) return;
   const bool is_new = policies_trouble_.reason.empty();
   policies_trouble_ = {.reason = reply.outcome == ApiOutcome::kForbidden  ? "PolicyForbidden"
@@ -397,15 +399,13 @@ bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
 
 // A plan of a job with thousands of nodes takes as long as thousands of others. Its job rests for
 // some times as long, so that ordinary jobs find this thread free.
-void Controller::rest_after(const std::string& key, TimePoint begin) {
-  const TimePoint now = timers_.now();
-  const Duration cost = now - begin;
+void Controller::rest_after(const std::string& key, Duration cost) {
   if (cost < options_.rest_from) return;
-  queue_.rest(key, now + std::min(options_.rest_max, cost * options_.rest_factor));
+  queue_.rest(key, timers_.now() + std::min(options_.rest_max, cost * options_.rest_factor));
 }
 
 void Controller::reconcile(const std::string& key) {
-  const TimePoint begin = timers_.now();
+  const Duration begin = worked();
   const auto found = jobs_.objects().find(key);
   if (found == jobs_.objects().end()) {
     forget(key);
@@ -424,7 +424,7 @@ void Controller::reconcile(const std::string& key) {
   watchers_.set_targets(key, tokens, plan.watch);
   if (policies_) pace_policy_writes(memory_[metadata.uid], plan);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
-  rest_after(key, begin);
+  rest_after(key, worked() - begin);
   if (plan.actions.empty()) {
     ++reconcile_metrics_.successes;
     queue_.forget(key);

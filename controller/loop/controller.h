@@ -52,8 +52,10 @@ struct ControllerOptions {
   // time.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
-  // After a plan that took at least `rest_from` of this thread's time, its job's routine work rests
-  // for `rest_factor` times as long, at most `rest_max`.
+  // After a plan that took at least `rest_from`, its job's routine work rests for `rest_factor`
+  // times as long, at most `rest_max`. `worked` is the CPU time of this thread so far; unset: no
+  // rests.
+  std::function<Duration()> worked{};
   Duration rest_from = std::chrono::milliseconds(2);
   int rest_factor = 19;
   Duration rest_max = std::chrono::seconds(1);
@@ -131,7 +133,8 @@ class Controller final : private CacheUpdater {
   void schedule();
   void work();
   void reconcile(const std::string& key);
-  void rest_after(const std::string& key, TimePoint begin);
+  Duration worked() const { return options_.worked ? options_.worked() : Duration::zero(); }
+  void rest_after(const std::string& key, Duration cost);
   Memory& remember(const Json& document);
   plan::Observed observe(const std::string& key, const Json& document);
   plan::NetworkPolicyView policy_of(const Memory& memory) const;

@@ -52,8 +52,6 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
   if (spec.train) {
     const std::string recompute = recompute_of(spec.train->recompute, schedule_of(spec));
     document["train"]["recompute"] = recompute == "none" ? TrainSpec{}.recompute : recompute;
-    // So are own and auto.
-    if (spec.train->attention == "own") document["train"]["attention"] = TrainSpec{}.attention;
   }
   const Json defaults = fixed_part(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});

@@ -29,7 +29,28 @@ bool are_texts(const Json& values) {
 bool is_known(const Part& part, const std::string& key, const Json& value) {
   if (key == part.object) return value.is_object() && are_texts(value);
   if (key == part.text) return value.is_string();
-  return key == part.list && value.is_array();
+  if (key != part.list || !value.is_array()) return false;
+  return part.object.empty() ? are_texts(value) : std::ranges::all_of(value, is_expression);
+}
+
+bool is_expression(const Json& value) {
+  if (!value.is_object()) return false;
+  for (const auto& [key, member] : value.items()) {
+    const bool is_known_text = (key == "key" || key == "operator") && member.is_string();
+    const bool is_known_list = key == "values" && member.is_array() && are_texts(member);
+    if (!is_known_text && !is_known_list) return false;
+  }
+  return true;
+}
+
+// Returns the list without its elements' empty lists of values, which a server does not store.
+Json without_empty_values(const Json& list) {
+  Json kept = list;
+  for (Json& element : kept) {
+    const Json* values = find_member(element, "values");
+    if (values != nullptr && values->empty()) element.erase("values");
+  }
+  return kept;
 }
 
 // Returns the part without its empty members, which a server does not store.
@@ -42,7 +63,7 @@ Result<Json> read_part(const Part& part, const Json& value) {
       return invalid(std::string(part.name) + "." + key + ": found " + dump_json(member) +
                      ", which is not a member of a NetworkPolicyPeer");
     }
-    if (!member.empty()) kept[key] = member;
+    if (!member.empty()) kept[key] = without_empty_values(member);
   }
   return kept;
 }

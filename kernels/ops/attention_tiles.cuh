@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   using T = Tiles<kD>;
   constexpr int kTile = kAttentionTile, kGroups = kAttentionQueryGroups<kD>;
   constexpr int kRows = kGroups * kTile;
-  static_assert(kGroups <= 2);  // which fit into the place of keys and values
+  static_assert(kGroups <= 2);  // queries must fit into the memory of keys and values
   auto* k_tile = shared_memory<Bf16>();
   Bf16* v_tile = k_tile + kTile * T::kStride;
   const TilePlace place = tile_place(true, kRows);

@@ -10,7 +10,8 @@ namespace lockstep::kernels::cuda {
 
 namespace {
 
-constexpr float kLowest = -1.7e38f;  // its product with log2(e) is finite
+constexpr float kLowest = -3.402823466e38f;
+constexpr float kLowestScaled = -1.7e38f;  // its product with log2(e) is finite
 
 // The part of ClassifierShape that the kernels need; one row per block.
 struct Columns {
@@ -143,7 +144,7 @@ __device__ __forceinline__ MaxAndSum keep_row(T* kept, const T* row, const Colum
   const int64_t half = columns.count / 2 / turn * turn;
   begin_keeping<T, N>(kept, row, {0, half});
   begin_keeping<T, N>(kept, row, {half, columns.count});
-  MaxAndSum own{kLowest, 0.0f};
+  MaxAndSum own{kLowestScaled, 0.0f};
   wait_for_copies<1>();
   add_columns<T, N>(own, kept, {0, half < columns.live ? half : columns.live}, columns.live);
   wait_for_copies<0>();
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kBlockRowThreads)
   T* row = logits + int64_t{blockIdx.x} * columns.count;
   auto* of_warps = shared_memory<MaxAndSum>();
   const T* from = row;
-  MaxAndSum own{kLowest, 0.0f};
+  MaxAndSum own{kLowestScaled, 0.0f};
   if constexpr (kKeeps) {
     T* kept = reinterpret_cast<T*>(of_warps + kBlockRowThreads / kWarpThreads);
     own = keep_row<T, N>(kept, row, columns);

@@ -79,6 +79,13 @@ constexpr LaunchShape add_parts_shape(int64_t columns, int64_t targets) {
 inline constexpr int kNormThreadsMax = 512;
 inline constexpr int kNormRows = 2;
 inline constexpr int kNormSums = 2 * kNormRows;
+// Returns the number of parts of `rows` rows, at most `most`: each has some turns, so that the next
+// rows are loaded during the others.
+constexpr int64_t norm_parts(int64_t rows, int64_t most) {
+  constexpr int64_t kTurns = 4;
+  const int64_t worth = ceil_divided(rows, kTurns * kNormRows);
+  return worth < 1 ? 1 : worth > most ? most : worth;
+}
 constexpr LaunchShape norm_backward_shape(const char* name, int64_t columns, int64_t parts,
                                           int per_thread) {
   const int64_t warps = ceil_divided(columns, int64_t{per_thread} * kWarpThreads);

@@ -319,7 +319,7 @@ void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNor
                           int parts_max) {
   constexpr int kSums = kCentred ? 2 : 1;
   if (args.rows == 0) return;
-  const int64_t parts = row_parts(args.rows, parts_max);
+  int64_t parts = row_parts(args.rows, parts_max);
   auto* sums = static_cast<float*>(args.workspace.data);
   const PackedRows rows{
       .dtype = args.dx.dtype,
@@ -337,8 +337,10 @@ void launch_norm_backward(Stream& stream, const NormNames& names, const LayerNor
                                     .rows = args.rows,
                                     .width = args.width};
     if constexpr (N > 1) {
-      const LaunchShape shape = norm_backward_shape(names.backward, args.width, parts, N);
+      const LaunchShape shape =
+          norm_backward_shape(names.backward, args.width, norm_parts(args.rows, parts_max), N);
       if (shape.threads <= kNormThreadsMax) {
+        parts = shape.blocks.x;
         return launch(stream, shape, norm_backward<T, N, kCentred>, typed);
       }
     }

@@ -81,6 +81,14 @@ TEST(Geometry, PartsAreAsManyAsRowsAreWorth) {
   EXPECT_EQ(row_parts(1, 128), 1);
   EXPECT_EQ(row_parts(65, 128), 2);
   EXPECT_EQ(row_parts(65536, 128), 128);
+  EXPECT_EQ(norm_parts(0, 528), 1);
+  EXPECT_EQ(norm_parts(1024, 528), 128);
+  EXPECT_EQ(norm_parts(65536, 528), 528);
+  const LaunchShape norm = norm_backward_shape("norm", 768, 528, 8);
+  EXPECT_EQ(norm.blocks, (Extent{.x = 528}));
+  EXPECT_EQ(norm.threads, 96);
+  EXPECT_EQ(norm.shared_bytes, 3u * 2 * 4 * sizeof(float));
+  EXPECT_EQ(add_parts_shape(70, 2).blocks, (Extent{.x = 3, .y = 2}));
 }
 
 TEST(EmbeddingGeometry, SortsAsManyDigitsAsTheTokensHave) {

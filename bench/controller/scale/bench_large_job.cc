@@ -130,6 +130,7 @@ class Run {
   void start() {
     loop::ControllerOptions options;
     options.key = "secret";
+    options.worked = [] { return from_seconds(cpu_seconds()); };
     options.progress.per_second = flags_.qps * 0.1;
     options.plan = [this](const plan::Observed& seen, TimePoint now, const plan::Limits& limits) {
       plan::Plan plan = plan::plan(seen, now, limits);

@@ -321,7 +321,6 @@ TEST(JobPlan, IsThatOfTheFirstRankWhereItTakesTheMost) {
 TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnn) {
   TrainingJobSpec spec = small_job_on_gpus();
   spec.train->precision = "bf16";
-  spec.train->attention = "own";
   EXPECT_FALSE(plan_job(spec).value().lacks_cudnn);
   spec.train->attention = "auto";
   const JobPlan plan = plan_job(spec).value();

@@ -107,7 +107,7 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
        "spec.train.attention: cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: "
        "bf16; expected own or auto"},
       {"/spec/train/attention", "flash",
-       "spec.train.attention: found \"flash\", expected auto, own or cudnn"},
+       "spec.train.attention: found \"flash\", expected own, cudnn or auto"},
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
        "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "

@@ -239,7 +239,7 @@ std::vector<Case> family_cases() {
       {"spec.train.data.path", mlp_spec("", "data: {path: /d, " + table + "}")},
       {"spec.train.data.tokenizer", mlp_spec("", "data: {tokenizer: u16, " + table + "}")},
       {"spec.train.recompute", mlp_spec("", kTable + ", recompute: ops")},
-      {"spec.train.attention", mlp_spec("", kTable + ", attention: own")},
+      {"spec.train.attention", mlp_spec("", kTable + ", attention: auto")},
       {"spec.train.sample.tokens", mlp_spec("", kTable + ", sample: {tokens: 5}")},
       {"spec.train.data.features",
        "{train: {model: {preset: gpt2-124m}, data: {path: /d, features: /x.npy}}}"},
