@@ -26,13 +26,6 @@ bool are_texts(const Json& values) {
                      [](const Json& value) { return value.is_string(); });
 }
 
-bool is_known(const Part& part, const std::string& key, const Json& value) {
-  if (key == part.object) return value.is_object() && are_texts(value);
-  if (key == part.text) return value.is_string();
-  if (key != part.list || !value.is_array()) return false;
-  return part.object.empty() ? are_texts(value) : std::ranges::all_of(value, is_expression);
-}
-
 bool is_expression(const Json& value) {
   if (!value.is_object()) return false;
   for (const auto& [key, member] : value.items()) {
@@ -41,6 +34,13 @@ bool is_expression(const Json& value) {
     if (!is_known_text && !is_known_list) return false;
   }
   return true;
+}
+
+bool is_known(const Part& part, const std::string& key, const Json& value) {
+  if (key == part.object) return value.is_object() && are_texts(value);
+  if (key == part.text) return value.is_string();
+  if (key != part.list || !value.is_array()) return false;
+  return part.object.empty() ? are_texts(value) : std::ranges::all_of(value, is_expression);
 }
 
 // Returns the list without its elements' empty lists of values, which a server does not store.
