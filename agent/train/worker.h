@@ -61,7 +61,6 @@ class Worker {
   RunSettings settings() const;
   Status check_run(const Manifest& manifest, const std::string& path) const;
   Status choose_attention();
-  bool chooses_attention() const;
   std::optional<kernels::AttentionBy> kept_attention() const;
   void keep_attention() const;
   Result<parallel::ComposeOptions> compose_options();

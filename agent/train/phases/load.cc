@@ -53,7 +53,7 @@ void Worker::measure_peak() {
 Status Worker::choose_attention() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
   const std::optional<kernels::AttentionShape> shape = parallel::attention_of(options);
-  if (!shape || !chooses_attention()) return {};
+  if (!shape) return {};
   AttentionWish wish{.setting = config_.train.attention,
                      .shape = *shape,
                      .device = device_,
@@ -76,11 +76,6 @@ Status Worker::choose_attention() {
   return {};
 }
 
-// On a CPU, auto means our own.
-bool Worker::chooses_attention() const {
-  return config_.train.attention != "auto" || device_.type == kernels::DeviceType::kCuda;
-}
-
 std::optional<kernels::AttentionBy> Worker::kept_attention() const {
   if (config_.rank != 0 || !stores() || config_.train.attention != "auto") return {};
   const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
@@ -90,7 +85,7 @@ std::optional<kernels::AttentionBy> Worker::kept_attention() const {
 // The first choice stays, also where this start could not take it.
 void Worker::keep_attention() const {
   if (transformer_of(design_) == nullptr) return;
-  if (config_.train.attention != "auto" || !chooses_attention() || kept_attention()) return;
+  if (config_.train.attention != "auto" || kept_attention()) return;
   const Status kept = write_file_synced(attention_file(), name_of(attention_));
   if (kept.ok()) return;
   log_info("the attention choice could not be saved", {{"reason", kept.error().message}});
