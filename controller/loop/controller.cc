@@ -378,8 +378,8 @@ void Controller::pace_policy_writes(Memory& memory, const plan::Plan& plan) {
 
 void Controller::forget(const std::string& key) {
   watchers_.set_targets(key, {}, {});
+  queue_.drop(key);
   queue_.done(key);
-  queue_.forget(key);
 }
 
 // Returns whether the plan only wants a pod checked, and a similar one was accepted recently. If

@@ -41,6 +41,11 @@ class WorkQueue {
   void rest(const std::string& key, TimePoint until) { resting_[key] = until; }
   // The key's work succeeded: its delays start over.
   void forget(const std::string& key) { failures_.erase(key); }
+  // The key is gone: keeps nothing of it that add() does not need.
+  void drop(const std::string& key) {
+    failures_.erase(key);
+    resting_.erase(key);
+  }
 
   // Returns the longest-waiting key among those that are at least as urgent as `least`, urgent ones
   // first. The caller works on it until done().

@@ -101,6 +101,21 @@ TEST_F(QueueTest, AKeyThatRestsWaitsUnlessItIsUrgent) {
   EXPECT_EQ(queue.pop(), "a");
 }
 
+TEST_F(QueueTest, ADroppedKeyNeitherRestsNorRemembersItsFailures) {
+  queue.retry("a");
+  pass(milliseconds(5));
+  queue.pop();
+  queue.rest("a", timers.now() + seconds(1));
+  queue.drop("a");
+  queue.done("a");
+  queue.add("a");
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  queue.retry("a");
+  pass(milliseconds(5));  // the first delay again
+  EXPECT_EQ(queue.pop(), "a");
+}
+
 TEST_F(QueueTest, AnUrgentKeyPassesTheOthersEvenIfItWaitedAlready) {
   for (const char* key : {"a", "b", "c"}) queue.add(key);
   queue.add("d", Urgency::kUrgent);
