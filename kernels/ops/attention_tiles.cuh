@@ -93,17 +93,8 @@ struct Tiles {
   template <int kDepth>
   static __device__ void multiply_sums(float (&sums)[kD / 8][4], const float (&left)[kDepth / 8][4],
                                        const Bf16* right) {
-#pragma unroll
-    for (int k = 0; k < kDepth; k += 16) {
-      uint32_t a[4];
-      round_left(a, left[k / 8], left[k / 8 + 1]);
-#pragma unroll
-      for (int n = 0; n < kD; n += 16) {
-        uint32_t b[4];
-        load_right_transposed(b, right, k, n);
-        multiply_two(sums[n / 8], sums[n / 8 + 1], a, b);
-      }
-    }
+    multiply_groups<kDepth, 1>(reinterpret_cast<float(&)[1][kD / 8][4]>(sums),
+                               reinterpret_cast<const float(&)[1][kDepth / 8][4]>(left), right);
   }
 
   // a[16,16] <- two blocks of sums, of 8 columns each.

@@ -22,6 +22,22 @@ __device__ __forceinline__ float to_float(Bf16 value) {
   return float_of_bits(static_cast<uint32_t>(value.bits) << 16);
 }
 
+__device__ __forceinline__ void split_pair(uint32_t pair, float& low, float& high) {
+  low = float_of_bits(pair << 16);
+  high = float_of_bits(pair & 0xFFFF0000u);
+}
+
+// A pack of 16 bytes as loaded, to be unpacked later: a load that is not used yet does not hold up
+// the thread. `like` says the type.
+__device__ __forceinline__ void unpack_values(float (&values)[4], const Words4& pack,
+                                              const float* /*like*/) {
+  for (int j = 0; j < 4; ++j) values[j] = float_of_bits(pack.word[j]);
+}
+__device__ __forceinline__ void unpack_values(float (&values)[8], const Words4& pack,
+                                              const Bf16* /*like*/) {
+  for (int j = 0; j < 4; ++j) split_pair(pack.word[j], values[2 * j], values[2 * j + 1]);
+}
+
 // The address must be a multiple of the pack's size, or of 16.
 template <int N>
 __device__ __forceinline__ void load_values(float (&values)[N], const float* from) {
@@ -37,11 +53,6 @@ __device__ __forceinline__ void load_values(float (&values)[N], const float* fro
   }
 }
 
-__device__ __forceinline__ void split_pair(uint32_t pair, float& low, float& high) {
-  low = float_of_bits(pair << 16);
-  high = float_of_bits(pair & 0xFFFF0000u);
-}
-
 template <int N>
 __device__ __forceinline__ void load_values(float (&values)[N], const Bf16* from) {
   static_assert(N == 1 || N == 4 || N == 8);
@@ -51,20 +62,8 @@ __device__ __forceinline__ void load_values(float (&values)[N], const Bf16* from
     const Words2 words = load_8_bytes(from);
     for (int j = 0; j < 2; ++j) split_pair(words.word[j], values[2 * j], values[2 * j + 1]);
   } else {
-    const Words4 words = load_16_bytes(from);
-    for (int j = 0; j < 4; ++j) split_pair(words.word[j], values[2 * j], values[2 * j + 1]);
+    unpack_values(values, load_16_bytes(from), from);
   }
-}
-
-// A pack of 16 bytes as loaded, to be unpacked later: a load that is not used yet does not hold up
-// the thread. `like` says the type.
-__device__ __forceinline__ void unpack_values(float (&values)[4], const Words4& pack,
-                                              const float* /*like*/) {
-  for (int j = 0; j < 4; ++j) values[j] = float_of_bits(pack.word[j]);
-}
-__device__ __forceinline__ void unpack_values(float (&values)[8], const Words4& pack,
-                                              const Bf16* /*like*/) {
-  for (int j = 0; j < 4; ++j) split_pair(pack.word[j], values[2 * j], values[2 * j + 1]);
 }
 
 template <int N>
