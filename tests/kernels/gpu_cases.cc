@@ -104,13 +104,18 @@ int run_gpu_cases(std::span<const GpuCase> cases, std::span<char* const> argumen
     return 2;
   }
   if (wanted->sync) ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // CUDA reads it at initialization
-  const bool has_gpu = kernels::device_count(kernels::DeviceType::kCuda) > 0;
-  if (!has_gpu && std::filesystem::exists("/dev/nvidiactl")) {
-    std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
-                kernels::describe(kGpu).error().message.c_str());
-    return 1;
-  }
-  return run_cases(cases.subspan(wanted->skip), {.has_device = has_gpu, .works = device_works});
+  const int without = code_without_gpu();
+  if (without != 0 && without != kSkipped) return without;
+  return run_cases(cases.subspan(wanted->skip),
+                   {.has_device = without == 0, .works = device_works});
+}
+
+int code_without_gpu() {
+  if (kernels::device_count(kernels::DeviceType::kCuda) > 0) return 0;
+  if (!std::filesystem::exists("/dev/nvidiactl")) return kSkipped;
+  std::printf("NVIDIA's driver is here, but no device can be used: %s\n",
+              kernels::describe(kGpu).error().message.c_str());
+  return 1;
 }
 
 }  // namespace lockstep::test

@@ -40,4 +40,8 @@ int run_cases(std::span<const GpuCase> cases, const GpuRun& run);
 // used.
 int run_gpu_cases(std::span<const GpuCase> cases, std::span<char* const> arguments);
 
+// Returns the exit code of a program that needs a CUDA device: 0 if there is one; 77 without; 1,
+// and prints why, if NVIDIA's driver is installed but no device can be used.
+int code_without_gpu();
+
 }  // namespace lockstep::test

@@ -3,14 +3,11 @@
 
 #include <cstdio>
 
-#include "kernels/device/device.h"
+#include "tests/kernels/gpu_cases.h"
 
 int main(int argc, char** argv) {
-  constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of the test
   testing::InitGoogleTest(&argc, argv);
-  if (lockstep::kernels::device_count(lockstep::kernels::DeviceType::kCuda) == 0) {
-    std::printf("skipped, no CUDA device\n");
-    return kSkipped;
-  }
-  return RUN_ALL_TESTS();
+  const int code = lockstep::test::code_without_gpu();
+  if (code != 0) std::printf("no training on a GPU\n");
+  return code != 0 ? code : RUN_ALL_TESTS();
 }

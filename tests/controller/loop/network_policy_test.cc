@@ -261,6 +261,22 @@ TEST_F(JobPolicy, ThatTheServerDoesNotListIsToldAndTheJobGoesOn) {
   }
 }
 
+TEST_F(JobPolicy, AServerThatOnlyAsksForTimeIsNotTrouble) {
+  PolicyServer server(timers);
+  server.next_list = {.outcome = ApiOutcome::kThrottled, .message = "HTTP 429"};
+  Controller another(server, agents, timers, random, options(), [] {});
+  another.start();
+  pass(seconds(60));
+  EXPECT_FALSE(another.synced());
+  server.next_list = {.outcome = ApiOutcome::kOk};
+  pass(seconds(120));
+  EXPECT_TRUE(another.synced());
+  EXPECT_EQ(server.creates, 1);
+  EXPECT_FALSE(server.jobs.condition(kNetworkPolicyFailing).is_object());
+  another.stop([] {});
+  pass(seconds(1));
+}
+
 TEST_F(JobPolicy, WithoutTheFlagTheKindIsNotAskedFor) {
   Controller another(api, agents, timers, random, {}, [] {});
   another.start();

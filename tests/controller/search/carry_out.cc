@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "tests/controller/search/digest.h"
+#include "tests/controller/search/without_policies.h"
 
 namespace lockstep::search {
 namespace {
@@ -39,7 +40,7 @@ uint64_t digest_of(const Assignment& assignment, const loop::AgentAddress& agent
 // The executor's surroundings: they note what it sends, and pass on the last answer's news.
 class Surroundings final : public loop::ApiClient,
                            public loop::AgentClient,
-                           public loop::CacheUpdater {
+                           public CacheWithoutPolicies {
  public:
   Surroundings(const Order& order, loop::CacheUpdater& news) : order_(order), news_(news) {}
 
@@ -108,14 +109,6 @@ class Surroundings final : public loop::ApiClient,
                    bool is_answered) override {
     if (is_last) news_.pod_checked(job, generation, refusal, is_answered);
   }
-  // Nobody asks for NetworkPolicies here.
-  void network_policy_written(const loop::JobContext&, const loop::SharedJson&) override {}
-  void network_policy_gone(const loop::JobContext&, const std::string&,
-                           const std::string&) override {}
-  void network_policy_outdated(const loop::JobContext&) override {}
-  void network_policy_refused(const loop::JobContext&, const std::string&,
-                              const std::string&) override {}
-  void network_policy_failed(const loop::JobContext&, const std::string&) override {}
   void pod_accepted(const loop::JobContext& job) override {
     if (is_last) news_.pod_accepted(job);
   }

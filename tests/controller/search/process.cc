@@ -4,6 +4,7 @@
 
 #include "tests/controller/search/carry_out.h"
 #include "tests/controller/search/digest.h"
+#include "tests/controller/search/without_policies.h"
 #include "tests/controller/search/world.h"
 
 namespace lockstep::search {
@@ -59,7 +60,7 @@ void wake_at(const World& world, Process& process, TimePoint when) {
 }
 
 // The informers' rules for what they learn (informer.h), and what the controller does about it.
-class Cache final : public loop::CacheUpdater {
+class Cache final : public CacheWithoutPolicies {
  public:
   explicit Cache(World& world) : world_(world), process_(world.process) {}
 
@@ -122,14 +123,6 @@ class Cache final : public loop::CacheUpdater {
     process_.checked_generation = generation;
     process_.is_queued = true;
   }
-  // Nobody asks for NetworkPolicies here.
-  void network_policy_written(const loop::JobContext&, const loop::SharedJson&) override {}
-  void network_policy_gone(const loop::JobContext&, const std::string&,
-                           const std::string&) override {}
-  void network_policy_outdated(const loop::JobContext&) override {}
-  void network_policy_refused(const loop::JobContext&, const std::string&,
-                              const std::string&) override {}
-  void network_policy_failed(const loop::JobContext&, const std::string&) override {}
   void pod_accepted(const loop::JobContext&) override {
     if (!process_.refusal) return;
     process_.refusal.reset();
