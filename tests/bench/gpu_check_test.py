@@ -159,6 +159,17 @@ esac""")
         found = results["gpu-tests"]["kernels_gpu_test"]
         self.assertEqual(found, {"passed": 3, "failed": ["b: FAILED: lost", "exit code 139 in the case after 3"]})
 
+    def test_cases_that_failed_are_told_though_the_device_is_gone_afterwards(self):
+        self.fake("kernels_gpu_test", """case $2 in
+0) printf 'a: FAILED: lost\nthe device is lost: x\nb: not run after a broken context\n'
+   echo '2 cases: 0 passed, 1 failed, 0 skipped, 1 not run'; exit 1;;
+1) echo 'no device can be used'; exit 1;;
+esac""")
+        code, _, results = self.check("--only", "gpu-tests")
+        self.assertEqual((code, results["gpu-tests"]["status"]), (1, "failed"))
+        self.assertEqual(results["gpu-tests"]["kernels_gpu_test"],
+                         {"passed": 0, "failed": ["a: FAILED: lost", "the rest did not run: no device can be used"]})
+
     def test_a_program_that_is_not_there_is_a_failure(self):
         (self.bin / "bench_kernels").unlink()
         code, _, results = self.check("--only", "kernels")
