@@ -52,13 +52,6 @@ InformerOptions for_policies(const ControllerOptions& options) {
   return informer;
 }
 
-bool writes_policy(const plan::Plan& plan) {
-  return std::any_of(plan.actions.begin(), plan.actions.end(), [](const plan::Action& action) {
-    return std::holds_alternative<plan::WriteNetworkPolicy>(action) ||
-           std::holds_alternative<plan::DeleteNetworkPolicy>(action);
-  });
-}
-
 bool writes_status(const plan::Plan& plan) {
   return std::any_of(plan.actions.begin(), plan.actions.end(), [](const plan::Action& action) {
     return std::holds_alternative<plan::WriteStatus>(action);
@@ -123,9 +116,6 @@ std::string job_key_of(const Json& pod) {
   return metadata_text(pod, "namespace") + "/" + plan::controller_name(pod);
 }
 
-// Errors in a row that may pass, before users are told.
-constexpr int kTroublesBorne = 2;
-
 }  // namespace
 
 Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Random& random,
@@ -153,19 +143,16 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
           },
           [this] { schedule(); }) {
   if (options_.limits.network_policies) {
-    InformerOptions informer = for_policies(options_);
-    informer.on_list_failed = [this](const ApiReply& reply) { on_policies_unlisted(reply); };
-    policies_.emplace(
-        api, timers, random, std::move(informer),
-        [this](const std::string&, const Json* before, const Json* after) {
-          on_policy(before, after);
-        },
-        [this] {
-          policies_trouble_ = {};
-          policy_lists_failed_ = 0;
-          for (const auto& [key, job] : jobs_.objects()) queue_.add(key);
-          schedule();
-        });
+    policies_.emplace(api, timers, random,
+                      PolicyCache::Options{
+                          .informer = for_policies(options_),
+                          .next_try = [this](int writes) { return next_try(writes); },
+                          .on_change = [this](const Json& policy) { look_at(job_key_of(policy)); },
+                          .on_all_changed =
+                              [this] {
+                                for (const auto& [key, job] : jobs_.objects()) queue_.add(key);
+                                schedule();
+                              }});
   }
   if (!options_.lease) return;
   election_.emplace(
@@ -220,6 +207,7 @@ void Controller::on_job(const std::string& key, const Json* before, const Json* 
     const std::string uid = metadata_text(*before, "uid");
     memory_.erase(uid);
     budget_.forget(uid);
+    if (policies_) policies_->forget(uid);
   }
   queue_.add(key);
 }
@@ -255,30 +243,8 @@ void Controller::on_pod(const std::string& key, const Json* before, const Json* 
   queue_.add(job, is_lost ? Urgency::kUrgent : Urgency::kRoutine);
 }
 
-// Somebody may have removed the owner or the label: both sides of the change count.
-void Controller::on_policy(const Json* before, const Json* after) {
-  for (const Json* policy : {before, after}) {
-    if (policy == nullptr) continue;
-    if (const std::string job = job_key_of(*policy); jobs_.find(job) != nullptr) queue_.add(job);
-  }
-}
-
-// Jobs go on without policies where the server refuses to list them, or fails to again and again.
-void Controller::on_policies_unlisted(const ApiReply& reply) {
-  const bool is_refused = reply.outcome == ApiOutcome::kForbidden ||
-                          reply.outcome == ApiOutcome::kNotFound ||
-                          reply.outcome == ApiOutcome::kInvalid;
-  // A server that only asks for time has not failed.
-  if (reply.outcome == ApiOutcome::kThrottled) return;
-  if (!is_refused && ++policy_lists_failed_ <= kTroublesBorne) return;
-  const bool is_new = policies_trouble_.reason.empty();
-  policies_trouble_ = {.reason = reply.outcome == ApiOutcome::kForbidden  ? "PolicyForbidden"
-                                 : reply.outcome == ApiOutcome::kNotFound ? "PolicyKindMissing"
-                                                                          : "PolicyFailed",
-                       .message = "NetworkPolicies cannot be listed: " + reply.message};
-  if (!is_new) return;
-  for (const auto& [key, job] : jobs_.objects()) queue_.add(key);
-  schedule();
+void Controller::look_at(const std::string& key) {
+  if (jobs_.find(key) != nullptr) queue_.add(key);
 }
 
 // Starts work from a timer, not from within the call that made it necessary, which may be in the
@@ -343,7 +309,7 @@ plan::Observed Controller::observe(const std::string& key, const Json& document)
   if (memory.checked_generation == memory.job.metadata.generation) {
     observed.pod_check = memory.pod_check;
   }
-  observed.network_policy = policy_of(memory);
+  if (policies_) observed.network_policy = policies_->view(memory.job.metadata);
   const std::string& uid = observed.job.metadata.uid;
   const auto pods = pods_by_owner_.find(uid);
   if (pods != pods_by_owner_.end()) {
@@ -358,22 +324,6 @@ plan::Observed Controller::observe(const std::string& key, const Json& document)
   observed.suspect_own_network = watchers_.suspect_own_network();
   if (watchers_.silence() > options_.agents.silence) observed.agent_silence = watchers_.silence();
   return observed;
-}
-
-plan::NetworkPolicyView Controller::policy_of(const Memory& memory) const {
-  if (!policies_) return {};
-  const ObjectMeta& job = memory.job.metadata;
-  const bool is_known = policies_->synced();
-  const PolicyTrouble& trouble = is_known ? memory.policy_trouble : policies_trouble_;
-  return {.object = policies_->find(job.namespace_ + "/" + plan::network_policy_name(job)),
-          .reason = trouble.reason,
-          .message = trouble.message,
-          .writable_at = is_known ? memory.policy_writable_at : TimePoint::max()};
-}
-
-// Somebody may undo each write: writes of one policy back off until no write is missing.
-void Controller::pace_policy_writes(Memory& memory, const plan::Plan& plan) {
-  if (!writes_policy(plan) && timers_.now() >= memory.policy_writable_at) memory.policy_writes = 0;
 }
 
 void Controller::forget(const std::string& key) {
@@ -422,7 +372,7 @@ void Controller::reconcile(const std::string& key) {
   log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
   const std::vector<std::string> tokens = memory_[metadata.uid].tokens;
   watchers_.set_targets(key, tokens, plan.watch);
-  if (policies_) pace_policy_writes(memory_[metadata.uid], plan);
+  if (policies_) policies_->planned(metadata.uid, plan);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
   rest_after(key, worked() - begin);
   if (plan.actions.empty()) {
@@ -540,45 +490,29 @@ bool Controller::status_refused(const JobContext& job) {
 }
 
 void Controller::network_policy_written(const JobContext& job, const SharedJson& policy) {
-  if (Memory* memory = memory_of(job)) {
-    memory->policy_trouble = {};
-    memory->policies_failed = 0;
-    memory->policy_writable_at = next_try(memory->policy_writes++);
-  }
-  policies_->learn_written(policy);
+  policies_->written(job, policy);
   queue_.add(job.key);
 }
 
 void Controller::network_policy_gone(const JobContext& job, const std::string& name,
                                      const std::string& uid) {
-  if (Memory* memory = memory_of(job)) {
-    memory->policy_trouble = {};
-    memory->policies_failed = 0;
-  }
-  policies_->learn_absent(job.namespace_ + "/" + name, uid);
+  policies_->gone(job, name, uid);
   queue_.add(job.key);
 }
 
 void Controller::network_policy_outdated(const JobContext& job) {
-  Memory* memory = memory_of(job);
-  if (memory == nullptr) return;
-  memory->policy_writable_at = next_try(memory->policy_writes++);
+  policies_->outdated(job);
   queue_.add(job.key);
 }
 
 void Controller::network_policy_refused(const JobContext& job, const std::string& reason,
                                         const std::string& message) {
-  Memory* memory = memory_of(job);
-  if (memory == nullptr) return;
-  memory->policy_trouble = {.reason = reason, .message = message};
-  memory->policy_writable_at = next_try(memory->policy_writes++);
+  policies_->refused(job, reason, message);
   queue_.add(job.key);
 }
 
 void Controller::network_policy_failed(const JobContext& job, const std::string& message) {
-  Memory* memory = memory_of(job);
-  if (memory == nullptr || ++memory->policies_failed <= kTroublesBorne) return;
-  network_policy_refused(job, "PolicyFailed", message);
+  if (policies_->failed(job, message)) queue_.add(job.key);
 }
 
 Controller::Memory* Controller::memory_of(const JobContext& job) {

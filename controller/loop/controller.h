@@ -19,6 +19,7 @@
 #include "controller/loop/leader_election.h"
 #include "controller/loop/leader_guarded_client.h"
 #include "controller/loop/metrics.h"
+#include "controller/loop/policy_cache.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/timers.h"
 #include "controller/loop/work_queue.h"
@@ -80,9 +81,7 @@ class Controller final : private CacheUpdater {
   bool is_leading() const { return leads_; }
   bool synced() const { return jobs_.synced() && pods_.synced() && knows_policies(); }
   // Returns whether the NetworkPolicies are listed, or known to be unreadable, or not made at all.
-  bool knows_policies() const {
-    return !policies_ || policies_->synced() || !policies_trouble_.reason.empty();
-  }
+  bool knows_policies() const { return !policies_ || policies_->is_known(); }
   // Returns why the lease cannot be read or written; "" if it can, or if there is none.
   std::string lease_trouble() const { return election_ ? election_->trouble() : ""; }
 
@@ -98,10 +97,6 @@ class Controller final : private CacheUpdater {
   size_t agents_watched() const { return watchers_.agents(); }
 
  private:
-  struct PolicyTrouble {  // as in plan::NetworkPolicyView; no reason: none
-    std::string reason;
-    std::string message;
-  };
   struct Memory {         // about one job, by its UID
     std::string version;  // resourceVersion that `job` and `problems` were read from
     TrainingJob job;
@@ -118,17 +113,12 @@ class Controller final : private CacheUpdater {
     int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
     int checks_refused = 0;          // in a row
     std::string template_digest;     // of the pod that was checked last
-    PolicyTrouble policy_trouble;    // of the last write of the job's NetworkPolicy
-    TimePoint policy_writable_at{};  // no write before then
-    int policy_writes = 0;           // in a row, answered
-    int policies_failed = 0;         // in a row, by no fault of the policy
     std::shared_ptr<void> plan;      // the last plan that writes status
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
   void on_pod(const std::string& key, const Json* before, const Json* after);
-  void on_policy(const Json* before, const Json* after);
-  void on_policies_unlisted(const ApiReply& reply);
+  void look_at(const std::string& key);
   bool may_write() const;
   void schedule();
   void work();
@@ -137,8 +127,6 @@ class Controller final : private CacheUpdater {
   void rest_after(const std::string& key, Duration cost);
   Memory& remember(const Json& document);
   plan::Observed observe(const std::string& key, const Json& document);
-  plan::NetworkPolicyView policy_of(const Memory& memory) const;
-  void pace_policy_writes(Memory& memory, const plan::Plan& plan);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
   bool knows_answer(const plan::Plan& plan, const std::string& uid);
@@ -183,9 +171,7 @@ class Controller final : private CacheUpdater {
   JobMetrics job_metrics_;
   Informer jobs_;
   Informer pods_;
-  std::optional<Informer> policies_;  // if the controller makes NetworkPolicies
-  PolicyTrouble policies_trouble_;    // of their last lists
-  int policy_lists_failed_ = 0;       // in a row
+  std::optional<PolicyCache> policies_;  // if the controller makes NetworkPolicies
   std::optional<LeaderElection> election_;
 
   std::map<std::string, std::map<std::string, plan::PodView>> pods_by_owner_;  // UID -> key -> pod

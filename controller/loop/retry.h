@@ -5,6 +5,9 @@
 
 namespace lockstep::loop {
 
+// Errors in a row that may pass, before users are told.
+inline constexpr int kTroublesBorne = 2;
+
 struct RetryOptions {
   Duration first = std::chrono::milliseconds(800);
   Duration max = std::chrono::seconds(30);
