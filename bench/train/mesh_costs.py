@@ -21,12 +21,13 @@ import local_job
 import mesh_formulas
 import report
 import same_bits
-from mesh_formulas import Mesh
+from mesh_formulas import PIPEDREAM, SMALL_UNTIED, Mesh
 
 STEPS, KIBI = 4, 1024
 MESHES = (Mesh(1, 1, 1), *(Mesh(1, n, 1) for n in (2, 4, 8)), *(Mesh(1, 1, n) for n in (2, 4, 8)),
           *(Mesh(1, 1, n, rows=True) for n in (2, 4, 8)),
           *(Mesh(n, 1, 1, schedule) for schedule in ("1f1b", "gpipe", "naive", "zerobubble") for n in (2, 4, 8)),
+          *(Mesh(n, 1, 1, PIPEDREAM, sizes=SMALL_UNTIED) for n in (2, 4, 8)),
           Mesh(2, 2, 2), Mesh(2, 2, 2, rows=True))
 
 
@@ -51,6 +52,8 @@ class Case:
         self.mesh = mesh
         batch = {"global": mesh.sizes.samples, "micro": mesh.sizes.micro}
         train = {"model": mesh_formulas.model_of(mesh.sizes), "data": data, "steps": STEPS, "batch": batch, "recompute": "none"}
+        if mesh.schedule == PIPEDREAM:
+            train["optimizer"] = {"clipNorm": 0}
         ranks = mesh_formulas.size(mesh)
         program = pathlib.Path(options.build).resolve() / "bin/lockstep"
         with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,8 @@ NORM_TENSORS = 4  # of a layer
 Sizes = collections.namedtuple("Sizes", "layers width heads context vocabulary samples micro is_tied",
                                defaults=(True,))
 SMALL = Sizes(8, 64, 8, 64, sharding_formulas.VOCABULARY, 32, 2)
+SMALL_UNTIED = SMALL._replace(is_tied=False)
+PIPEDREAM = "pipedream"
 # rows: whether sequence parallelism divides the rows of activations; chunks: of the model on each stage.
 Mesh = collections.namedtuple("Mesh", "pipeline data tensor schedule rows sizes chunks",
                               defaults=("1f1b", False, SMALL, 1))
@@ -95,9 +97,16 @@ def parameter_bytes(mesh, stage):
     return FLOAT * sum(map(aligned, tensors))
 
 
+def versions(mesh, stage):
+    """Returns how many versions of its parameters a stage keeps."""
+    if mesh.schedule != PIPEDREAM:
+        return 1
+    return 1 + -(-(mesh.pipeline - 1 - stage) // micro_batches(mesh))
+
+
 def state_bytes(mesh, stage):
     """Returns the bytes of parameters, gradients and the states of AdamW."""
-    return (2 + STATES) * parameter_bytes(mesh, stage)
+    return (versions(mesh, stage) + 1 + STATES) * parameter_bytes(mesh, stage)
 
 
 def kept_rows(mesh):
@@ -117,9 +126,16 @@ def micro_batch_values(mesh, stage):
     return sum(aligned(count, PLACE) for count in tensors)
 
 
+def in_flight_of(mesh, stage):
+    """Returns how many micro-batches at most are between forward and backward on a stage."""
+    if mesh.schedule == PIPEDREAM:
+        return mesh.pipeline - stage  # whatever a step has, as the next one follows
+    return schedule_picture.in_flight(mesh.schedule, mesh.pipeline, stage, micro_batches(mesh))
+
+
 def activation_bytes(mesh, stage):
     """Returns the bytes of all activations, of their gradients, and of messages between stages."""
-    in_flight = schedule_picture.in_flight(mesh.schedule, mesh.pipeline, stage, micro_batches(mesh))
+    in_flight = in_flight_of(mesh, stage)
     stream, whole = kept_rows(mesh) * mesh.sizes.width, rows_of(mesh) * mesh.sizes.width
     scratch = stream + whole + 4 * whole // mesh.tensor + (whole if mesh.rows else 0)
     channels = 2 * (2 - is_first(stage) - is_last(mesh, stage))
@@ -164,7 +180,7 @@ def step_bytes(mesh, stage):
         tensors = NORM_TENSORS * layers_of(mesh, stage) + 2 * is_last(mesh, stage)
         norms = tensors * small_all_reduce(mesh.tensor, FLOAT * mesh.sizes.width)
     squares = small_all_reduce(mesh.tensor, SQUARES_BYTES)
-    if mesh.schedule != "pipedream":
+    if mesh.schedule != PIPEDREAM:
         squares += small_all_reduce(mesh.pipeline, SQUARES_BYTES)
     return (all_reduce(mesh.data, parameter_bytes(mesh, stage)) + tied_bytes(mesh, stage) + norms + squares +
             (size(mesh) - 1) * TOTALS_BYTES)
@@ -176,4 +192,7 @@ def sent(mesh, stage):
 
 
 def idle_share(mesh):
+    """Returns the part of the time in which stages wait, but not while PipeDream's pipeline fills or empties."""
+    if mesh.schedule == PIPEDREAM:
+        return 0
     return schedule_picture.idle_share(mesh.schedule, mesh.pipeline, micro_batches(mesh))

@@ -48,18 +48,50 @@ func TestKustomizeBuildsTheOverlays(t *testing.T) {
 	}
 }
 
+// The blocks of deploy/README.md that are overlays. A block of operations alone stands for the first overlay with them at the end.
+func overlaysOfTheReadme(t *testing.T) []string {
+	text := read(t, "deploy/README.md")
+	var overlays []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		if strings.HasPrefix(block[1], " ") {
+			if len(overlays) == 0 {
+				t.Fatalf("deploy/README.md: no overlay comes before the operations\n%s", block[1])
+			}
+			overlays = append(overlays, overlays[0]+block[1])
+		} else {
+			overlays = append(overlays, block[1])
+		}
+	}
+	return overlays
+}
+
 func TestKustomizeBuildsTheOverlaysOfTheReadme(t *testing.T) {
 	kubectls := strings.Split(os.Getenv("LOCKSTEP_KUBECTLS"), ":")
 	newest := kubectls[len(kubectls)-1]
 	if newest == "" || isOld(t, newest) {
 		t.Skip("LOCKSTEP_KUBECTLS names no kubectl that takes folders as resources")
 	}
-	overlays := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "deploy/README.md"), -1)
-	if len(overlays) != 2 {
+	overlays := overlaysOfTheReadme(t)
+	image := fmt.Sprintf("registry.example.com/lockstep:%v", theChart(t).Metadata["appVersion"])
+	isDone := []func(made string) bool{
+		func(made string) bool {
+			return strings.Contains(made, "--job-image="+image) && strings.Contains(made, "image: "+image)
+		},
+		func(made string) bool {
+			return strings.Contains(made, "--job-image="+image) &&
+				strings.Contains(made, `--network-policy-metrics-from=[{"namespaceSelector": {"matchLabels": `+
+					`{"kubernetes.io/metadata.name": "monitoring"}}}]`)
+		},
+		func(made string) bool {
+			return !strings.Contains(made, "runAsUser") && !strings.Contains(made, "fsGroup") &&
+				strings.Contains(made, "runAsNonRoot: true")
+		},
+	}
+	if len(overlays) != len(isDone) {
 		t.Fatalf("deploy/README.md: found %d overlays", len(overlays))
 	}
-	if !strings.Contains(read(t, "docs/cluster.md"), overlays[0][1]) {
-		t.Errorf("docs/cluster.md does not have the first overlay of deploy/README.md:\n%s", overlays[0][1])
+	if !strings.Contains(read(t, "docs/cluster.md"), overlays[0]) {
+		t.Errorf("docs/cluster.md does not have the first overlay of deploy/README.md:\n%s", overlays[0])
 	}
 	for i, overlay := range overlays {
 		folder := t.TempDir()
@@ -70,22 +102,16 @@ func TestKustomizeBuildsTheOverlaysOfTheReadme(t *testing.T) {
 		if err := os.Mkdir(mine, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(overlay[1]), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(overlay), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(newest, "kustomize", mine).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s of\n%s", err, out, overlay[1])
+			t.Fatalf("%v: %s of\n%s", err, out, overlay)
 		}
-		made := string(out)
-		image := fmt.Sprintf("registry.example.com/lockstep:%v", theChart(t).Metadata["appVersion"])
-		isDone := strings.Contains(made, "--job-image="+image) && strings.Contains(made, "image: "+image)
-		if i == 1 {
-			isDone = !strings.Contains(made, "runAsUser") && !strings.Contains(made, "fsGroup") &&
-				strings.Contains(made, "runAsNonRoot: true")
-		}
-		if !isDone {
-			t.Errorf("%s: does not do what it is there for", overlay[1])
+		// A list of arguments may be wrapped; YAML's folded lines count as one.
+		if !isDone[i](regexp.MustCompile(`\n {8,}([^- ])`).ReplaceAllString(string(out), " $1")) {
+			t.Errorf("%s: does not do what it is there for", overlay)
 		}
 	}
 }
