@@ -93,7 +93,7 @@ struct ModelMemory {
   size_t gathered = 0;     // rows of all shards, if each keeps a part of them
   size_t workspace = 0;    // of the operations, for this device and the current set_threads()
   size_t tables = 0;       // constants: a Llama's rotary embedding (kernels/ops/rotary.h)
-  // Part of the activations: the logits that a transformer computes at a time.
+  // Part of the scratch: the logits that a transformer computes at a time in training.
   int64_t logits_rows = 0;
   size_t logits_bytes = 0;
 };

@@ -109,7 +109,10 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     Worker& worker = *workers_.back();
     ++started_;
     if (stores_checkpoints(worker.launch)) has_stored_ = true;
-    if (assignment.train) worker.watch.emplace(hang_floor(assignment));
+    if (assignment.train) {
+      worker.watch.emplace(hang_floor(assignment),
+                           longest_step(assignment.world, assignment.train->batch));
+    }
     if (const Status status = start_one(worker, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {

@@ -91,7 +91,7 @@ struct MemoryPlan {
   kernels::ArenaPlan device;  // on a CPU: ordinary memory. Its reserve is an estimate
   kernels::ArenaPlan pinned;  // page-locked memory of the host; on a CPU: ordinary memory
   std::vector<MemoryPart> others;
-  // Part of the activations: the logits of one chunk of a transformer's rows; 0 for other families.
+  // Part of the scratch: the logits of one chunk of a transformer's rows; 0 for other families.
   int64_t logits_rows = 0;
   uint64_t logits_bytes = 0;
   // Bytes of the optimizer's states and of parameters outside of the device: part of `pinned`, or

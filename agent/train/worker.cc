@@ -11,7 +11,8 @@ Worker::Worker(WorkerConfig config, ProgressReporter& progress, Surroundings sur
     : config_(std::move(config)),
       progress_(progress),
       surroundings_(std::move(surroundings)),
-      hang_limit_(std::chrono::seconds(config_.hang_seconds), kSilenceLimit) {}
+      hang_limit_(std::chrono::seconds(config_.hang_seconds), kSilenceLimit,
+                  longest_step(config_.world, config_.train.batch)) {}
 
 int Worker::run() {
   const Status status = run_phases();

@@ -121,8 +121,17 @@ def micro_batch_values(mesh, stage):
     layer += [all_rows * 4 * width // shards] * 2 + [all_rows * mesh.sizes.heads // shards] + [rows] * 4  # statistics
     tensors = layer * layers_of(mesh, stage) + [stream]
     if is_last(mesh, stage):
-        tensors += [stream, all_rows * mesh.sizes.vocabulary // shards, all_rows, rows, rows]
-        tensors += [all_rows] * 3 if shards > 1 else []
+        tensors += [stream, all_rows, rows, rows]
+    return sum(aligned(count, PLACE) for count in tensors)
+
+
+def scratch_values(mesh, stage):
+    """Returns the values that all micro-batches of a stage share: gradients of activations, and the logits."""
+    whole, shards, last = rows_of(mesh) * mesh.sizes.width, mesh.tensor, is_last(mesh, stage)
+    logits = rows_of(mesh) * mesh.sizes.vocabulary // shards if last else 0
+    sums = [rows_of(mesh)] * 3 if last and shards > 1 else []
+    wide = max(4 * whole // shards, logits)  # logits are gone before the first layer's backward
+    tensors = [kept_rows(mesh) * mesh.sizes.width, whole, wide, *sums, whole if mesh.rows else 0]
     return sum(aligned(count, PLACE) for count in tensors)
 
 
@@ -136,10 +145,9 @@ def in_flight_of(mesh, stage):
 def activation_bytes(mesh, stage):
     """Returns the bytes of all activations, of their gradients, and of messages between stages."""
     in_flight = in_flight_of(mesh, stage)
-    stream, whole = kept_rows(mesh) * mesh.sizes.width, rows_of(mesh) * mesh.sizes.width
-    scratch = stream + whole + 4 * whole // mesh.tensor + (whole if mesh.rows else 0)
+    stream = kept_rows(mesh) * mesh.sizes.width
     channels = 2 * (2 - is_first(stage) - is_last(mesh, stage))
-    return FLOAT * (in_flight * micro_batch_values(mesh, stage) + scratch + channels * 2 * stream)
+    return FLOAT * (in_flight * micro_batch_values(mesh, stage) + scratch_values(mesh, stage) + channels * 2 * stream)
 
 
 def all_reduce(ranks, bytes_):

@@ -2,7 +2,25 @@
 
 #include <algorithm>
 
+#include "common/layout/pipeline_schedule.h"
+
 namespace lockstep {
+namespace {
+
+// The micro-batches of a stage that a job gets which leaves their size to us, if it has samples
+// enough (agent/train/forming.cc).
+constexpr int64_t kMicroBatchesPerStage = 4;
+
+}  // namespace
+
+double longest_step(const WorldAssignment& world, const BatchSpec& batch) {
+  if (world.layout.schedule != pipeline_kind_name(PipelineKind::kPipeDream)) return 1;
+  const int64_t samples = std::max<int64_t>(1, batch.global / world.data);
+  const int64_t micro_batches = batch.micro > 0
+                                    ? std::max<int64_t>(1, samples / batch.micro)
+                                    : std::min(samples, kMicroBatchesPerStage * world.pipeline);
+  return 1 + static_cast<double>(world.pipeline - 1) / static_cast<double>(micro_batches);
+}
 
 void HangLimit::add_step(Duration took) {
   is_after_pause_ = false;
@@ -19,7 +37,8 @@ Duration HangLimit::of_next_step() const {
   std::vector<Duration> sorted = steps_;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
-  return std::clamp<Duration>(5 * *middle, floor_, std::max(floor_, pause_));
+  const auto limit = std::chrono::duration_cast<Duration>(ratio_ * *middle);
+  return std::clamp<Duration>(limit, floor_, std::max(floor_, pause_));
 }
 
 }  // namespace lockstep

@@ -97,23 +97,31 @@ std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfi
   return layers;
 }
 
+// Returns the logits of so many rows on a shard.
+int64_t logits_count(const ModelConfig& config, const TensorShard& shard, int64_t rows) {
+  return rows * (padded_vocabulary(config, shard.size) / shard.size);
+}
+
+void place_sums(BumpAllocator& bump, const TensorShard& shard, int64_t rows, HeadChunk& chunk) {
+  if (shard.size == 1) return;
+  for (int64_t* vector : {&chunk.maxima, &chunk.sums, &chunk.target_logits}) {
+    *vector = bump.floats(rows);
+  }
+}
+
 void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShard& shard,
                 const ActivationShape& shape, const ActivationOptions& options,
                 ActivationArena& arena) {
   const int64_t rows = kept_rows(shard, shape, options);
-  const int64_t chunk = arena.head_rows;
   arena.norm = bump.values(rows * config.width);
-  arena.logits = bump.values(chunk * padded_vocabulary(config, shard.size) / shard.size);
   arena.losses = bump.floats(shape.rows());
   if (shape.mode == PassMode::kTrain) {
     arena.rstd = bump.floats(rows);
     if (config.design().norm == NormKind::kLayer) arena.mean = bump.floats(rows);
   }
-  if (shard.size > 1) {
-    for (int64_t* vector : {&arena.maxima, &arena.sums, &arena.target_logits}) {
-      *vector = bump.floats(chunk);
-    }
-  }
+  if (shape.mode == PassMode::kTrain) return;
+  arena.chunk.logits = bump.values(logits_count(config, shard, arena.head_rows));
+  place_sums(bump, shard, arena.head_rows, arena.chunk);
 }
 
 }  // namespace
@@ -154,16 +162,24 @@ ActivationArena activation_arena(const ModelConfig& config, const Stage& stage,
   return arena;
 }
 
-BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& shard,
-                                 const ActivationShape& shape, const ActivationOptions& options) {
+BackwardScratch backward_scratch(const ModelConfig& config, const Stage& stage,
+                                 const TensorShard& shard, const ActivationShape& shape,
+                                 const ActivationOptions& options) {
   BackwardScratch scratch;
   if (shape.mode != PassMode::kTrain) return scratch;
   const int64_t stream = shape.rows() * config.width;
   BumpAllocator bump(options.value_bytes);
   scratch.residual_gradient = bump.values(kept_rows(shard, shape, options) * config.width);
   scratch.branch_gradient = bump.values(stream);
-  scratch.wide_gradient = bump.values(shape.rows() * std::max(config.hidden_width() / shard.size,
-                                                              config.local_qkv_width(shard.size)));
+  const int64_t wide = shape.rows() * std::max(config.hidden_width() / shard.size,
+                                               config.local_qkv_width(shard.size));
+  const int64_t rows =
+      has_head(stage, config) ? head_rows(config, shard, shape.rows(), options) : 0;
+  scratch.wide_gradient = bump.values(std::max(wide, logits_count(config, shard, rows)));
+  if (rows > 0) {
+    scratch.chunk.logits = scratch.wide_gradient;
+    place_sums(bump, shard, rows, scratch.chunk);
+  }
   scratch.bytes = bump.bytes();
   return scratch;
 }

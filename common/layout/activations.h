@@ -85,17 +85,21 @@ struct LayerActivations {
   int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;
 };
 
+// What the head keeps of the H rows that it processes at a time; all chunks reuse the same place.
+struct HeadChunk {
+  int64_t logits = -1;                                 // [H,V']
+  int64_t maxima = -1, sums = -1, target_logits = -1;  // [H] fp32, sharded vocabulary only
+};
+
 struct ActivationArena {
   std::vector<LayerActivations> layers;  // of the stage
   int64_t output = -1;           // [S,C] the last layer's MLP output, later the residual stream
   int64_t norm = -1;             // [S,C] final norm; this and below only with the head
   int64_t mean = -1, rstd = -1;  // [S] fp32, as in LayerActivations
   int64_t losses = -1;           // [R] fp32
-  // The head processes H rows at a time; all chunks reuse the same place.
-  int64_t head_rows = 0;                               // H
-  int64_t logits = -1;                                 // [H,V']
-  int64_t maxima = -1, sums = -1, target_logits = -1;  // [H] fp32, sharded vocabulary only
-  int64_t bytes = 0;                                   // size of the arena
+  int64_t head_rows = 0;         // H: the head processes so many rows at a time
+  HeadChunk chunk;    // in evaluation; in training, all micro-batches share one (BackwardScratch)
+  int64_t bytes = 0;  // size of the arena
 };
 
 // Returns how many of `rows` rows the head processes at a time: all of them, or the largest power
@@ -116,11 +120,14 @@ struct BackwardScratch {
       -1;  // [R,C] the gradient of a norm's output or of the attention's output
   // Gradient of the MLP's hidden values [R,H'], or of q, k and v [R,C'+2D'].
   int64_t wide_gradient = -1;
+  // With the head, whose backward begins and ends with the logits: they are in the place of
+  // wide_gradient.
+  HeadChunk chunk;
   int64_t bytes = 0;
 };
 
-BackwardScratch backward_scratch(const ModelConfig& config, const TensorShard& shard,
-                                 const ActivationShape& shape,
+BackwardScratch backward_scratch(const ModelConfig& config, const Stage& stage,
+                                 const TensorShard& shard, const ActivationShape& shape,
                                  const ActivationOptions& options = {});
 
 // Returns the bytes of the rows [R,C] that all shards' parts are gathered in: the input of a

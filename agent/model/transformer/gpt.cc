@@ -196,7 +196,8 @@ Status GptImpl::backward(int64_t block, std::span<const ParamView> views, GptBat
 Status GptImpl::reserve(const ActivationShape& shape) {
   if (std::find(reserved_.begin(), reserved_.end(), shape) != reserved_.end()) return {};
   TRY(reserve_angles(shape.sequence));
-  const BackwardScratch wanted = backward_scratch(options.config, shard, shape, activations);
+  const BackwardScratch wanted =
+      backward_scratch(options.config, options.stage, shard, shape, activations);
   if (wanted.bytes > scratch_layout.bytes) {
     TRY(grow({scratch, owned_scratch_, "gradients of activations"},
              static_cast<size_t>(wanted.bytes)));

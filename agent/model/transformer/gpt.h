@@ -71,7 +71,7 @@ class GptBatch final : public MicroBatch {
   // On stages with the head: [R].
   float* token_losses() const { return f32(arena_.losses); }
   // [logits_rows,V]; valid after an evaluating forward without targets.
-  kernels::View logits() const { return at(arena_.logits); }
+  kernels::View logits() const { return at(arena_.chunk.logits); }
 
   // Returns a tensor of the arena: at() one in activation_dtype(), f32() one in fp32. Null if it is
   // not kept.

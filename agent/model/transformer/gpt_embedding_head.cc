@@ -55,6 +55,21 @@ GptImpl::Chunk GptImpl::head_chunk(int64_t begin, const GptBatch& batch) const {
   return {begin, std::min(rows, batch.rows() - begin)};
 }
 
+GptImpl::HeadMemory GptImpl::head_memory(const GptBatch& batch) const {
+  if (batch.trains()) {
+    const HeadChunk& at = scratch_layout.chunk;
+    return {.logits = scratch_tensor(at.logits),
+            .maxima = scratch_f32(at.maxima),
+            .sums = scratch_f32(at.sums),
+            .target_logits = scratch_f32(at.target_logits)};
+  }
+  const HeadChunk& at = batch.arena().chunk;
+  return {.logits = batch.at(at.logits),
+          .maxima = batch.f32(at.maxima),
+          .sums = batch.f32(at.sums),
+          .target_logits = batch.f32(at.target_logits)};
+}
+
 // The head's block reads the final norm and either the tied embedding (first) or its own head
 // (last).
 GptImpl::Weights GptImpl::head_weights(std::span<const ParamView> p) const {
@@ -111,7 +126,7 @@ Status GptImpl::head_forward(std::span<const ParamView> p, GptBatch& batch) {
 }
 
 Status GptImpl::head_losses(std::span<const ParamView> p, const Chunk& chunk, GptBatch& batch) {
-  forward_product(head_product(p, chunk, batch), {.y = batch.logits()});
+  forward_product(head_product(p, chunk, batch), {.y = head_memory(batch).logits});
   if (shard.size > 1) return classify_sharded(chunk, batch);
   classify(chunk, batch);
   return {};
@@ -125,7 +140,7 @@ kernels::ClassifierShape GptImpl::classifier_shape(const Chunk& chunk) const {
 }
 
 void GptImpl::classify(const Chunk& chunk, GptBatch& batch) {
-  ops.classifier(stream, {.logits = batch.logits(),
+  ops.classifier(stream, {.logits = head_memory(batch).logits,
                           .targets = batch.input().targets + chunk.begin,
                           .losses = batch.token_losses() + chunk.begin,
                           .shape = classifier_shape(chunk),
@@ -134,15 +149,12 @@ void GptImpl::classify(const Chunk& chunk, GptBatch& batch) {
 }
 
 Status GptImpl::classify_sharded(const Chunk& chunk, GptBatch& batch) {
-  const ActivationArena& arena = batch.arena();
   const kernels::ClassifierShape shape = classifier_shape(chunk);
   const int32_t* targets = batch.input().targets + chunk.begin;
-  float* maxima = batch.f32(arena.maxima);
-  float* sums = batch.f32(arena.sums);
-  float* target_logits = batch.f32(arena.target_logits);
-  ops.classifier_max(stream, {.logits = batch.logits(), .maxima = maxima, .shape = shape});
+  const auto [logits, maxima, sums, target_logits] = head_memory(batch);
+  ops.classifier_max(stream, {.logits = logits, .maxima = maxima, .shape = shape});
   TRY(region.max(maxima, chunk.rows));
-  ops.classifier_sum(stream, {.logits = batch.logits(),
+  ops.classifier_sum(stream, {.logits = logits,
                               .targets = targets,
                               .maxima = maxima,
                               .sums = sums,
@@ -150,7 +162,7 @@ Status GptImpl::classify_sharded(const Chunk& chunk, GptBatch& batch) {
                               .shape = shape});
   TRY(region.sum(sums, chunk.rows));
   TRY(region.sum(target_logits, chunk.rows));
-  ops.classifier_finish(stream, {.logits = batch.logits(),
+  ops.classifier_finish(stream, {.logits = logits,
                                  .targets = targets,
                                  .sums = sums,
                                  .target_logits = target_logits,
@@ -173,7 +185,8 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
     TRY(head_losses(p, chunk, batch));
     if (observer != nullptr) observer->head_forward_issued();
     const Product product = head_product(p, chunk, batch);
-    const ProductGradient gradient{.dy = batch.logits(), .dx = from_row(dnorm, row, width)};
+    const ProductGradient gradient{.dy = head_memory(batch).logits,
+                                   .dx = from_row(dnorm, row, width)};
     if (row + chunk.rows < batch.rows()) {
       backward_product(product, gradient, &sink);
     } else {

@@ -38,6 +38,9 @@ class GptImpl {
   kernels::View scratch_tensor(int64_t place) const {
     return {static_cast<std::byte*>(scratch.data) + place, dtype};
   }
+  float* scratch_f32(int64_t place) const {
+    return static_cast<float*>(scratch_tensor(place).data);
+  }
 
   GptOptions options;
   const kernels::OpTable& ops;
@@ -213,6 +216,15 @@ class GptImpl {
                        const GptBatch& batch) const;
   Status head_forward(std::span<const ParamView> views, GptBatch& batch);
   Status head_backward(std::span<const ParamView> views, GptBatch& batch, GradSink& sink);
+  // The memory that HeadChunk describes: of the micro-batch, or in training the one that all of
+  // them share. The last three are for a sharded vocabulary.
+  struct HeadMemory {
+    kernels::View logits;
+    float* maxima = nullptr;
+    float* sums = nullptr;
+    float* target_logits = nullptr;
+  };
+  HeadMemory head_memory(const GptBatch& batch) const;
   // Computes a chunk's logits and losses; in training, also the logits' gradient, in place.
   Status head_losses(std::span<const ParamView> views, const Chunk& chunk, GptBatch& batch);
   void classify(const Chunk& chunk, GptBatch& batch);

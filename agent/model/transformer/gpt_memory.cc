@@ -76,7 +76,7 @@ ModelMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
   const ModelConfig& config = options.config;
   const ActivationOptions how = activation_options(options, device);
   const int64_t activations = activation_arena(config, options.stage, shard, shape, how).bytes;
-  const int64_t scratch = backward_scratch(config, shard, shape, how).bytes;
+  const int64_t scratch = backward_scratch(config, options.stage, shard, shape, how).bytes;
   ModelMemory memory{.activations = static_cast<size_t>(activations),
                      .scratch = static_cast<size_t>(scratch),
                      .gathered = static_cast<size_t>(gathered_bytes(config, shard, shape, how)),

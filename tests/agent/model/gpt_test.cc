@@ -267,7 +267,6 @@ TEST_P(EachModel, HasTheSameGradientsWithAHeadInChunks) {
   for (const int64_t rows : {1, 4, 8, 16}) {
     TinyGpt chunked(tiny_options(config, Recompute::kNone, rows * config.vocabulary), {3, 7});
     ASSERT_EQ(chunked.batch.arena().head_rows, rows);
-    EXPECT_LT(chunked.batch.arena().bytes, whole.batch.arena().bytes);
     enlarge(chunked.store, 3);
     chunked.sink.begin_step();
     EXPECT_NEAR(chunked.forward_backward(text.input()), loss, 1e-6 * loss);

@@ -344,7 +344,7 @@ TEST(MemoryPlan, HasTheBytesOfTheLayouts) {
     EXPECT_EQ(bytes_of_part(plan, DevicePart::kActivations),
               activation_arena(kConfig, whole_model(kConfig), {}, shape, how).bytes);
     EXPECT_EQ(bytes_of_part(plan, DevicePart::kScratch),
-              backward_scratch(kConfig, {}, shape, how).bytes);
+              backward_scratch(kConfig, whole_model(kConfig), {}, shape, how).bytes);
   }
 }
 

@@ -60,7 +60,6 @@ std::vector<Span> head_spans(const ActivationArena& arena, int64_t rows, int64_t
           {arena.norm, stream},
           {arena.mean, rows * 4},
           {arena.rstd, rows * 4},
-          {arena.logits, arena.head_rows * kTiny.vocabulary * value_bytes},
           {arena.losses, rows * 4}};
 }
 
@@ -70,7 +69,6 @@ std::vector<Span> llama_spans(const ActivationArena& arena, int64_t rows) {
   std::vector<Span> spans{{arena.output, stream},
                           {arena.norm, stream},
                           {arena.rstd, rows * 4},
-                          {arena.logits, rows * 17 * 4},
                           {arena.losses, rows * 4}};
   for (const LayerActivations& at : arena.layers) {
     spans.insert(spans.end(), {{at.input, stream},
@@ -110,7 +108,8 @@ TEST(ActivationArena, OfAShardHasAtLeastOneHeadOfKeysAndValues) {
     const auto layer = activation_arena(config, whole_model(config), shard, shape).layers[0];
     EXPECT_EQ(layer.attention - layer.qkv, shape.rows() * 3 * 4 * 4);
     config.hidden = 4;  // narrower than queries, keys and values
-    const BackwardScratch scratch = backward_scratch(config, shard, shape);
+    const BackwardScratch scratch =
+        backward_scratch(config, pipeline_stage(config, 3, 1), shard, shape);
     EXPECT_GE(scratch.bytes - scratch.wide_gradient, shape.rows() * 3 * 4 * 4);
   }
 }
@@ -174,6 +173,43 @@ TEST(ActivationArena, OfGpt2GrowsWithWhatALayerKeeps) {
   EXPECT_DOUBLE_EQ(mib_of_a_layer(Recompute::kBlocks), 96);
 }
 
+// In training all micro-batches share one chunk of logits, in the place of the hidden values'
+// gradient. Evaluations have their own.
+TEST(BackwardScratch, HasTheLogitsOfAChunk) {
+  const Stage last = pipeline_stage(kTiny, 3, 2);
+  const ActivationShape shape{.batch = 4, .sequence = 8};
+  for (const int64_t rows : {32, 8}) {
+    const ActivationOptions options{.head_logits_max = rows * kTiny.vocabulary};
+    EXPECT_EQ(activation_arena(kTiny, last, {}, shape, options).chunk.logits, -1);
+    const BackwardScratch scratch = backward_scratch(kTiny, last, {}, shape, options);
+    EXPECT_EQ(scratch.chunk.logits, scratch.wide_gradient);
+    EXPECT_EQ(scratch.chunk.sums, -1);
+    EXPECT_GE(scratch.bytes - scratch.chunk.logits,
+              4 * std::max(rows * kTiny.vocabulary, shape.rows() * kTiny.hidden_width()));
+  }
+  const ActivationShape evaluate{.batch = 4, .sequence = 8, .mode = PassMode::kEvaluate};
+  EXPECT_GE(activation_arena(kTiny, last, {}, evaluate).chunk.logits, 0);
+  const Stage first = pipeline_stage(kTiny, 3, 0);
+  EXPECT_EQ(backward_scratch(kTiny, first, {}, shape).chunk.logits, -1);
+}
+
+TEST(BackwardScratch, HasTheSumsOfAShardedVocabularyApart) {
+  ModelConfig wide = kTiny;
+  wide.vocabulary = 1000;
+  const ActivationShape shape{.batch = 4, .sequence = 8};
+  const BackwardScratch scratch =
+      backward_scratch(wide, whole_model(wide), {.index = 1, .size = 2}, shape);
+  const int64_t rows = shape.rows();
+  const int64_t stream = rows * wide.width * 4;
+  expect_side_by_side({{scratch.residual_gradient, stream},
+                       {scratch.branch_gradient, stream},
+                       {scratch.chunk.logits, rows * padded_vocabulary(wide, 2) / 2 * 4},
+                       {scratch.chunk.maxima, rows * 4},
+                       {scratch.chunk.sums, rows * 4},
+                       {scratch.chunk.target_logits, rows * 4}},
+                      scratch.bytes);
+}
+
 TEST(HeadRows, AreAllOrAPowerOfTwoWhoseLogitsFit) {
   const ModelConfig gpt2 = model_preset("gpt2-124m").value();
   EXPECT_EQ(head_rows(gpt2, {}, 65536, {}), 8192);
@@ -204,7 +240,7 @@ TEST(ActivationArena, LeavesOutWhatAStageDoesNotHave) {
   const ActivationShape shape{.batch = 4, .sequence = 8};
   const ActivationArena first = activation_arena(kTiny, pipeline_stage(kTiny, 3, 0), {}, shape);
   EXPECT_EQ(first.layers.size(), 1u);
-  EXPECT_EQ(first.logits, -1);
+  EXPECT_EQ(first.chunk.logits, -1);
   EXPECT_EQ(first.losses, -1);
   EXPECT_GE(first.output, 0);
 }
