@@ -187,7 +187,7 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& peer
       std::any_of(peer_reports.begin(), peer_reports.end(), [](const WorkerFailure& peer_report) {
         return peer_report.worker->exit_code == kExitPeerHung;
       });
-  failure.reason = is_hang ? kHang : "Suspected";
+  failure.reason = is_hang ? kHang : kSuspected;
   if (const PodView* pod = pod_of(pass, failure.nodeIndex)) failure.node = pod->node_name;
   return failure;
 }

@@ -12,6 +12,8 @@ namespace lockstep::plan {
 // The reason for giving up a pod with a silent agent.
 inline constexpr char kAgentSilent[] = "AgentSilent";
 inline constexpr char kAgentDisagrees[] = "AgentDisagrees";
+// The reason for a rank that others lost, and that reported nothing itself.
+inline constexpr char kSuspected[] = "Suspected";
 
 // Damage to a job's current round, or to the pods gathered for the next one.
 struct Damage {

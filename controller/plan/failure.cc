@@ -93,6 +93,31 @@ void shorten(Ago& ago, Duration most) {
   ago.decide -= excess - of_detect;
 }
 
+// Returns whether the agent was not heard since then. What it sent last may have been on its way.
+bool is_unheard_since(const Pass& pass, const PodView* pod, WallTime then) {
+  const AgentView* agent = pass.agent(pod);
+  if (agent == nullptr) return false;
+  const WallTime heard_at = pass.seen.wall_now - (pass.now - agent->last_heard);
+  return heard_at <= then + pass.limits.failure_order_resolution;
+}
+
+// Returns whether this is the last failure once more, such as a cut of the power: ranks that lost a
+// peer report it before silence counts, perhaps also those of the next round, which never had the
+// node.
+bool is_of_last_failure(const Pass& pass, const FailureStatus& failure) {
+  const auto& last = pass.status.lastFailure;
+  if (!last || last->round + 1 != pass.status.round) return false;
+  const Result<WallTime> then = wall_time_from_rfc3339(last->time);
+  if (!then.ok()) return false;
+  const bool is_by_peers =
+      pass.spec().train && (failure.reason == kSuspected || failure.exitCode == kExitPeerLost);
+  return std::ranges::any_of(pass.in_round(), [&](const PodView* pod) {
+    const bool is_meant = is_by_peers || (failure.reason == kAgentSilent && pod != nullptr &&
+                                          pod->node_index == failure.nodeIndex);
+    return is_meant && is_unheard_since(pass, pod, *then);
+  });
+}
+
 FailureStatus describe(const Pass& pass, const Damage& damage) {
   FailureStatus failure = *damage.culprit;
   failure.message = tail(failure.message, pass.limits.log_tail_bytes);
@@ -107,7 +132,7 @@ FailureStatus describe(const Pass& pass, const Damage& damage) {
   failure.recovery.decideSeconds = whole_ms(ago.decide);
   const auto& previous = pass.status.lastFailure;
   if (previous && failure.step <= previous->furthestStep && !ran_for_long(pass)) {
-    failure.attempt = previous->attempt + 1;
+    failure.attempt = previous->attempt + (is_of_last_failure(pass, failure) ? 0 : 1);
     failure.furthestStep = previous->furthestStep;
   }
   return failure;
@@ -211,6 +236,10 @@ Verdict decide(Pass& pass, const Damage& damage) {
   Restart how{.lost = damage.lost, .counts = action != "Ignore", .because = ""};
   if (rule)
     how.because = "spec.failure.rules[" + std::to_string(*rule) + "] matches: action " + action;
+  if (!rule && is_of_last_failure(pass, failure)) {
+    how.counts = false;
+    how.because = "it was lost with the failure before, which was counted";
+  }
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {
     return fail_job(pass, std::move(failure), "NotRetryable", why_final(pass, failure));

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <set>
+#include <string>
 
 #include "common/api/worker_config.h"
 #include "controller/plan/names.h"
@@ -480,6 +483,53 @@ TEST(FailurePolicy, ASilentAgentsFailureSaysWhatCameOfAskingIt) {
   scene.settle();
   EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
   EXPECT_EQ(scene.status().lastFailure->message, "connecting to 10.0.0.1:9470: timed out");
+}
+
+// The power of node 1 is cut: its peers notice after five seconds, its silence counts ten seconds
+// later.
+struct PowerCut {
+  PowerCut() {
+    scene.train();
+    pass(seconds(5));
+    for (const int64_t i : {0, 2}) {
+      scene.fail_worker(i, kExitPeerLost, 1);
+      scene.agent(i).workers[0].suspect_rank = 1;
+    }
+    pass(scene.limits.culprit_wait);
+  }
+
+  // Time passes; all agents are heard but those of `silent` nodes.
+  void pass(Duration time, const std::set<int64_t>& silent = {1}) {
+    scene.advance(time);
+    for (auto& [uid, view] : scene.seen.agents) {
+      const bool is_silent = std::ranges::any_of(silent, [&uid = uid](int64_t node) {
+        return uid == "job-worker-" + std::to_string(node) + "-1-uid";
+      });
+      if (!is_silent) view.last_heard = scene.now;
+    }
+    scene.settle();
+  }
+
+  Scene scene{3};
+};
+
+TEST(FailurePolicy, OneCutOfThePowerIsOneRestart) {
+  PowerCut cut;
+  EXPECT_EQ(cut.scene.status().lastFailure->reason, "Suspected");
+  EXPECT_EQ(cut.scene.status().restarts, 1);
+  cut.pass(seconds(20));
+  EXPECT_EQ(cut.scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(cut.scene.status().members, "1,2,1");
+  EXPECT_EQ(cut.scene.status().restarts, 1) << "the same cut";
+  EXPECT_EQ(cut.scene.status().lastFailure->attempt, 1);
+}
+
+TEST(FailurePolicy, AnAgentThatWasHeardSinceTheLastFailureIsAnother) {
+  PowerCut cut;
+  cut.pass(seconds(1), {});
+  cut.pass(seconds(20));
+  EXPECT_EQ(cut.scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(cut.scene.status().restarts, 2);
 }
 
 TEST(FailurePolicy, APodWhoseAgentRefusesTheTokenStaysAndTheStatusSaysWhatToDo) {

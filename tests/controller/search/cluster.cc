@@ -297,8 +297,10 @@ void apply_to_agent(World& world, const Move& move) {
   Agent& agent = world.agents.at(move.object);
   switch (move.kind) {
     case MoveKind::kNotice:
-      // The rank may know that a peer is gone long before its pod or machine is found lost.
-      if (world.history.rounds[agent.state.round].failed.empty()) ++world.history.causes;
+      // The rank may know that a peer is gone long before its pod is found lost. A machine that is
+      // lost is one failure, whoever notices it first.
+      if (world.history.rounds[agent.state.round].failed.empty() && world.lost_pods.empty())
+        ++world.history.causes;
       return fail_worker(world, agent, kExitPeerLost, "Error");
     case MoveKind::kKillWorker:
       ++world.history.causes;
