@@ -9,10 +9,11 @@
 
 namespace lockstep::node {
 
-// Detects from a rank's progress page that it makes no progress in a step, for max(floor, 5 x longest x
-// the median of the last steps). Ranks that wait for each other detect this earlier; the watch is for a
-// rank that is alone, and for all ranks stopping at the same time. There is no limit for the first
-// steps of a round, whose duration is unknown, or for other work (loading, saving, validating).
+// Detects from a rank's progress page that it makes no progress in a step, for max(floor, 5 x
+// longest x the median of the last steps). Ranks that wait for each other detect this earlier; the
+// watch is for a rank that is alone, and for all ranks stopping at the same time. There is no limit
+// for the first steps of a round, whose duration is unknown, or for other work (loading, saving,
+// validating).
 class HangWatch {
  public:
   // `longest`: as longest_step().

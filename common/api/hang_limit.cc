@@ -7,8 +7,8 @@
 namespace lockstep {
 namespace {
 
-// The micro-batches of a stage that a job gets which leaves their size to us, if it has samples
-// enough (agent/train/forming.cc).
+// Micro-batches per stage if the job sets no size and has enough samples; as
+// micro_batch_for_stages() in agent/train/forming.cc.
 constexpr int64_t kMicroBatchesPerStage = 4;
 
 }  // namespace

@@ -110,14 +110,15 @@ class ObjectsReader final : public BoundedReader {
 
  private:
   bool add(Json value) override {
-    if (skipped_ > 0) return true;
+    if (skipped_ > 0 || is_dropped()) return true;
     if (!is_full()) return count() && BoundedReader::add(std::move(value));
     leave_out(too_many(objects_.part_values_max));
     return true;
   }
 
   bool open(Json container) override {
-    if (skipped_ == 0) {
+    if (skipped_ == 0 && !is_dropped()) {
+      if (stack_.size() == part_) is_in_metadata_ = key_ == "metadata";
       const bool is_too_deep = static_cast<int>(stack_.size()) >= limits_.depth_max;
       if (!is_too_deep && !is_full()) return count() && BoundedReader::open(std::move(container));
       leave_out(is_too_deep ? too_deep(objects_.depth_max) : too_many(objects_.part_values_max));
@@ -130,6 +131,11 @@ class ObjectsReader final : public BoundedReader {
     if (skipped_ == 0) return BoundedReader::close();
     --skipped_;
     return true;
+  }
+
+  bool is_dropped() const {
+    return is_in_metadata_ && stack_.size() == part_ + 1 && !objects_.dropped.empty() &&
+           key_ == objects_.dropped;
   }
 
   // A full part still accepts its direct members, up to its limit: names and versions are among
@@ -162,11 +168,12 @@ class ObjectsReader final : public BoundedReader {
   }
 
   const ObjectLimits objects_;
-  const size_t part_;        // stack depth of a part
-  size_t members_ = 0;       // direct members of the open part
-  size_t within_ = 0;        // values inside these members
-  size_t member_begin_ = 0;  // within_ when the last member began
-  size_t skipped_ = 0;       // open containers that are being skipped
+  const size_t part_;            // stack depth of a part
+  size_t members_ = 0;           // direct members of the open part
+  size_t within_ = 0;            // values inside these members
+  size_t member_begin_ = 0;      // within_ when the last member began
+  size_t skipped_ = 0;           // open containers that are being skipped
+  bool is_in_metadata_ = false;  // the open part, if there is one, is the metadata
 };
 
 Result<Json> parse_with(BoundedReader& reader, std::string_view text, size_t bytes_max) {

@@ -29,6 +29,9 @@ struct ObjectLimits {
   size_t part_values_max = 200'000;  // per part of an object: its metadata, spec or status
   size_t bytes_max = 3u << 20;       // of the whole text
   size_t values_max = 1'000'000;     // values kept from the whole text
+  // A member of each object's metadata that is dropped, such as managedFields, which is half of a
+  // pod; empty: none.
+  std::string_view dropped{};
 };
 
 // Parses like parse_json(), but an object that is too deep or too large does not make the rest

@@ -97,7 +97,7 @@ std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfi
   return layers;
 }
 
-// Returns the logits of so many rows on a shard.
+// Returns how many logits a shard has for these rows.
 int64_t logits_count(const ModelConfig& config, const TensorShard& shard, int64_t rows) {
   return rows * (padded_vocabulary(config, shard.size) / shard.size);
 }

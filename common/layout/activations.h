@@ -85,7 +85,7 @@ struct LayerActivations {
   int64_t mean1 = -1, rstd1 = -1, mean2 = -1, rstd2 = -1;
 };
 
-// What the head keeps of the H rows that it processes at a time; all chunks reuse the same place.
+// Tensors of the H rows that the head processes at a time; all chunks reuse the same place.
 struct HeadChunk {
   int64_t logits = -1;                                 // [H,V']
   int64_t maxima = -1, sums = -1, target_logits = -1;  // [H] fp32, sharded vocabulary only
@@ -97,7 +97,7 @@ struct ActivationArena {
   int64_t norm = -1;             // [S,C] final norm; this and below only with the head
   int64_t mean = -1, rstd = -1;  // [S] fp32, as in LayerActivations
   int64_t losses = -1;           // [R] fp32
-  int64_t head_rows = 0;         // H: the head processes so many rows at a time
+  int64_t head_rows = 0;         // H, the rows that the head processes at a time
   HeadChunk chunk;    // in evaluation; in training, all micro-batches share one (BackwardScratch)
   int64_t bytes = 0;  // size of the arena
 };
@@ -120,8 +120,8 @@ struct BackwardScratch {
       -1;  // [R,C] the gradient of a norm's output or of the attention's output
   // Gradient of the MLP's hidden values [R,H'], or of q, k and v [R,C'+2D'].
   int64_t wide_gradient = -1;
-  // With the head, whose backward begins and ends with the logits: they are in the place of
-  // wide_gradient.
+  // With the head only. Its logits share wide_gradient's place: the head's backward ends before a
+  // layer's begins.
   HeadChunk chunk;
   int64_t bytes = 0;
 };

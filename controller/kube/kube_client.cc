@@ -10,7 +10,8 @@ namespace {
 
 // A page of objects takes some 70 MB in memory at most; the informer asks for a smaller one. A
 // single object always fits in.
-constexpr ObjectLimits kLimits{.bytes_max = 64u << 20, .values_max = 700'000};
+constexpr ObjectLimits kLimits{
+    .bytes_max = 64u << 20, .values_max = 700'000, .dropped = "managedFields"};
 constexpr int kInEvent = 1;
 constexpr int kInList = 2;
 constexpr size_t kWarningsTold = 100;

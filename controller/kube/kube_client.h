@@ -37,7 +37,8 @@ loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int ob
 //   Each open request needs a connection, which costs both sides a TLS handshake.
 // - No request is sent while a server that refused one has asked for time (Retry-After).
 // - An object that is too deep or too large comes without the part that makes it so (left_out() in
-//   common/base/json.h). Other objects come whole.
+//   common/base/json.h). Other objects come whole, but for their managedFields: a write without
+//   them leaves them unchanged.
 // - Warnings from the server (a deprecated version of the API, an unknown field) are logged, each
 //   text once.
 class KubeClient final : public loop::ApiClient {

@@ -12,25 +12,10 @@ namespace {
 // After this many plans, answers, timers and probes have their turn.
 constexpr int kPlansInARowMax = 64;
 
-// A write without managedFields leaves them unchanged.
-SharedJson without_managed_fields(const SharedJson& object) {
-  const Json* metadata = find_member(object, "metadata");
-  if (metadata == nullptr || !metadata->contains("managedFields")) return object;
-  Json kept = Json::object();
-  for (const auto& [key, value] : object->items()) {
-    if (key != "metadata") kept[key] = value;
-  }
-  for (const auto& [key, value] : metadata->items()) {
-    if (key != "managedFields") kept["metadata"][key] = value;
-  }
-  return kept;
-}
-
 InformerOptions for_jobs(const ControllerOptions& options) {
   InformerOptions informer = options.informer;
   informer.type = kTrainingJobs;
   informer.namespace_ = options.namespace_;
-  informer.trim = without_managed_fields;
   return informer;
 }
 
@@ -48,7 +33,6 @@ InformerOptions for_policies(const ControllerOptions& options) {
   informer.type = kNetworkPolicies;
   informer.namespace_ = options.namespace_;
   informer.label_selector = std::string(plan::kManagedByLabel) + "=" + plan::kManagedByValue;
-  informer.trim = without_managed_fields;
   return informer;
 }
 

@@ -93,7 +93,7 @@ void shorten(Ago& ago, Duration most) {
   ago.decide -= excess - of_detect;
 }
 
-// Returns whether the agent was not heard since then. What it sent last may have been on its way.
+// Returns whether the agent has not been heard since `then`. A message may have been in flight.
 bool is_unheard_since(const Pass& pass, const PodView* pod, WallTime then) {
   const AgentView* agent = pass.agent(pod);
   if (agent == nullptr) return false;
@@ -101,13 +101,29 @@ bool is_unheard_since(const Pass& pass, const PodView* pod, WallTime then) {
   return heard_at <= then + pass.limits.failure_order_resolution;
 }
 
-// Returns whether this is the last failure once more, such as a cut of the power: ranks that lost a
-// peer report it before silence counts, perhaps also those of the next round, which never had the
-// node.
+// Returns the newest failure in status that repeats none (decide()), if each began the next round.
+const FailureStatus* newest_cause(const TrainingJobStatus& status) {
+  int64_t next_round = status.round;
+  for (size_t i = status.failures.size(); i-- > 0;) {
+    const FailureStatus& failure = status.failures[i];
+    if (failure.round + 1 != next_round) return nullptr;
+    next_round = failure.round;
+    if (i == 0) return failure.number == 1 ? &failure : nullptr;  // older ones are not kept
+    const FailureStatus& before = status.failures[i - 1];
+    const bool repeats =
+        failure.attempt == before.attempt && failure.furthestStep == before.furthestStep;
+    if (!repeats) return &failure;
+  }
+  return nullptr;
+}
+
+// Returns whether this is the failure before once more, such as a cut of the power: ranks that lost
+// a peer report it before silence counts, perhaps also those of the next round, which never had the
+// node. Each pod that was there is excused once, so that nothing restarts without end.
 bool is_of_last_failure(const Pass& pass, const FailureStatus& failure) {
-  const auto& last = pass.status.lastFailure;
-  if (!last || last->round + 1 != pass.status.round) return false;
-  const Result<WallTime> then = wall_time_from_rfc3339(last->time);
+  const FailureStatus* cause = newest_cause(pass.status);
+  if (cause == nullptr) return false;
+  const Result<WallTime> then = wall_time_from_rfc3339(cause->time);
   if (!then.ok()) return false;
   const bool is_by_peers =
       pass.spec().train && (failure.reason == kSuspected || failure.exitCode == kExitPeerLost);
@@ -132,7 +148,7 @@ FailureStatus describe(const Pass& pass, const Damage& damage) {
   failure.recovery.decideSeconds = whole_ms(ago.decide);
   const auto& previous = pass.status.lastFailure;
   if (previous && failure.step <= previous->furthestStep && !ran_for_long(pass)) {
-    failure.attempt = previous->attempt + (is_of_last_failure(pass, failure) ? 0 : 1);
+    failure.attempt = previous->attempt + 1;
     failure.furthestStep = previous->furthestStep;
   }
   return failure;
@@ -238,7 +254,9 @@ Verdict decide(Pass& pass, const Damage& damage) {
     how.because = "spec.failure.rules[" + std::to_string(*rule) + "] matches: action " + action;
   if (!rule && is_of_last_failure(pass, failure)) {
     how.counts = false;
-    how.because = "it was lost with the failure before, which was counted";
+    how.because = "this is the failure before once more, and does not count";
+    failure.attempt = pass.status.lastFailure->attempt;
+    failure.furthestStep = pass.status.lastFailure->furthestStep;
   }
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {

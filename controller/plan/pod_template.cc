@@ -85,12 +85,16 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   return env;
 }
 
-// Declares the ports the pod listens on, so that a node (or a person) can see whether they are
-// free. If there are many, declares those of the first rounds.
+// Declares the ports of the agent and of the first round's ranks, so that a local node finds an
+// address where they are free. On the network of its node also those of later rounds, so that the
+// scheduler finds a node where they are free; elsewhere these would only cost the server time.
 Json container_ports(const TrainingJob& job) {
   constexpr int64_t kRankPortsMax = 64;
   Json ports = Json::array({{{"name", "agent"}, {"containerPort", kAgentPort}}});
-  const int64_t count = std::min(port_count(job.spec), kRankPortsMax);
+  const Json* pod_spec = find_member(job.spec.podTemplate, "spec");
+  const bool shares_node = pod_spec != nullptr && bool_or(*pod_spec, "hostNetwork", false);
+  const int64_t count =
+      std::min(shares_node ? port_count(job.spec) : processes_per_node(job.spec), kRankPortsMax);
   for (int64_t i = 0; i < count; ++i) {
     ports.push_back({{"name", kRankPortPrefix + std::to_string(i)},
                      {"containerPort", job.spec.rendezvous.port + i}});

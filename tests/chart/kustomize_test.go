@@ -48,7 +48,7 @@ func TestKustomizeBuildsTheOverlays(t *testing.T) {
 	}
 }
 
-// The blocks of deploy/README.md that are overlays. A block of operations alone stands for the first overlay with them at the end.
+// The blocks of deploy/README.md that are overlays. A block of operations alone continues the first overlay.
 func overlaysOfTheReadme(t *testing.T) []string {
 	text := read(t, "deploy/README.md")
 	var overlays []string

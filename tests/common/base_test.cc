@@ -243,6 +243,27 @@ TEST(JsonObjects, APartWithTooManyMembersIsLeftOutAndAFullOneStillHasItsNames) {
   EXPECT_EQ(left_out(Json("(left out: it seems")), "");
 }
 
+TEST(JsonObjects, AMemberOfTheMetadataCanBeDropped) {
+  const std::string object =
+      R"({"metadata":{"a":[{"deep":[1]}],"name":"n","labels":{"a":"b"}},"spec":{"a":{"b":1}},"a":2})";
+  const Json kept =
+      *parse_json(R"({"metadata":{"name":"n","labels":{"a":"b"}},"spec":{"a":{"b":1}},"a":2})");
+  ObjectLimits limits = kSmall;
+  limits.dropped = "a";
+  EXPECT_EQ(*parse_json_objects(object, limits), kept);
+  EXPECT_EQ(*parse_json_objects(R"({"metadata":{"a":3,"name":"n"}})", limits),
+            *parse_json(R"({"metadata":{"name":"n"}})"));
+  EXPECT_EQ(*parse_json_objects(R"({"metadata":{"a":)" + nested(70) + "}}", limits),
+            *parse_json(R"({"metadata":{}})"))
+      << "whatever it is";
+  limits.objects_at = 1;
+  EXPECT_EQ(*parse_json_objects(R"({"object":)" + object + R"(,"type":"ADDED"})", limits),
+            (Json{{"object", kept}, {"type", "ADDED"}}));
+  limits.objects_at = 2;
+  EXPECT_EQ(*parse_json_objects(R"({"items":[)" + object + "," + object + "]}", limits),
+            (Json{{"items", {kept, kept}}}));
+}
+
 TEST(JsonObjects, WhatIsNoJsonIsRefusedAlsoWhereItIsLeftOut) {
   for (const char* text : {"", "{", R"({"a":1,"a":2})", "[1] 2", "\"\xff\""})
     EXPECT_FALSE(parse_json_objects(text, kSmall).ok()) << text;

@@ -39,7 +39,7 @@ class GptImpl {
     return {static_cast<std::byte*>(scratch.data) + place, dtype};
   }
   float* scratch_f32(int64_t place) const {
-    return static_cast<float*>(scratch_tensor(place).data);
+    return place < 0 ? nullptr : static_cast<float*>(scratch_tensor(place).data);
   }
 
   GptOptions options;

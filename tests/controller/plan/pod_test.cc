@@ -117,6 +117,8 @@ TEST(PodTemplate, NamesThePortsOfTheAgentAndOfItsRanks) {
                                    {"name": "rank-1", "containerPort": 29501}])"));
   scene.seen.job.spec.train.reset();
   scene.seen.job.spec.command = {"sh"};
+  EXPECT_EQ(make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"], ports);
+  scene.seen.job.spec.podTemplate = {{"spec", {{"hostNetwork", true}}}};
   const Json of_rounds = make_worker_pod(scene.seen.job, {})["spec"]["containers"][0]["ports"];
   EXPECT_EQ(of_rounds.size(), 1u + 2 * 8);
   EXPECT_EQ(of_rounds.back(), (Json{{"name", "rank-15"}, {"containerPort", 29515}}));

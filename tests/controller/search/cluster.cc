@@ -297,8 +297,8 @@ void apply_to_agent(World& world, const Move& move) {
   Agent& agent = world.agents.at(move.object);
   switch (move.kind) {
     case MoveKind::kNotice:
-      // The rank may know that a peer is gone long before its pod is found lost. A machine that is
-      // lost is one failure, whoever notices it first.
+      // The rank may know that a peer is gone long before its pod is found lost. The loss of a
+      // machine counts once.
       if (world.history.rounds[agent.state.round].failed.empty() && world.lost_pods.empty())
         ++world.history.causes;
       return fail_worker(world, agent, kExitPeerLost, "Error");

@@ -76,6 +76,8 @@ class Invariants {
   void check_avoided(const Json& job, const Json& pod);
   void check_expiry(const loop::ApiRequest& request, const Json& job);
   bool is_unheard(const Node& node) const;
+  // Returns whether a member of the job is lost without a word, or cannot be reached.
+  bool has_unheard_member(const Json& job) const;
   void check_counted(const Json& job, const Json& after, const Json& failure);
   void check_numbers(const Json& after);
   void check_silence(const Json& job, const Node* node);

@@ -135,6 +135,15 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   }
 }
 
+bool Invariants::has_unheard_member(const Json& job) const {
+  const std::vector<int64_t> members = members_of(status_of(job));
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Node* node = nodes_.find(uid_of(job), static_cast<int64_t>(i), members[i]);
+    if (node != nullptr && (node->is_silent || is_unheard(*node))) return true;
+  }
+  return false;
+}
+
 // A hung rank still exists; the loss of its machine is another kind of failure.
 void Invariants::check_hang(const Json& failure, const Node* node) {
   if (string_or(failure, "reason", "") != kHang) return;

@@ -103,7 +103,12 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   const std::string action = string_or(failure, "action", "");
   const bool restarts = action == "RestartInPlace" || action == "RecreatePod";
   const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
-  if (restarts && rule.empty() && counted == 0 && is_lost_again(before, failure)) return;
+  if (restarts && rule.empty() && counted == 0 && is_lost_again(before, failure)) {
+    if (chance_.counts.controllers_are_well() && !has_unheard_member(job)) {
+      chance_.violate("restarts", "a failure was not counted, although all agents answered");
+    }
+    return;
+  }
   if (restarts && counted != (rule == "Ignore" ? 0 : 1)) {
     chance_.violate("restarts", rule == "Ignore" ? "an ignored failure was counted"
                                                  : "a failure was not counted");
