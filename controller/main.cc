@@ -30,8 +30,7 @@ namespace lockstep::controller {
 namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
-// One is enough: replies are processed on the loop's thread.
-constexpr size_t kHttpThreads = 1;
+constexpr size_t kHttpThreads = 4;
 // Limits of open requests: enough for the rate if an answer takes 160 ms, as from a busy server.
 constexpr double kOpenForEachQps = 0.16;
 constexpr double kOpenMin = 16, kOpenMax = 64;

@@ -37,7 +37,7 @@ TimePoint FastClock::machine_time(TimePoint time) const {
 
 Loop::Loop(double speed, Duration skew) : clock(speed, skew) {
   [[maybe_unused]] static const bool started = [] {
-    kube::start_http_threads(1);
+    kube::start_http_threads(4);
     return true;
   }();
 }

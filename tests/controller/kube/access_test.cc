@@ -27,7 +27,7 @@ class Loop {
  public:
   Loop() {
     [[maybe_unused]] static const bool started = [] {
-      start_http_threads(1);
+      start_http_threads(2);
       return true;
     }();
   }

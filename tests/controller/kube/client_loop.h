@@ -11,7 +11,7 @@ class ClientLoop {
  public:
   ClientLoop() {
     [[maybe_unused]] static const bool started = [] {
-      start_http_threads(1);
+      start_http_threads(4);
       return true;
     }();
   }
