@@ -307,7 +307,8 @@ struct Schema<TrainingJobStatus> {
                          "while any of these pods exists, so that all ranks run the same version."},
         &TrainingJobStatus::agentImage);
     visit(Field{.name = "restarts",
-                .meaning = "Rounds started after a failure, except those that a rule ignored.",
+                .meaning = "Rounds started after failures, except those that a rule ignored or "
+                           "that were seen twice.",
                 .minimum = 0},
           &TrainingJobStatus::restarts);
     visit(Field{.name = "nodes", .meaning = "Desired and ready pods."}, &TrainingJobStatus::nodes);

@@ -1,6 +1,7 @@
 #include "controller/kube/kube_client.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "common/base/log.h"
 #include "controller/kube/retry_after.h"
