@@ -4,7 +4,7 @@
   bench/train/mesh_costs.py --build build --markdown FILE
   bench/train/mesh_costs.py --build build --check
 
-Every job trains a small GPT-2 with a tied embedding on this machine, in fp32, with one thread per process, and without
+Every job trains a small GPT-2 with a tied embedding (PipeDream: untied, without clipping) on this machine, in fp32, with one thread per process, and without
 recomputation: 4 steps of the same 32 samples, in micro-batches of 2. Traffic is what a rank sent in a step, by its own counters (the line
 `traffic` of its log), and memory what it allocated (the line `memory`). The first table has one row for each mesh, the
 second one a row for each kind of rank. Idle shares are those of the schedule, computed and not measured.
