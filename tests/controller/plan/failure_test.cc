@@ -524,6 +524,24 @@ TEST(FailurePolicy, OneCutOfThePowerIsOneRestart) {
   EXPECT_EQ(cut.scene.status().lastFailure->attempt, 1);
 }
 
+// Ranks of the next round miss the node too. Once it is replaced, a failure counts again.
+TEST(FailurePolicy, OneCutOfThePowerIsOneRestartHoweverOftenPeersReportIt) {
+  PowerCut cut;
+  for (int round = 2; round <= 3; ++round) {
+    for (const int64_t i : {0, 2}) {
+      cut.scene.add_agent(i);
+      cut.scene.fail_worker(i, kExitPeerLost, 1);
+      cut.scene.agent(i).workers[0].suspect_rank = 1;
+    }
+    cut.pass(cut.scene.limits.culprit_wait / 5);
+    cut.pass(cut.scene.limits.culprit_wait);
+    EXPECT_EQ(cut.scene.status().restarts, 1);
+  }
+  cut.pass(seconds(20));
+  EXPECT_EQ(cut.scene.status().members, "1,2,1");
+  EXPECT_EQ(cut.scene.status().restarts, 1);
+}
+
 TEST(FailurePolicy, AnAgentThatWasHeardSinceTheLastFailureIsAnother) {
   PowerCut cut;
   cut.pass(seconds(1), {});
