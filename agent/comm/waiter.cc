@@ -108,9 +108,11 @@ void Waiter::sleep_in_poll(const std::vector<WaitReason>& reasons, Duration time
   if ((polled[0].revents & POLLIN) != 0) drain_event(event_.get());
 }
 
+// The event comes last. A driver that it wakes may announce its next sleep at once; if this then
+// took that announcement back, no neighbour would ring.
 void Waiter::wake() {
-  signal_event(event_.get());
   if (region_ != nullptr) static_cast<void>(region_->wake(local_rank_));
+  signal_event(event_.get());
 }
 
 }  // namespace lockstep::comm

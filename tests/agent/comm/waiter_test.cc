@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
+#include <thread>
+
 namespace lockstep::comm {
 namespace {
 
@@ -61,6 +65,44 @@ TEST_F(Waiting, AWakeUpBetweenLyingDownAndSleepingIsNotLost) {
   EXPECT_FALSE(region_->wake(0));
   // Would sleep for an hour if it ignored the bell.
   waiter_->pause(memory(), std::chrono::hours(1));
+}
+
+// A neighbour hands over one thing after another. At the same time the program of this rank wakes its
+// driver, as it does when it issues an operation. Once everything is quiet, nobody rings again: a
+// wake-up that is lost lets the driver sleep to the end of its limit.
+TEST_F(Waiting, NoWakeUpIsLostBetweenTheProgramsAndTheNeighbours) {
+  constexpr int kTurns = 30'000;
+  constexpr Duration kLimit = std::chrono::seconds(20);
+  std::atomic<int> posted = 0, taken = 0;
+  std::barrier turn(3);
+  std::thread program([&] {
+    for (int i = 0; i < kTurns; ++i) {
+      turn.arrive_and_wait();
+      waiter_->wake();
+    }
+  });
+  std::thread neighbour([&] {
+    for (int i = 0; i < kTurns; ++i) {
+      turn.arrive_and_wait();
+      ++posted;
+      if (region_->wake(0)) waiter_->wake();
+    }
+  });
+  int lost = 0;
+  for (int i = 0; i < kTurns; ++i) {
+    turn.arrive_and_wait();
+    while (posted == taken) {
+      const TimePoint from = SystemClock().now();
+      const Duration limit = lost == 0 ? kLimit : std::chrono::milliseconds(1);
+      waiter_->pause(both(), limit);
+      lost += SystemClock().now() - from >= limit ? 1 : 0;
+    }
+    ++taken;
+    waiter_->moved();
+  }
+  program.join();
+  neighbour.join();
+  EXPECT_EQ(lost, 0) << "the first one, and then sleeps of a millisecond";
 }
 
 }  // namespace
