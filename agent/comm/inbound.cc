@@ -27,14 +27,15 @@ Status Inbound::advance_one(std::list<Pending>& list, Place at) {
   if (!advanced.ok() && advanced.error().code == Code::kConflict) {
     return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
   }
-  if (waits && in_time && hellos_.insert(at->handshake.peer_nonce()).second) {
-    proven_.splice(proven_.end(), list, at);
+  if (waits && in_time) {
+    const bool is_first = hellos_.insert(at->handshake.peer_nonce()).second;
+    if (is_first) proven_.splice(proven_.end(), list, at);
     return {};
   }
   if (!advanced.ok()) {
     refuse(*at, advanced.error().message);
   } else if (waits) {
-    refuse(*at, in_time ? "a repeated hello" : "handshake timed out");
+    refuse(*at, "handshake timed out");
   } else {
     options_.on_made(*at);
   }

@@ -20,7 +20,8 @@ namespace lockstep::comm {
 // - Connections that have not shown the key hold one of a bounded number of slots. If all are
 //   taken, the oldest is evicted, after a last look at what it has sent.
 // - A connection whose Hello proves the key is never evicted. Only ranks can make a Hello, and each
-//   counts once, so nobody fills these places with overheard ones.
+//   counts once, so nobody fills these places with overheard ones. A Hello that comes again, or its
+//   owner's that comes after a stranger's copy of it, keeps its slot and may prove the rest.
 // Either kind ends after handshake_limit. One thread at a time; never blocks.
 class Inbound {
  public:

@@ -185,12 +185,30 @@ TEST(Flood, OverheardHellosDoNotEvictTheirOwner) {
   HandmadeRank rank_1(Rank0::identity(1), "a nonce", rank_0.address());
   const std::vector<std::byte> hello = rank_1.say();
   ASSERT_TRUE(rank_1.hear()) << "the challenge";
+  std::vector<UniqueFd> strangers;
   for (int i = 0; i < 200; ++i) {
-    const UniqueFd stranger = connect_to(rank_0.address());
-    send_all(stranger, hello);
-    EXPECT_EQ(receive(stranger, kChallengeBytes).size(), kChallengeBytes);
-    EXPECT_TRUE(is_closed(stranger));
+    strangers.push_back(connect_to(rank_0.address()));
+    send_all(strangers.back(), hello);
+    EXPECT_EQ(receive(strangers.back(), kChallengeBytes).size(), kChallengeBytes);
   }
+  EXPECT_TRUE(is_closed(strangers.front())) << "they have as many slots as other strangers";
+  rank_1.say();
+  EXPECT_TRUE(rank_1.hear()) << "the welcome";
+  const auto& formed = rank_0.wait();
+  EXPECT_TRUE(formed.ok()) << formed.error().message;
+}
+
+TEST(Flood, AnOverheardHelloThatIsFasterThanItsOwnersDoesNotKeepTheOwnerOut) {
+  Meeting meeting(Transport::kTcp, 2);
+  Rank0 rank_0(meeting);
+  const Handshake overheard =
+      Handshake::client(Rank0::identity(1), sha256("a nonce"), {0, Channel::kControl});
+  const UniqueFd stranger = connect_to(rank_0.address());
+  send_all(stranger, overheard.output());
+  ASSERT_EQ(receive(stranger, kChallengeBytes).size(), kChallengeBytes);
+  HandmadeRank rank_1(Rank0::identity(1), "a nonce", rank_0.address());
+  rank_1.say();
+  ASSERT_TRUE(rank_1.hear()) << "the challenge";
   rank_1.say();
   EXPECT_TRUE(rank_1.hear()) << "the welcome";
   const auto& formed = rank_0.wait();
