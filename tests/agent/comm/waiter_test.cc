@@ -67,9 +67,9 @@ TEST_F(Waiting, AWakeUpBetweenLyingDownAndSleepingIsNotLost) {
   waiter_->pause(memory(), std::chrono::hours(1));
 }
 
-// A neighbour hands over one thing after another. At the same time the program of this rank wakes its
-// driver, as it does when it issues an operation. Once everything is quiet, nobody rings again: a
-// wake-up that is lost lets the driver sleep to the end of its limit.
+// A neighbour hands over one thing after another. At the same time the program of this rank wakes
+// its driver, as it does when it issues an operation. Once everything is quiet, nobody rings again:
+// a wake-up that is lost lets the driver sleep to the end of its limit.
 TEST_F(Waiting, NoWakeUpIsLostBetweenTheProgramsAndTheNeighbours) {
   constexpr int kTurns = 30'000;
   constexpr Duration kLimit = std::chrono::seconds(20);
