@@ -20,6 +20,7 @@ import stored_tensors
 import table_files
 
 CLIP = 0.3
+LEARNING_RATE = 2e-3  # a larger one amplifies rounding errors beyond the bounds
 FROM_ONE = 1e-5
 INPUTS, OUTPUTS = 20, 5  # columns of the table that an mlp trains on
 ATTEMPTS = 8
@@ -27,7 +28,8 @@ KEY_BIAS = "attn.c_attn.bias"
 
 # A way to train. name: of its folder; batch, parallelism: fields of the spec; clip: the norm to which gradients are
 # clipped, 0: none.
-Setup = collections.namedtuple("Setup", "name model batch nodes per_node parallelism clip", defaults=(CLIP,))
+Setup = collections.namedtuple("Setup", "name model batch nodes per_node parallelism clip rate",
+                               defaults=(CLIP, LEARNING_RATE))
 
 
 class Wrong(Exception):
@@ -60,8 +62,7 @@ class Runs:
             sample = {"sample": {"tokens": 60, "prompt": "the"}}
         return sample | {
             "model": setup.model, "data": data | {"validationFraction": 0.05}, "steps": steps, "batch": setup.batch,
-            # A larger rate amplifies rounding errors beyond the bounds.
-            "optimizer": {"learningRate": 2e-3, "warmupSteps": 5, "epsilon": 1e-5, "clipNorm": setup.clip,
+            "optimizer": {"learningRate": setup.rate, "warmupSteps": 5, "epsilon": 1e-5, "clipNorm": setup.clip,
                           "schedule": "linear" if is_last_free else "constant"},
             "validation": {"everySteps": self.steps // 2}, "bucketBytes": 32 << 10}
 
