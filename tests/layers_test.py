@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # folder -> prefixes that it may include in addition to its own. The longest matching folder counts.
 MAY_INCLUDE = {
     "common/base": [],
-    "common/http": ["common/base"],
+    "common/crypto": ["common/base"],
+    "common/http": ["common/base", "common/crypto"],
     "common/metrics": ["common/base"],
     "common/layout": ["common/base"],
     "common/api": ["common/base", "common/layout"],
@@ -64,7 +65,7 @@ THIRD_PARTIES = {
     "cpprestsdk": (r"(cpprest|pplx)/", ["controller/kube/http", "controller/kube/cpprest_workarounds"]),
     "Boost": (r"boost/", ["common/http", "controller/kube/plain_connection",
                           "controller/kube/reply_body.h", "controller/kube/cpprest_workarounds"]),
-    "OpenSSL": (r"openssl/", ["common/http/tls", "local/http/certificate", "controller/kube", "agent/comm/aead_openssl"]),
+    "OpenSSL": (r"openssl/", ["common/http/tls", "local/http/certificate", "controller/kube", "common/crypto/aead_openssl"]),
     "nlohmann/json": (r"nlohmann/", ["common/base"]),
     "yaml-cpp": (r"yaml-cpp/", ["common/api/yaml.cc"]),
     "prometheus-cpp": (r"prometheus/", ["common/metrics"]),

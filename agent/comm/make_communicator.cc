@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "agent/comm/aead.h"
 #include "agent/comm/control_wire.h"
 #include "agent/comm/core.h"
 #include "agent/comm/former.h"
@@ -17,6 +16,7 @@
 #include "agent/comm/tcp_link.h"
 #include "common/base/nonce.h"
 #include "common/base/sha256.h"
+#include "common/crypto/aead.h"
 
 namespace lockstep::comm {
 namespace {

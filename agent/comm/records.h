@@ -7,11 +7,13 @@
 #include <span>
 #include <string_view>
 
-#include "agent/comm/aead.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
+#include "common/crypto/aead.h"
 
 namespace lockstep::comm {
+
+using Bytes = std::span<const std::byte>;
 
 // Encrypted connections between ranks carry records: the payload's length (4 bytes, little-endian,
 // authenticated), the payload in AES-128-GCM, and its tag. The records of one direction are

@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "common/base/sha256.h"
+#include "common/http/body_cipher.h"
 #include "common/http/server.h"
 
 // The agent of one pod: reads its identity, listens, and supervises until it is told to end.
@@ -95,10 +96,14 @@ Result<int> run_agent(const AgentOptions& options) {
   AgentApi api(agent, options.signed_only ? "" : token);
   const std::string name =
       worker_pod_name(options.job_name, options.node_index, options.incarnation);
-  TRY_ASSIGN(const std::unique_ptr<http::Server> server,
-             http::Server::start(
-                 options.address, static_cast<int>(options.port), api,
-                 {.connections_max = kConnectionsMax, .guard = http::session_guards(name, token)}));
+  TRY_ASSIGN(
+      const std::unique_ptr<http::Server> server,
+      http::Server::start(
+          options.address, static_cast<int>(options.port), api,
+          {.body_bytes_max = http::encrypted_size(kAssignmentBytesMax),
+           .connections_max = kConnectionsMax,
+           .guard = http::session_guards(
+               {.server_name = name, .secret = token, .must_encrypt = options.must_encrypt})}));
   log_info("listening", {{"address", options.address},
                          {"port", server->port()},
                          {"job", options.job_name},

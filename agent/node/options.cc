@@ -131,10 +131,11 @@ Status read_identity(const Environment& environment, AgentOptions& options) {
   TRY_ASSIGN(options.incarnation,
              read_number("LOCKSTEP_INCARNATION", incarnation, int64_t{1} << 62));
   const std::string requests = value_or(environment, kRequestsVariable, "");
-  options.signed_only = requests == kRequestsSigned;
+  options.must_encrypt = requests == kRequestsEncrypted;
+  options.signed_only = requests == kRequestsSigned || options.must_encrypt;
   if (!requests.empty() && !options.signed_only) {
-    return invalid(std::string(kRequestsVariable) + ": expected \"" + kRequestsSigned +
-                   "\", found \"" + requests + "\"");
+    return invalid(std::string(kRequestsVariable) + ": expected \"" + kRequestsSigned + "\" or \"" +
+                   kRequestsEncrypted + "\", found \"" + requests + "\"");
   }
   if (options.address.empty()) {
     TRY_ASSIGN(options.address, required(environment, "POD_IP"));

@@ -20,7 +20,8 @@ struct AgentOptions {
   int64_t incarnation = 0;
   std::string work_folder;
   std::string token_file;
-  bool signed_only = false;  // the controller that made the pod knows sessions: refuse the token
+  bool signed_only = false;   // the controller that made the pod knows sessions: refuse the token
+  bool must_encrypt = false;  // refuse sessions without encryption, too
   std::string worker_binary;
   std::string termination_path;
   bool create_termination = false;

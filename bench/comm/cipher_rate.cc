@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "agent/comm/aead.h"
 #include "agent/comm/records.h"
 #include "common/base/clock.h"
 #include "common/base/sha256.h"
+#include "common/crypto/aead.h"
 
 namespace lockstep::bench {
 
@@ -16,7 +16,7 @@ namespace lockstep::bench {
 Result<CipherRate> measure_cipher() {
   constexpr int kTurns = 50;
   constexpr int kRecords = 32;  // in a turn
-  TRY(comm::can_encrypt());
+  TRY(can_encrypt());
   const SystemClock clock;
   comm::RecordSealer sealer(sha256("bench"));
   comm::RecordOpener opener(sha256("bench"));

@@ -29,6 +29,10 @@ namespace lockstep {
 // controller never sends it one. It sends the token only to an agent without that mark that has
 // not shown this process of the controller that it knows sessions.
 //
+// In a job with spec.security.encryption: required, sessions are encrypted in both directions. The
+// mark of its pods says that, too: pods of an earlier controller keep sessions without encryption
+// until they are made anew.
+//
 // Both requests take `protocol=V` in the query: the newest protocol version that the client reads;
 // 1 if absent. The agent replies in that version, or in its own newest one if that is older. An
 // assignment uses the version of the agent's last reply, or the oldest version before the first
@@ -64,9 +68,10 @@ inline constexpr int64_t kProtocolWithStages = 6;
 // Older workers would send everything in the clear, and run pipedream's passes in another order.
 inline constexpr int64_t kProtocolWithEncryption = 7;
 inline constexpr int64_t kAgentPort = 29400;
-// Set in pods whose agents refuse the token.
+// Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
 inline constexpr char kRequestsSigned[] = "signed";
+inline constexpr char kRequestsEncrypted[] = "encrypted";  // refuses both
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 

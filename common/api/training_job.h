@@ -228,13 +228,14 @@ inline constexpr int64_t kGraceSecondsMax = 86400;
 inline constexpr char kRankZero[] = "RankZero";  // a value of successPolicy
 
 struct SecuritySpec {
-  std::string encryption = "none";     // none, required: of what the workers send each other
+  std::string encryption = "none";  // none, required: of what controller, agents and workers send
   std::string networkPolicy = "auto";  // auto, job, none: which connections the pods accept
 
   bool operator==(const SecuritySpec&) const = default;
 };
 
-inline constexpr char kJobNetworkPolicy[] = "job";  // a value of security.networkPolicy
+inline constexpr char kRequiredEncryption[] = "required";  // a value of security.encryption
+inline constexpr char kJobNetworkPolicy[] = "job";         // a value of security.networkPolicy
 
 struct TrainingJobSpec {
   int64_t nodes = 1;

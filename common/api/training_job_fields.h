@@ -303,9 +303,9 @@ struct Schema<SecuritySpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "encryption",
                 .meaning = "required encrypts all that the built-in loop's ranks send each other "
-                           "between pods, and refuses what cannot; none authenticates the ranks "
-                           "only. With several nodes of GPUs, required does without NCCL, which "
-                           "does not encrypt.",
+                           "between pods, and what the controller and agents tell each other, "
+                           "and refuses what cannot; none authenticates both only. With several "
+                           "nodes of GPUs, required does without NCCL, which does not encrypt.",
                 .choices = "none required"},
           &SecuritySpec::encryption);
     visit(Field{.name = "networkPolicy",

@@ -178,7 +178,6 @@ std::string text_of(const WorldLayout& layout) {
 }
 
 constexpr char kEncryption[] = "encryption";
-constexpr char kRequired[] = "required";
 constexpr char kEncryptedText[] = "{\"encryption\":\"required\",";
 
 // Returns the same text as dump_json(to_json(world)) without building the document, because every
@@ -224,7 +223,7 @@ Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput
                         .round = input.round,
                         .processes_per_node = processes_per_node(spec),
                         .layout = {spec.parallelism, ""},
-                        .is_encrypted = spec.security.encryption == kRequired,
+                        .is_encrypted = spec.security.encryption == kRequiredEncryption,
                         .members = input.members,
                         .groups = {}};
   std::sort(world.members.begin(), world.members.end(),
@@ -333,7 +332,7 @@ Json to_json(const WorldAssignment& world) {
     if (member["role"] == member_role_name(MemberRole::kWorker)) member.erase("role");
   }
   if (world.layout != WorldLayout{}) document["layout"] = document_of(world.layout);
-  if (world.is_encrypted) document[kEncryption] = kRequired;
+  if (world.is_encrypted) document[kEncryption] = kRequiredEncryption;
   return document;
 }
 
@@ -352,7 +351,7 @@ Result<WorldAssignment> world_from_json(const Json& document) {
   if (nodes == nullptr) return invalid("nodes: missing, expected a list");
   read_json(*nodes, world.members, "nodes", kReadStored, problems);
   if (const Json* encryption = find_member(document, kEncryption)) {
-    world.is_encrypted = *encryption == kRequired;
+    world.is_encrypted = *encryption == kRequiredEncryption;
     if (!world.is_encrypted) {
       return invalid("encryption: found " + dump_json(*encryption) + ", expected \"required\"");
     }

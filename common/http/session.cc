@@ -176,7 +176,8 @@ void Session::on_head() {
     last_ = last_ || !reader_.is_complete() || !reader_.keeps_open();
     return answer(*std::move(admission.refusal));
   }
-  reader_.limit_body(admission.body_bytes_max);
+  const size_t overhead = guard_ != nullptr && head_.is_authentic ? guard_->body_overhead() : 0;
+  reader_.limit_body(admission.body_bytes_max + overhead);
   set_alarm(request_end_);
   const bool waits = reader_.expects_continue() && !reader_.is_complete();
   if (!waits || reader_.body_is_too_large()) return read_body();

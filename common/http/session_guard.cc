@@ -1,4 +1,5 @@
 #include "common/base/nonce.h"
+#include "common/http/body_cipher.h"
 #include "common/http/guard.h"
 #include "common/http/signed_session.h"
 
@@ -21,7 +22,7 @@ class SessionGuard final : public Guard {
     is_authentic_ = false;
     if (head.target == kSessionPath) {
       const std::optional<std::string> proof = session_.greet(authorization);
-      if (head.method != "GET" || !proof) return refusal();
+      if (head.method != "GET" || !proof || !make_cipher().ok()) return refusal();
       return Response{.body = "{}", .fields = {{kProofField, *proof}}};
     }
     if (!is_session_authorization(authorization)) return std::nullopt;
@@ -30,29 +31,54 @@ class SessionGuard final : public Guard {
     return is_authentic_ ? std::nullopt : std::optional(refusal());
   }
 
-  std::optional<Response> check_body(std::string_view body) override {
-    if (!is_authentic_ || session_.accept_body(body)) return std::nullopt;
+  size_t body_overhead() const override { return cipher_ ? kBodyTagBytes : 0; }
+
+  std::optional<Response> check_body(std::string& body) override {
+    if (!is_authentic_ || (session_.accept_body(body) && decrypt(body).ok())) return std::nullopt;
     is_authentic_ = false;
     return refusal();
   }
 
+  // A response that can't be encrypted is not signed, so that the client does not believe it.
   void sign(Response& response) override {
     if (!is_authentic_) return;
     is_authentic_ = false;
+    if (!encrypt(response.body).ok()) return response.body.clear();
     response.fields.push_back({kProofField, session_.sign(response.status, response.body)});
   }
 
  private:
+  Status make_cipher() {
+    if (!session_.encrypts()) return {};
+    const SessionKeys keys = session_.body_keys();
+    TRY_ASSIGN(cipher_, BodyCipher::make(keys.reply, keys.request));
+    return {};
+  }
+  Status encrypt(std::string& body) {
+    if (!cipher_) return {};
+    TRY_ASSIGN(body, cipher_->encrypt(session_.number(), body));
+    return {};
+  }
+  Status decrypt(std::string& body) {
+    if (!cipher_) return {};
+    TRY_ASSIGN(body, cipher_->decrypt(session_.number(), body));
+    return {};
+  }
+
   SessionServer session_;
-  bool is_authentic_ = false;  // the request that is being answered
+  std::optional<BodyCipher> cipher_;  // of an encrypted session
+  bool is_authentic_ = false;         // the request that is being answered
 };
 
 }  // namespace
 
-MakeGuard session_guards(std::string server_name, std::string secret) {
-  return [server_name = std::move(server_name), secret = std::move(secret)] {
-    return std::make_unique<SessionGuard>(SessionServer::Options{
-        .server_name = server_name, .secret = secret, .nonce = random_nonce()});
+MakeGuard session_guards(GuardOptions options) {
+  return [options = std::move(options)] {
+    return std::make_unique<SessionGuard>(
+        SessionServer::Options{.server_name = options.server_name,
+                               .secret = options.secret,
+                               .nonce = random_nonce(),
+                               .must_encrypt = options.must_encrypt});
   };
 }
 

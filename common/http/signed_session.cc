@@ -9,6 +9,7 @@ namespace lockstep::http {
 namespace {
 
 constexpr std::string_view kScheme = "Lockstep ";
+constexpr std::string_view kEncrypted = "encrypted";  // in a greeting
 constexpr size_t kHexDigits = 2 * sizeof(Digest);
 
 bool is_hex_digit(char c) {
@@ -60,21 +61,32 @@ std::string reply_mac(const SessionKeys& keys, const ReplyParts& reply) {
                              std::to_string(reply.status) + "\n" + hex(reply.body));
 }
 
-std::string greeting_mac(const SessionKeys& keys) {
-  return mac(keys.reply, "hello");
+std::string greeting_mac(const SessionKeys& keys, bool encrypts) {
+  return mac(keys.reply, encrypts ? "hello encrypted" : "hello");
+}
+
+SessionKeys keys_for(std::string_view use, std::string_view secret, const SessionNonces& nonces,
+                     std::string_view server_name) {
+  const std::string salt =
+      std::string(bytes_view(nonces.client)) + std::string(bytes_view(nonces.server));
+  const auto key = [&](std::string_view direction) {
+    std::string info = "lockstep session 1/";
+    info.append(direction).append(use).append("/").append(server_name);
+    return hkdf_sha256(salt, secret, info);
+  };
+  return {.request = key("request"), .reply = key("reply")};
 }
 
 }  // namespace
 
 SessionKeys session_keys(std::string_view secret, const SessionNonces& nonces,
                          std::string_view server_name) {
-  const std::string salt =
-      std::string(bytes_view(nonces.client)) + std::string(bytes_view(nonces.server));
-  const auto key = [&](std::string_view direction) {
-    std::string info = "lockstep session 1/";
-    return hkdf_sha256(salt, secret, info.append(direction).append("/").append(server_name));
-  };
-  return {.request = key("request"), .reply = key("reply")};
+  return keys_for("", secret, nonces, server_name);
+}
+
+SessionKeys session_body_keys(std::string_view secret, const SessionNonces& nonces,
+                              std::string_view server_name) {
+  return keys_for(" body", secret, nonces, server_name);
 }
 
 bool is_session_authorization(std::string_view authorization) {
@@ -82,7 +94,8 @@ bool is_session_authorization(std::string_view authorization) {
 }
 
 std::string SessionClient::hello() const {
-  return std::string(kScheme) + hex(options_.nonce);
+  std::string text = std::string(kScheme) + hex(options_.nonce);
+  return options_.encrypts ? text.append(" ").append(kEncrypted) : text;
 }
 
 bool SessionClient::accept(std::string_view proof) {
@@ -90,12 +103,16 @@ bool SessionClient::accept(std::string_view proof) {
   if (parts.size() != 2) return false;
   const std::optional<Digest> nonce = digest_from_hex(parts[0]);
   if (!nonce) return false;
-  for (const std::string& secret : options_.secrets) {
-    keys_ =
-        session_keys(secret, {.client = options_.nonce, .server = *nonce}, options_.server_name);
-    if (equal_constant_time(greeting_mac(keys_), parts[1])) return true;
+  nonces_ = {.client = options_.nonce, .server = *nonce};
+  for (secret_ = 0; secret_ < options_.secrets.size(); ++secret_) {
+    keys_ = session_keys(options_.secrets[secret_], nonces_, options_.server_name);
+    if (equal_constant_time(greeting_mac(keys_, options_.encrypts), parts[1])) return true;
   }
   return false;
+}
+
+SessionKeys SessionClient::body_keys() const {
+  return session_body_keys(options_.secrets[secret_], nonces_, options_.server_name);
 }
 
 std::string SessionClient::sign(std::string_view method, std::string_view target,
@@ -117,11 +134,19 @@ std::optional<std::string> SessionServer::greet(std::string_view authorization) 
   if (options_.secret.empty() || keys_ || !is_session_authorization(authorization)) {
     return std::nullopt;
   }
-  const std::optional<Digest> nonce = digest_from_hex(authorization.substr(kScheme.size()));
-  if (!nonce) return std::nullopt;
-  keys_ = session_keys(options_.secret, {.client = *nonce, .server = options_.nonce},
-                       options_.server_name);
-  return hex(options_.nonce) + " " + greeting_mac(*keys_);
+  const std::vector<std::string_view> parts = split(authorization.substr(kScheme.size()), 2);
+  const std::optional<Digest> nonce = digest_from_hex(parts[0]);
+  const bool asks = parts.size() == 2 && parts[1] == kEncrypted;
+  if (!nonce || parts.size() > (asks ? 2 : 1)) return std::nullopt;
+  if (options_.must_encrypt && !asks) return std::nullopt;
+  encrypts_ = asks;
+  nonces_ = {.client = *nonce, .server = options_.nonce};
+  keys_ = session_keys(options_.secret, nonces_, options_.server_name);
+  return hex(options_.nonce) + " " + greeting_mac(*keys_, encrypts_);
+}
+
+SessionKeys SessionServer::body_keys() const {
+  return session_body_keys(options_.secret, nonces_, options_.server_name);
 }
 
 bool SessionServer::accept(std::string_view authorization, std::string_view method,

@@ -39,8 +39,10 @@ AgentHttpClient::Client& AgentHttpClient::client(const std::string& key,
   std::unique_ptr<Client>& client = clients_[key];
   if (client == nullptr) {
     const PlainHttpClient::Server server{agent.ip, static_cast<uint16_t>(options_.port)};
-    PlainSession session{
-        .server_name = agent.agent, .secrets = agent.tokens, .may_send_secret = !agent.is_signed};
+    PlainSession session{.server_name = agent.agent,
+                         .secrets = agent.tokens,
+                         .may_send_secret = !agent.is_signed,
+                         .encrypts = agent.is_encrypted};
     client.reset(new Client{
         .http = PlainHttpClient(server, mailbox_, timers_, network_, std::move(session))});
   }

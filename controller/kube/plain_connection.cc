@@ -160,8 +160,10 @@ void PlainConnection::drop(const PlainExchange& exchange) {
 void PlainConnection::greet(const PlainPool& pool) {
   const PlainSession& session = *pool.options().session;
   trust_ = Trust::kGreeting;
-  session_.emplace(http::SessionClient::Options{
-      .server_name = session.server_name, .secrets = session.secrets, .nonce = random_nonce()});
+  session_.emplace(http::SessionClient::Options{.server_name = session.server_name,
+                                                .secrets = session.secrets,
+                                                .nonce = random_nonce(),
+                                                .encrypts = session.encrypts});
   written_ = std::string("GET ") + http::kSessionPath +
              " HTTP/1.1\r\nHost: " + pool.options().host +
              "\r\nAuthorization: " + session_->hello() + "\r\n\r\n";
@@ -179,7 +181,8 @@ void PlainConnection::on_greeted(unsigned status, bool may_stay) {
   if (status == kOk && session_->accept(proof_)) {
     pool->note_proof();
     trust_ = Trust::kSession;
-  } else if (status == kNoSuchPath && pool->bearer_token() != nullptr) {
+    if (const Status made = make_cipher(); !made.ok()) return fail(made.error());
+  } else if (status == kNoSuchPath && pool->bearer_token() != nullptr && !session_->encrypts()) {
     trust_ = Trust::kBearer;
   } else if (status == kOk || status == kUnauthorized || status == kNoSuchPath) {
     return fail(not_found("[session] the server does not show that it has the secret: HTTP " +
@@ -193,10 +196,39 @@ void PlainConnection::on_greeted(unsigned status, bool may_stay) {
   send();
 }
 
+Status PlainConnection::make_cipher() {
+  if (!session_->encrypts()) return {};
+  const http::SessionKeys keys = session_->body_keys();
+  TRY_ASSIGN(cipher_, http::BodyCipher::make(keys.request, keys.reply));
+  return {};
+}
+
+Status PlainConnection::encrypt_body() {
+  if (!cipher_) return {};
+  TRY_ASSIGN(encrypted_, cipher_->encrypt(session_->number() + 1, exchange_->request().body));
+  return {};
+}
+
+// Returns the body as it is sent.
+const std::string& PlainConnection::sent_body() const {
+  return cipher_ ? encrypted_ : exchange_->request().body;
+}
+
+// Checks the reply of a session, and decrypts its body.
+Status PlainConnection::check_reply(unsigned status) {
+  if (!session_->check(proof_, status, sha256(exchange_->reply().body))) {
+    return unavailable("[session] the reply is not the server's, or was changed on its way");
+  }
+  if (!cipher_) return {};
+  TRY_ASSIGN(std::string body, cipher_->decrypt(session_->number(), exchange_->reply().body));
+  exchange_->set_body(std::move(body));
+  return {};
+}
+
 std::string PlainConnection::authorization() {
   const PlainExchange::Request& request = exchange_->request();
   if (trust_ == Trust::kSession) {
-    return session_->sign(request.method, request.target, sha256(request.body));
+    return session_->sign(request.method, request.target, sha256(sent_body()));
   }
   if (trust_ == Trust::kNone) return "";
   const std::shared_ptr<PlainPool> pool = pool_.lock();
@@ -207,18 +239,19 @@ std::string PlainConnection::authorization() {
 }
 
 void PlainConnection::send() {
-  const PlainExchange::Request& request = exchange_->request();
-  written_ = request.head;
+  if (const Status encrypted = encrypt_body(); !encrypted.ok()) return fail(encrypted.error());
+  written_ = exchange_->request().head;
   if (const std::string value = authorization(); !value.empty()) {
     written_ += "Authorization: " + value + "\r\n";
   }
   written_ += "\r\n";
   const std::array<asio::const_buffer, 2> bytes = {asio::buffer(written_),
-                                                   asio::buffer(request.body)};
-  // The exchange owns the body, even if it is dropped meanwhile. A write error also shows when
-  // reading, unless the server answered before it left.
+                                                   asio::buffer(sent_body())};
+  // The exchange, or this, owns the body, even if it is dropped meanwhile. A write error also shows
+  // when reading, unless the server answered before it left.
   asio::async_write(socket_, bytes,
                     [self = shared_from_this(), exchange = exchange_](ErrorCode, size_t) {
+                      std::string().swap(self->encrypted_);  // thousands of connections wait
                       if (self->exchange_ == nullptr) return;
                       self->expect_head();
                       self->read();
@@ -299,9 +332,8 @@ void PlainConnection::on_reply() {
   parser_.reset();
   if (buffer_.capacity() > 2 * kFirstReadBytes) buffer_.shrink_to_fit();
   if (trust_ == Trust::kGreeting) return on_greeted(status, may_stay);
-  if (trust_ == Trust::kSession &&
-      !session_->check(proof_, status, sha256(exchange_->reply().body))) {
-    return fail(unavailable("[session] the reply is not the server's, or was changed on its way"));
+  if (trust_ == Trust::kSession) {
+    if (const Status checked = check_reply(status); !checked.ok()) return fail(checked.error());
   }
   if (trust_ == Trust::kBearer && status == kUnauthorized && try_next_token(may_stay)) return;
   end_exchange(may_stay);

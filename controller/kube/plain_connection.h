@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/http/body_cipher.h"
 #include "common/http/signed_session.h"
 #include "controller/kube/plain_exchange.h"
 #include "controller/kube/reply_body.h"
@@ -105,6 +106,10 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   void greet(const PlainPool& pool);
   void on_greeted(unsigned status, bool may_stay);
   bool try_next_token(bool may_stay);
+  Status make_cipher();
+  Status encrypt_body();
+  Status check_reply(unsigned status);
+  const std::string& sent_body() const;
   std::string authorization();
   void send();
   void expect_head();
@@ -131,9 +136,11 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   Trust trust_ = Trust::kNone;
   size_t bearer_token_ = 0;  // number of the one sent last
   std::optional<http::SessionClient> session_;
-  std::string proof_;    // the field of the last reply
-  std::string written_;  // the head that is being written
-  size_t refusals_ = 0;  // of tokens, for this exchange
+  std::optional<http::BodyCipher> cipher_;  // of an encrypted session
+  std::string proof_;                       // the field of the last reply
+  std::string written_;                     // the head that is being written
+  std::string encrypted_;                   // the body that is being written, of such a session
+  size_t refusals_ = 0;                     // of tokens, for this exchange
 };
 
 }  // namespace lockstep::kube

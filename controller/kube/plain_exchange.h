@@ -46,6 +46,7 @@ class PlainExchange : public std::enable_shared_from_this<PlainExchange> {
   void on_head(HttpReply reply) { reply_ = std::move(reply); }
   bool take(std::string_view piece);
   const HttpReply& reply() const { return reply_; }
+  void set_body(std::string body) { reply_.body = std::move(body); }
   // The last call is one of these two.
   void end_well() { post(std::move(reply_)); }
   void fail(Error error) { post(std::move(error)); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/http/body_cipher.h"
 #include "controller/kube/plain_connection.h"
 
 namespace lockstep::kube {
@@ -13,23 +14,27 @@ bool has_control(const std::string& text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-std::vector<HttpField> fields_of(const HttpRequest& request, const std::string& host) {
+std::vector<HttpField> fields_of(const HttpRequest& request, const std::string& host,
+                                 size_t sent_bytes) {
   std::vector<HttpField> fields = {
       {"Host", host}, {"User-Agent", "lockstep"}, {"Accept", request.accept}};
   if (!request.authorization.empty()) fields.push_back({"Authorization", request.authorization});
   fields.insert(fields.end(), request.fields.begin(), request.fields.end());
   if (!request.body.empty()) fields.push_back({"Content-Type", request.content_type});
   if (!request.body.empty() || request.method != "GET") {
-    fields.push_back({"Content-Length", std::to_string(request.body.size())});
+    fields.push_back({"Content-Length", std::to_string(sent_bytes)});
   }
   return fields;
 }
 
-Result<std::string> head_of(const HttpRequest& request, const std::string& host) {
+Result<std::string> head_of(const HttpRequest& request, const std::string& host,
+                            bool is_encrypted) {
   const Error bad = invalid("[http] expected a request head without control characters");
   if (has_control(request.path_and_query)) return bad;
   std::string head = request.method + " " + request.path_and_query + " HTTP/1.1\r\n";
-  for (const HttpField& field : fields_of(request, host)) {
+  const size_t bytes = request.body.size();
+  const size_t sent_bytes = is_encrypted ? http::encrypted_size(bytes) : bytes;
+  for (const HttpField& field : fields_of(request, host, sent_bytes)) {
     if (has_control(field.name) || has_control(field.value)) return bad;
     head += field.name + ": " + field.value + "\r\n";
   }
@@ -62,6 +67,7 @@ PlainHttpClient::PlainHttpClient(Server server, Mailbox& mailbox, loop::Timers& 
       timers_(timers),
       network_(std::move(network)),
       has_session_(session.has_value()),
+      encrypts_(session && session->encrypts),
       pool_(pool_for(server_, *network_, std::move(session))) {}
 
 PlainHttpClient::~PlainHttpClient() {
@@ -74,7 +80,7 @@ PlainHttpClient::~PlainHttpClient() {
 
 void PlainHttpClient::send(HttpRequest request, std::function<void(Result<HttpReply>)> done) {
   if (has_session_) request.authorization.clear();
-  Result<std::string> head = head_of(request, host_of(server_));
+  Result<std::string> head = head_of(request, host_of(server_), encrypts_);
   if (pool_ == nullptr)
     head = invalid("[http] expected an IP address, got \"" + server_.address + "\"");
   auto exchange = std::make_shared<PlainExchange>(

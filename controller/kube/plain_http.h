@@ -24,6 +24,7 @@ struct PlainSession {
   // A server that answers 404 to the greeting is older than sessions: send it the secret as a
   // bearer token instead, and the next one after 401. Never after it has shown that it has one.
   bool may_send_secret = false;
+  bool encrypts = false;  // bodies, in both directions
 };
 
 // A client for HTTP/1.1 without TLS at one address, over Boost.Beast, for untrusted servers: agents
@@ -52,7 +53,8 @@ class PlainHttpClient {
   // connection, it breaks, or the reply is not HTTP; kInvalid for a reply that is too large, and
   // for an invalid request or address. Sends a GET once more if the server had closed the
   // connection that it was sent on. With a session, kNotFound if the server has none of the
-  // secrets, and kUnavailable if a reply is not the server's own.
+  // secrets, or is asked to encrypt and does not, and kUnavailable if a reply is not the server's
+  // own.
   void send(HttpRequest request, std::function<void(Result<HttpReply>)> done);
 
  private:
@@ -61,6 +63,7 @@ class PlainHttpClient {
   loop::Timers& timers_;
   const std::shared_ptr<PlainNetwork> network_;
   const bool has_session_;
+  const bool encrypts_;
   std::shared_ptr<PlainPool> pool_;
   std::vector<std::weak_ptr<PlainExchange>> exchanges_;  // may include ended ones
 };

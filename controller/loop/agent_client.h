@@ -17,12 +17,16 @@ struct AgentAddress {
   std::string agent{};                // its pod's name
   std::vector<std::string> tokens{};  // the job's token under each key, newest first
   bool is_signed = false;             // it knows sessions: never send it a token
+  bool is_encrypted = false;          // it wants them encrypted
 };
 
 inline AgentAddress address_of(const plan::AgentTarget& target,
                                const std::vector<std::string>& tokens) {
-  return {
-      .ip = target.ip, .agent = target.pod_name, .tokens = tokens, .is_signed = target.is_signed};
+  return {.ip = target.ip,
+          .agent = target.pod_name,
+          .tokens = tokens,
+          .is_signed = target.is_signed,
+          .is_encrypted = target.is_encrypted};
 }
 
 // Asynchronous client of the agents' HTTP interface (common/api/agent_messages.h), with the same

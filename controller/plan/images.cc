@@ -11,11 +11,23 @@ const std::string& agent_image_of(const Pass& pass) {
   return recorded.empty() ? pass.limits.job_image : recorded;
 }
 
+namespace {
+
 bool agent_is_signed(const Pass& pass) {
   const Limits& limits = pass.limits;
   if (limits.agents_are_current) return true;
   const bool is_ours = !limits.agent_image.empty() && agent_image_of(pass) == limits.agent_image;
   return is_ours && std::ranges::all_of(pass.seen.pods, &PodView::is_signed);
+}
+
+}  // namespace
+
+std::string requests_of_next_pod(const Pass& pass) {
+  const bool wants_encryption = pass.spec().security.encryption == kRequiredEncryption;
+  if (wants_encryption && std::ranges::all_of(pass.seen.pods, &PodView::is_encrypted)) {
+    return kRequestsEncrypted;
+  }
+  return agent_is_signed(pass) ? kRequestsSigned : "";
 }
 
 void derive_agent_image(Pass& pass) {

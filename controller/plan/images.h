@@ -16,9 +16,14 @@ namespace lockstep::plan {
 // Returns the Lockstep image for the job's next pod.
 const std::string& agent_image_of(const Pass& pass);
 
-// Returns whether the agent of the job's next pod is certain to know sessions: the controller's
-// image brings it, and no pod of the job is from a controller that did not know them.
-bool agent_is_signed(const Pass& pass);
+// Returns the value of the job's next pod for kRequestsAnnotation, which tells what its agent
+// refuses:
+// - kRequestsEncrypted if the job wants encryption and has no pod from a controller that did not
+//   know it. An older agent, which an image brings, then ends or is refused: AgentRefusesToken.
+// - else kRequestsSigned if the agent is certain to know sessions: the controller's image brings
+//   it, and no pod of the job is from a controller that did not know them
+// - else nothing
+std::string requests_of_next_pod(const Pass& pass);
 
 // Records the controller's image if none of the previous members is left.
 void derive_agent_image(Pass& pass);

@@ -17,7 +17,8 @@ inline constexpr char kRoleLabel[] = "lockstep.dev/role";
 inline constexpr char kNodeIndexLabel[] = "lockstep.dev/node-index";
 inline constexpr char kIncarnationLabel[] = "lockstep.dev/incarnation";
 inline constexpr char kCreatedInRoundAnnotation[] = "lockstep.dev/created-in-round";
-// Its value is kRequestsSigned if the pod's agent knows sessions.
+// Its value is kRequestsSigned if the pod's agent knows sessions, kRequestsEncrypted if it refuses
+// those without encryption.
 inline constexpr char kRequestsAnnotation[] = "lockstep.dev/requests";
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedByValue[] = "lockstep";

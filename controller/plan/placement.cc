@@ -43,7 +43,7 @@ PodRecipe recipe_of(const Pass& pass) {
                    .image = image,
                    .agent_image = pass.limits.agent_image.empty() ? "" : image,
                    .scrape_annotations = pass.limits.scrape_annotations,
-                   .is_signed = agent_is_signed(pass)};
+                   .requests = requests_of_next_pod(pass)};
   return {.job = pass.job().metadata.name, .pod = make_worker_pod(pass.job(), pod)};
 }
 

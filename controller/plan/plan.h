@@ -146,8 +146,9 @@ struct AgentTarget {
   std::string pod_uid;
   std::string pod_name;
   std::string ip;
-  std::string node;        // the Kubernetes node
-  bool is_signed = false;  // PodView::is_signed
+  std::string node;           // the Kubernetes node
+  bool is_signed = false;     // PodView::is_signed
+  bool is_encrypted = false;  // PodView::is_encrypted
 
   bool operator==(const AgentTarget&) const = default;
 };

@@ -81,7 +81,7 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   env.push_back(variable("LOCKSTEP_JOB_NAME", job.metadata.name));
   env.push_back(variable(kIndexVariable, std::to_string(pod.index)));
   env.push_back(variable(kIncarnationVariable, std::to_string(pod.incarnation)));
-  if (pod.is_signed) env.push_back(variable(kRequestsVariable, kRequestsSigned));
+  if (!pod.requests.empty()) env.push_back(variable(kRequestsVariable, pod.requests));
   return env;
 }
 
@@ -342,7 +342,7 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   Json annotations = {{kCreatedInRoundAnnotation, std::to_string(pod.round)}};
-  if (pod.is_signed) annotations[kRequestsAnnotation] = kRequestsSigned;
+  if (!pod.requests.empty()) annotations[kRequestsAnnotation] = pod.requests;
   if (pod.scrape_annotations) {
     annotations["prometheus.io/scrape"] = "true";
     annotations["prometheus.io/port"] = std::to_string(kAgentPort);

@@ -19,7 +19,7 @@ struct NewPod {
   std::string image = kDefaultImage;  // for a job that names none
   std::string agent_image{};  // its agent is injected into other images; empty: they contain it
   bool scrape_annotations = false;  // prometheus.io/scrape, port and path
-  bool is_signed = false;           // its agent knows sessions
+  std::string requests{};           // value of kRequestsAnnotation; empty: none
 };
 
 // Returns the labels that all objects of a job have.

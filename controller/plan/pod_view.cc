@@ -163,7 +163,9 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   view.incarnation = *incarnation;
   const Json& annotations = member(metadata, "annotations");
   view.created_in_round = number(string_or(annotations, kCreatedInRoundAnnotation, ""));
-  view.is_signed = string_or(annotations, kRequestsAnnotation, "") == kRequestsSigned;
+  const std::string requests = string_or(annotations, kRequestsAnnotation, "");
+  view.is_encrypted = requests == kRequestsEncrypted;
+  view.is_signed = requests == kRequestsSigned || view.is_encrypted;
   if (view.created_in_round.value_or(0) < 0) view.created_in_round.reset();
   view.terminating = !string_or(metadata, "deletionTimestamp", "").empty();
   view.gone_by = time_at(metadata, "deletionTimestamp");

@@ -18,7 +18,8 @@ struct PodView {
   int64_t incarnation = 0;
   std::optional<int64_t> created_in_round;  // status.round when it was created; nullopt: unknown
   bool is_signed = false;  // made with an agent that knows sessions (common/api/agent_messages.h)
-  std::string phase;       // Pending, Running, Succeeded, Failed, Unknown
+  bool is_encrypted = false;  // and that wants them encrypted
+  std::string phase;          // Pending, Running, Succeeded, Failed, Unknown
   std::string ip;
   std::string node_name;
   bool scheduled = false;

@@ -90,7 +90,8 @@ AgentTarget target_of(const PodView& pod) {
           .pod_name = pod.name,
           .ip = pod.ip,
           .node = pod.node_name,
-          .is_signed = pod.is_signed};
+          .is_signed = pod.is_signed,
+          .is_encrypted = pod.is_encrypted};
 }
 
 int64_t next_round(const Pass& pass) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/check.h"
+#include "common/http/body_cipher.h"
 #include "common/http/guard.h"
 #include "common/http/request_reader.h"
 #include "common/http/signed_session.h"
@@ -23,7 +24,7 @@ constexpr int kRequestsMax = 20;
 
 // Answers requests as http::Session does, until one can't be read.
 void serve(std::string_view text, size_t piece) {
-  const auto guard = http::session_guards(kName, kSecret)();
+  const auto guard = http::session_guards({.server_name = kName, .secret = kSecret})();
   http::RequestReader reader({.header_bytes_max = 2048, .body_bytes_max = kBodyBytesMax});
   reader.begin();
   http::Head head;
@@ -39,7 +40,8 @@ void serve(std::string_view text, size_t piece) {
     if (progress == Progress::kComplete) progress = reader.read_body();
     if (progress == Progress::kFailed) return;
     if (progress == Progress::kComplete) {
-      CHECK(!guard->check_body(reader.take_body()));
+      std::string body = reader.take_body();
+      CHECK(!guard->check_body(body));
       http::Response response;
       guard->sign(response);
       CHECK(response.fields.empty());
@@ -60,10 +62,13 @@ void serve(std::string_view text, size_t piece) {
 
 // Exchanges one signed request and reply, in which the input replaces the authorization or the
 // proof at some place.
+// The body is what is sent, encrypted or not.
 void exchange(std::string_view target, std::string_view body, std::string_view forged, size_t at) {
   const Digest client_nonce = sha256(target), server_nonce = sha256(body);
-  http::SessionClient client(
-      {.server_name = kName, .secrets = {"", kSecret}, .nonce = client_nonce});
+  http::SessionClient client({.server_name = kName,
+                              .secrets = {"", kSecret},
+                              .nonce = client_nonce,
+                              .encrypts = at % 2 == 0});
   http::SessionServer server({.server_name = kName, .secret = kSecret, .nonce = server_nonce});
   const auto with = [&](std::string text) {
     const size_t from = at % (text.size() + 1);
@@ -87,6 +92,21 @@ void exchange(std::string_view target, std::string_view body, std::string_view f
   CHECK(client.check(proof, 200, sha256(body)));
 }
 
+// Encrypts a body, in which the input replaces something on its way.
+void encrypt(std::string_view body, std::string_view forged, size_t at) {
+  const Digest sent = sha256(body), received = sha256(forged);
+  http::BodyCipher client = http::BodyCipher::make(sent, received).value();
+  http::BodyCipher server = http::BodyCipher::make(received, sent).value();
+  std::string text = client.encrypt(1, body).value();
+  CHECK(text.size() == http::encrypted_size(body.size()));
+  CHECK(server.decrypt(1, text).value() == body);
+  CHECK(text.empty() || !server.decrypt(2, text).ok());
+  const std::string before = text;
+  const size_t from = at % (text.size() + 1);
+  text.replace(from, std::min(forged.size(), text.size() - from), forged);
+  CHECK(text == before || !server.decrypt(1, text).ok());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -96,6 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
   const std::string_view rest = end == std::string_view::npos ? "" : text.substr(end + 1);
-  exchange(line, rest, rest.substr(0, data[0] % 32), data[1]);
+  const std::string_view forged = rest.substr(0, data[0] % 32);
+  exchange(line, rest, forged, data[1]);
+  encrypt(rest, forged, data[1]);
   return 0;
 }

@@ -1,8 +1,8 @@
 // The bare worker has no OpenSSL.
 #include <gtest/gtest.h>
 
-#include "agent/comm/aead.h"
 #include "agent/comm/make_communicator.h"
+#include "common/crypto/aead.h"
 #include "tests/agent/comm/worlds.h"
 
 namespace lockstep::comm {
@@ -15,9 +15,10 @@ TEST(NoEncryption, AWorldThatNeedsItIsRefusedInWords) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, Code::kUnavailable);
   EXPECT_EQ(made.error().blame, Blame::kConfig);
-  EXPECT_EQ(made.error().message,
-            "[comm] spec.security.encryption: required, but this lockstep-worker was built without "
-            "OpenSSL (preset worker): use an image whose worker has it, or encryption: none");
+  EXPECT_EQ(
+      made.error().message,
+      "[crypto] spec.security.encryption: required, but this lockstep-worker was built without "
+      "OpenSSL (preset worker): use an image whose worker has it, or encryption: none");
   EXPECT_FALSE(make_sealing_aead({}).ok());
   EXPECT_FALSE(make_opening_aead({}).ok());
 }

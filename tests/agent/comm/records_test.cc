@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/comm/aead.h"
 #include "common/base/hkdf.h"
 #include "common/base/sha256.h"
+#include "common/crypto/aead.h"
 #include "tests/agent/comm/connected.h"
 
 namespace lockstep::comm {

@@ -3,12 +3,14 @@
 #include <signal.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/api/agent_messages.h"
 #include "common/base/json.h"
 #include "common/base/sha256.h"
+#include "common/http/body_cipher.h"
 #include "common/http/signed_session.h"
 #include "tests/agent/node/agent_fixture.h"
 #include "tests/support/raw_http.h"
@@ -40,16 +42,27 @@ std::string request_text(const Call& call, const std::string& authorization) {
 class Controller {
  public:
   explicit Controller(const AgentProcess& agent, const std::string& token = "secret",
-                      const std::string& name = kName)
+                      const std::string& name = kName, bool encrypts = false)
       : connection_(agent.port()),
-        session_({.server_name = name, .secrets = {token}, .nonce = sha256("a nonce")}) {}
+        session_({.server_name = name,
+                  .secrets = {token},
+                  .nonce = sha256("a nonce"),
+                  .encrypts = encrypts}) {}
 
   bool greet() {
     const test::HttpReply reply =
         raw(request_text({.target = http::kSessionPath}, session_.hello()));
-    return session_.accept(field(reply.head, http::kProofField));
+    if (!session_.accept(field(reply.head, http::kProofField))) return false;
+    if (!session_.encrypts()) return true;
+    const http::SessionKeys keys = session_.body_keys();
+    cipher_.emplace(http::BodyCipher::make(keys.request, keys.reply).value());
+    return true;
   }
-  std::string sign(const Call& call) {
+  std::string sign(Call call) {
+    if (cipher_) call.body = cipher_->encrypt(session_.number() + 1, call.body).value();
+    return sign_only(call);
+  }
+  std::string sign_only(const Call& call) {
     return request_text(call, session_.sign(call.method, call.target, sha256(call.body)));
   }
   test::HttpReply raw(const std::string& request) {
@@ -58,17 +71,20 @@ class Controller {
   }
   // Returns the reply, with status 0 if it is not the agent's.
   test::HttpReply call(const Call& call) { return checked(raw(sign(call))); }
-  test::HttpReply checked(test::HttpReply reply) const {
+  test::HttpReply checked(test::HttpReply reply) {
     const std::string proof = field(reply.head, http::kProofField);
     const bool is_good =
         session_.check(proof, static_cast<unsigned>(reply.status), sha256(reply.body));
-    return is_good ? reply : test::HttpReply{};
+    if (!is_good) return {};
+    if (cipher_) reply.body = cipher_->decrypt(session_.number(), reply.body).value();
+    return reply;
   }
   test::RawConnection& connection() { return connection_; }
 
  private:
   test::RawConnection connection_;
   http::SessionClient session_;
+  std::optional<http::BodyCipher> cipher_;
 };
 
 Call put_of(const Assignment& assignment) {
@@ -123,6 +139,32 @@ TEST_F(AgentTest, RefusesTheTokenIfItsControllerKnowsSessions) {
   ASSERT_TRUE(controller.greet());
   const test::HttpReply state = controller.call({});
   EXPECT_EQ(agent_state_from_json(*parse_json(state.body))->phase, "Idle");
+}
+
+TEST_F(AgentTest, EncryptsIfItsControllerWantsIt) {
+  AgentProcess agent({.job_uid = uid_, .more_env = {"LOCKSTEP_REQUESTS=encrypted"}});
+  EXPECT_EQ(agent.put(order("exit:0")).status, 401);
+  Controller plain(agent);
+  EXPECT_FALSE(plain.greet()) << "without encryption";
+  Controller controller(agent, "secret", kName, /*encrypts=*/true);
+  ASSERT_TRUE(controller.greet());
+  EXPECT_EQ(controller.call(put_of(order("wait"))).status, 200);
+  const test::HttpReply state = controller.call({.target = "/v1/state"});
+  ASSERT_EQ(state.status, 200);
+  EXPECT_TRUE(agent_state_from_json(*parse_json(state.body)).ok()) << state.body;
+  EXPECT_EQ(controller.call({.target = "/v1/state?since=x"}).status, 400);
+  const test::HttpReply sent = controller.raw(controller.sign({.target = "/v1/state"}));
+  EXPECT_EQ(sent.status, 200);
+  EXPECT_EQ(sent.body.find("bootId"), std::string::npos) << "readable on its way";
+}
+
+TEST_F(AgentTest, AnEncryptedRequestThatIsNotEndsTheConnection) {
+  AgentProcess agent({.job_uid = uid_, .more_env = {"LOCKSTEP_REQUESTS=signed"}});
+  Controller controller(agent, "secret", kName, /*encrypts=*/true);
+  ASSERT_TRUE(controller.greet());
+  // Signed, but not encrypted.
+  EXPECT_EQ(controller.raw(controller.sign_only(put_of(order("exit:0")))).status, 401);
+  controller.connection().wait_for_close();
 }
 
 TEST_F(AgentTest, DoesNothingForWhoeverRecordsOrChangesRequests) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/comm/aead.h"
+#include "common/crypto/aead.h"
 #include "tests/agent/train/small_worker.h"
 #include "tests/support/core_dump.h"
 
@@ -18,7 +18,7 @@ TEST(WorkerProtection, EncryptionChangesNoBitOfTheResult) {
   WorkerWorld::Options options = small_world(2);
   options.encrypts = true;
   WorkerWorld world(options);
-  if (!comm::can_encrypt().ok()) {
+  if (!can_encrypt().ok()) {
     world.start();
     EXPECT_EQ(world.wait(), (std::vector<int>{2, 2}));
     EXPECT_NE(world.log(0).find("this lockstep-worker was built without OpenSSL"),

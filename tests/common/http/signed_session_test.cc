@@ -8,6 +8,7 @@
 
 #include "common/base/hkdf.h"
 #include "common/base/sha256.h"
+#include "common/http/body_cipher.h"
 
 namespace lockstep::http {
 namespace {
@@ -30,8 +31,11 @@ Digest nonce_from(uint8_t first) {
 }
 
 struct Pair {
-  explicit Pair(uint8_t first = 0)
-      : client({.server_name = kName, .secrets = {secret()}, .nonce = nonce_from(first)}),
+  explicit Pair(uint8_t first = 0, bool encrypts = false)
+      : client({.server_name = kName,
+                .secrets = {"another", secret()},
+                .nonce = nonce_from(first),
+                .encrypts = encrypts}),
         server({.server_name = kName,
                 .secret = secret(),
                 .nonce = nonce_from(static_cast<uint8_t>(first + 32))}) {}
@@ -46,6 +50,14 @@ struct Pair {
   SessionClient client;
   SessionServer server;
 };
+
+std::string hex_of(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    for (const int digit : {(byte >> 4) & 15, byte & 15}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
 
 // Returns the text with another digit at the place.
 std::string changed(std::string text, size_t at) {
@@ -218,6 +230,70 @@ TEST(SignedSession, TheServerMayHaveAnyOfTheClientsSecrets) {
     SessionServer server({.server_name = kName, .secret = secret, .nonce = nonce_from(32)});
     ASSERT_TRUE(client.accept(*server.greet(client.hello())));
     EXPECT_TRUE(server.accept(client.sign("GET", "/v1/state", sha256("")), "GET", "/v1/state"));
+  }
+}
+
+// Computed with Python's hmac, hashlib and cryptography from the header's description.
+TEST(EncryptedSession, HasTheKnownBytes) {
+  Pair pair(0, /*encrypts=*/true);
+  EXPECT_EQ(pair.client.hello(),
+            "Lockstep 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f encrypted");
+  const auto proof = pair.server.greet(pair.client.hello());
+  ASSERT_TRUE(proof);
+  EXPECT_EQ(*proof,
+            "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f "
+            "3207874e6fc4ed2fc858c1d1807aedc38fb45e88876db1e673efa23b4b45af06");
+  ASSERT_TRUE(pair.client.accept(*proof));
+  EXPECT_TRUE(pair.server.encrypts());
+  const SessionKeys keys = pair.client.body_keys();
+  EXPECT_EQ(hex(keys.request), "e2330b8bec3d6683cea9469a90aaca7a74055c24dda4a3ed5b96b1920087ccf5");
+  EXPECT_EQ(hex(keys.reply), "56933c0b3adc836517bfb7c57d091422565440686fa689ec2c42e05e797bfb75");
+  EXPECT_EQ(hex(pair.server.body_keys().request), hex(keys.request));
+  EXPECT_EQ(hex(pair.server.body_keys().reply), hex(keys.reply));
+  EXPECT_EQ(hex_of(BodyCipher::make(keys.request, keys.reply)->encrypt(1, kBody).value()),
+            "0c4d52ea2de46f9fe9180d8daee2332b8b310028604cf8");
+}
+
+// Somebody in between leaves the word out, or adds it.
+TEST(EncryptedSession, BothSidesAgreeThatItIsOne) {
+  Pair encrypted(0, /*encrypts=*/true), plain(0);
+  EXPECT_FALSE(encrypted.client.accept(*encrypted.server.greet(plain.client.hello())));
+  EXPECT_FALSE(plain.client.accept(*plain.server.greet(encrypted.client.hello())));
+  const std::string hello = Pair().client.hello();
+  for (const std::string word : {" ", " Encrypted", " encrypted ", " encrypted x", "  encrypted"}) {
+    EXPECT_FALSE(Pair().server.greet(hello + word)) << word;
+  }
+}
+
+TEST(EncryptedSession, AServerMayRefuseOthers) {
+  SessionServer server(
+      {.server_name = kName, .secret = secret(), .nonce = nonce_from(32), .must_encrypt = true});
+  EXPECT_FALSE(server.greet(Pair(0).client.hello()));
+  Pair pair(0, /*encrypts=*/true);
+  EXPECT_TRUE(pair.client.accept(*server.greet(pair.client.hello())));
+}
+
+TEST(BodyCipher, DecryptsWhatTheOtherSideEncryptedWithTheSameNumber) {
+  const Digest sent = sha256("one"), received = sha256("another");
+  BodyCipher client = BodyCipher::make(sent, received).value();
+  BodyCipher server = BodyCipher::make(received, sent).value();
+  const std::string large(1 << 20, 'x');
+  uint64_t number = 0;
+  for (const std::string& body : {std::string(), std::string("1"), std::string(kBody), large}) {
+    ++number;
+    std::string text = client.encrypt(number, body).value();
+    EXPECT_EQ(text.size(), encrypted_size(body.size()));
+    EXPECT_EQ(server.decrypt(number, text).value(), body);
+    EXPECT_EQ(client.decrypt(number, server.encrypt(number, body).value()).value(), body);
+    if (body.empty()) continue;
+    EXPECT_EQ(text.find(body), std::string::npos);
+    EXPECT_FALSE(server.decrypt(number + 1, text).ok());
+    EXPECT_FALSE(client.decrypt(number, text).ok()) << "each direction has its own key";
+    text.back() ^= 1;
+    EXPECT_FALSE(server.decrypt(number, text).ok());
+    for (const size_t size : {size_t{1}, kBodyTagBytes - 1, kBodyTagBytes}) {
+      EXPECT_FALSE(server.decrypt(number, text.substr(0, size)).ok()) << size;
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/http/body_cipher.h"
 #include "common/http/signed_session.h"
 #include "controller/kube/agent_http_client.h"
 #include "tests/controller/kube/client_loop.h"
@@ -54,14 +55,9 @@ class PlayedAgent {
   void operator()(const Request& request, const Peer& peer) {
     const std::lock_guard lock(mutex);
     heads.push_back(request.head);
+    bodies.push_back(request.body);
     const std::string authorization = field(request.head, "Authorization");
-    if (target(request.head) == http::kSessionPath) {
-      session_.emplace(
-          http::SessionServer::Options{.server_name = kAgent, .secret = token_, .nonce = nonce_});
-      ++nonce_[0];
-      write(peer, {.body = "{}", .proof = *session_->greet(authorization)});
-      return;
-    }
+    if (target(request.head) == http::kSessionPath) return greet(authorization, peer);
     const std::string method = request.head.substr(0, request.head.find(' '));
     const bool is_good = session_ &&
                          session_->accept(authorization, method, target(request.head)) &&
@@ -70,8 +66,10 @@ class PlayedAgent {
       write(peer, {.status = 401, .body = "{}"});
       return;
     }
+    if (cipher_) read_bodies.push_back(cipher_->decrypt(session_->number(), request.body).value());
     Answer answer{.status = status, .body = body};
-    answer.proof = session_->sign(static_cast<unsigned>(status), body);
+    if (cipher_) answer.body = cipher_->encrypt(session_->number(), body).value();
+    answer.proof = session_->sign(static_cast<unsigned>(status), answer.body);
     if (change) change(answer);
     write(peer, answer);
   }
@@ -84,14 +82,28 @@ class PlayedAgent {
 
   std::mutex mutex;
   std::vector<std::string> heads;
+  std::vector<std::string> bodies;       // as they were sent
+  std::vector<std::string> read_bodies;  // of encrypted sessions, decrypted
   int status = 200;
   std::string body;
   std::function<void(Answer&)> change;
 
  private:
+  void greet(const std::string& authorization, const Peer& peer) {
+    session_.emplace(
+        http::SessionServer::Options{.server_name = kAgent, .secret = token_, .nonce = nonce_});
+    ++nonce_[0];
+    write(peer, {.body = "{}", .proof = *session_->greet(authorization)});
+    cipher_.reset();
+    if (!session_->encrypts()) return;
+    const http::SessionKeys keys = session_->body_keys();
+    cipher_.emplace(http::BodyCipher::make(keys.reply, keys.request).value());
+  }
+
   std::string token_;
   Digest nonce_{};
   std::optional<http::SessionServer> session_;
+  std::optional<http::BodyCipher> cipher_;
 };
 
 std::string state_text(int64_t sequence = 8) {
@@ -115,6 +127,11 @@ class AgentSession : public testing::Test {
   }
   loop::AgentAddress address(bool is_signed = true) const {
     return {.ip = "127.0.0.1", .agent = kAgent, .tokens = tokens_, .is_signed = is_signed};
+  }
+  loop::AgentAddress encrypted() const {
+    loop::AgentAddress result = address();
+    result.is_encrypted = true;
+    return result;
   }
   Result<AgentState> poll(const loop::AgentAddress& address, Duration wait = seconds(10)) {
     std::optional<Result<AgentState>> answer;
@@ -321,6 +338,70 @@ TEST_F(AgentSession, AsksAgainOnANewConnectionIfTheAgentHadClosedTheOldOne) {
   ASSERT_TRUE(poll(address()).ok());
   closes = true;
   EXPECT_TRUE(poll(address()).ok());
+}
+
+TEST_F(AgentSession, EncryptsWhatAnAgentAsksToBeEncrypted) {
+  PlayedAgent& agent = play("old-token");
+  agent.body = state_text();
+  serve(agent);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(put(encrypted()).ok());
+    const Result<AgentState> state = poll(encrypted());
+    ASSERT_TRUE(state.ok()) << state.error().message;
+    EXPECT_EQ(state->sequence, 8);
+  }
+  ASSERT_EQ(agent.read_bodies.size(), 6u);
+  const std::string& put_body = agent.read_bodies[0];
+  EXPECT_TRUE(parse_json(put_body).ok()) << put_body;
+  for (const std::string& body : agent.bodies) EXPECT_EQ(body.find("nodeIndex"), std::string::npos);
+  EXPECT_EQ(agent.bodies[1].size(), http::encrypted_size(put_body.size()));
+  EXPECT_NE(agent.bodies[1], agent.bodies[3]) << "the same assignment again";
+}
+
+TEST_F(AgentSession, BelievesNoEncryptedReplyThatWasChangedOnItsWay) {
+  PlayedAgent& agent = play("new-token");
+  agent.body = state_text();
+  serve(agent);
+  for (const auto& change :
+       std::vector<std::function<void(Answer&)>>{[](Answer& answer) { answer.body.back() ^= 1; },
+                                                 [](Answer& answer) { answer.body = state_text(); },
+                                                 [](Answer& answer) { answer.body.clear(); }}) {
+    agent.change = nullptr;
+    ASSERT_TRUE(poll(encrypted()).ok());
+    agent.change = change;
+    EXPECT_FALSE(poll(encrypted()).ok());
+  }
+}
+
+// Such as an older agent, or somebody in between who leaves the word out.
+TEST_F(AgentSession, DoesNotDoWithoutEncryption) {
+  std::mutex mutex;
+  std::vector<std::string> heads;
+  http::SessionServer plain({.server_name = kAgent, .secret = "new-token", .nonce = {}});
+  serve([&](const Request& request, const Peer& peer) {
+    const std::lock_guard lock(mutex);
+    heads.push_back(request.head);
+    const std::string authorization = field(request.head, "Authorization");
+    const size_t word = authorization.find(" encrypted");
+    ASSERT_NE(word, std::string::npos);
+    const auto proof = plain.greet(authorization.substr(0, word));
+    PlayedAgent::write(peer, {.body = "{}", .proof = proof.value_or("")});
+  });
+  const Result<AgentState> refused = put(encrypted());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kNotFound);
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(heads.size(), 1u);
+}
+
+TEST_F(AgentSession, SendsTheTokenToNobodyWhoShouldEncrypt) {
+  std::vector<std::string> heads;
+  serve(old_agent("new-token", heads));
+  loop::AgentAddress unmarked = encrypted();
+  unmarked.is_signed = false;
+  EXPECT_FALSE(poll(unmarked).ok());
+  ASSERT_EQ(heads.size(), 1u);
+  EXPECT_EQ(heads[0].find("token"), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "controller/plan/names.h"
 #include "controller/plan/plan.h"
 #include "controller/plan/pod_template.h"
@@ -109,23 +113,28 @@ TEST(AgentImage, WhereTheServerDroppedItIsTheControllersOwnAndNothingIsWrittenFo
   EXPECT_EQ(images_of_new_pods(scene), Images{kNewer});
 }
 
-// Returns whether the plan's new pods, of which there is at least one, say that their agents know
-// sessions: to the agent and to later controllers.
-bool makes_signed_pods(const Scene& scene) {
+// Returns the requests that the agents of the plan's new pods, of which there is at least one,
+// want: all the same, as told to the agent and to later controllers.
+std::string requests_of_new_pods(const Scene& scene) {
   const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
   EXPECT_FALSE(made.empty());
-  size_t to_agent = 0, to_controller = 0;
+  std::set<std::string> found;
   for (const CreatePod& pod : made) {
     const Json body = pod.body();
+    std::string to_agent;
     for (const Json& entry : body["spec"]["containers"][0]["env"]) {
-      to_agent += entry == Json{{"name", "LOCKSTEP_REQUESTS"}, {"value", "signed"}} ? 1 : 0;
+      if (entry["name"] == "LOCKSTEP_REQUESTS") to_agent = entry["value"];
     }
     const Json& annotations = body["metadata"]["annotations"];
-    to_controller += string_or(annotations, "lockstep.dev/requests", "") == "signed" ? 1 : 0;
+    EXPECT_EQ(to_agent, string_or(annotations, "lockstep.dev/requests", ""));
+    found.insert(to_agent);
   }
-  EXPECT_EQ(to_agent, to_controller);
-  EXPECT_TRUE(to_agent == 0 || to_agent == made.size());
-  return to_agent > 0;
+  EXPECT_EQ(found.size(), 1u);
+  return *found.begin();
+}
+
+bool makes_signed_pods(const Scene& scene) {
+  return requests_of_new_pods(scene) == "signed";
 }
 
 TEST(SignedPods, AreThoseWhoseAgentTheControllersImageBrings) {
@@ -160,13 +169,51 @@ TEST(SignedPods, AreNotThoseOfAJobWithPodsFromAControllerWithoutSessions) {
   EXPECT_TRUE(makes_signed_pods(scene));
 }
 
+TEST(EncryptedPods, AreThoseOfAJobThatRequiresIt) {
+  Scene scene;
+  install(scene, kNewer);
+  scene.seen.job.spec.security.encryption = "required";
+  scene.settle();
+  EXPECT_EQ(requests_of_new_pods(scene), "encrypted");
+  scene.limits.agent_image.clear();
+  EXPECT_EQ(requests_of_new_pods(scene), "encrypted") << "of whatever agent the image brings";
+}
+
+// Its agents could be older ones, which end if they find a word that they do not know.
+TEST(EncryptedPods, AreNotThoseOfAJobWithPodsFromAnEarlierController) {
+  Scene scene(2);
+  install(scene, kNewer);
+  scene.seen.job.spec.security.encryption = "required";
+  scene.train();
+  for (PodView& pod : scene.seen.pods) pod.is_signed = true;
+  lose_pod(scene, 1);
+  scene.settle();
+  EXPECT_EQ(requests_of_new_pods(scene), "signed");
+  for (PodView& pod : scene.seen.pods) pod.is_encrypted = true;
+  EXPECT_EQ(requests_of_new_pods(scene), "encrypted");
+}
+
+TEST(EncryptedPods, AreKnownByTheirAnnotation) {
+  Scene scene;
+  NewPod made;
+  made.requests = "encrypted";
+  const auto view = pod_view_from_json(trimmed_pod(make_worker_pod(scene.seen.job, made)));
+  EXPECT_TRUE(view->is_signed && view->is_encrypted);
+  scene.train();
+  scene.seen.pods[1].is_signed = scene.seen.pods[1].is_encrypted = true;
+  const Plan plan = scene.plan();
+  ASSERT_EQ(plan.watch.size(), 2u);
+  EXPECT_FALSE(plan.watch[0].is_encrypted);
+  EXPECT_TRUE(plan.watch[1].is_encrypted);
+}
+
 TEST(SignedPods, AreKnownByTheirAnnotationWhichUsersCanNotSet) {
   Scene scene;
   NewPod made;
-  made.is_signed = true;
+  made.requests = "signed";
   Json pod = trimmed_pod(make_worker_pod(scene.seen.job, made));
   EXPECT_TRUE(pod_view_from_json(pod)->is_signed);
-  made.is_signed = false;
+  made.requests.clear();
   EXPECT_FALSE(pod_view_from_json(make_worker_pod(scene.seen.job, made))->is_signed);
   Json mine = Json::object();
   mine["metadata"]["annotations"]["lockstep.dev/requests"] = "signed";

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/comm/aead.h"
+#include "common/crypto/aead.h"
 
-namespace lockstep::comm {
+namespace lockstep {
 namespace {
 
 using Nonce = std::array<uint8_t, 12>;
@@ -20,7 +20,7 @@ Nonce nonce_of(uint64_t number) {
   return nonce;
 }
 
-const unsigned char* in(Bytes bytes) {
+const unsigned char* in(ConstBytes bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
@@ -32,9 +32,10 @@ class OpensslAead final : public Aead {
  public:
   explicit OpensslAead(Context context) : context_(std::move(context)) {}
 
-  Status seal(uint64_t number, Bytes head, std::span<const Bytes> parts, std::byte* into) override {
+  Status seal(uint64_t number, ConstBytes head, std::span<const ConstBytes> parts,
+              std::byte* into) override {
     bool done = begin(number, head);
-    for (const Bytes part : parts) {
+    for (const ConstBytes part : parts) {
       if (part.empty()) continue;
       done = done && update(into, part);
       into += part.size();
@@ -42,18 +43,18 @@ class OpensslAead final : public Aead {
     int none = 0;
     done = done && EVP_CipherFinal_ex(context_.get(), out(into), &none) == 1 &&
            EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_GCM_GET_TAG, kAeadTagBytes, into) == 1;
-    return done ? Status() : internal("[comm] encrypting failed");
+    return done ? Status() : internal("[crypto] encrypting failed");
   }
 
-  Status open(uint64_t number, Bytes head, Bytes sealed, std::byte* into) override {
+  Status open(uint64_t number, ConstBytes head, ConstBytes sealed, std::byte* into) override {
     if (sealed.size() < kAeadTagBytes) return not_authentic();
-    const Bytes text = sealed.first(sealed.size() - kAeadTagBytes);
+    const ConstBytes text = sealed.first(sealed.size() - kAeadTagBytes);
     std::array<unsigned char, kAeadTagBytes> tag;
     std::copy_n(in(sealed) + text.size(), tag.size(), tag.data());
     const bool begun =
         begin(number, head) && update(into, text) &&
         EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_GCM_SET_TAG, kAeadTagBytes, tag.data()) == 1;
-    if (!begun) return internal("[comm] decrypting failed");
+    if (!begun) return internal("[crypto] decrypting failed");
     int none = 0;
     if (EVP_CipherFinal_ex(context_.get(), out(into) + text.size(), &none) != 1) {
       return not_authentic();
@@ -65,14 +66,14 @@ class OpensslAead final : public Aead {
   static Error not_authentic() { return corrupt("not authentic"); }
 
   // Keeps the key and the direction.
-  bool begin(uint64_t number, Bytes head) {
+  bool begin(uint64_t number, ConstBytes head) {
     const Nonce nonce = nonce_of(number);
     int bytes = 0;
     return EVP_CipherInit_ex(context_.get(), nullptr, nullptr, nullptr, nonce.data(), -1) == 1 &&
            EVP_CipherUpdate(context_.get(), nullptr, &bytes, in(head),
                             static_cast<int>(head.size())) == 1;
   }
-  bool update(std::byte* into, Bytes part) {
+  bool update(std::byte* into, ConstBytes part) {
     int bytes = 0;
     return EVP_CipherUpdate(context_.get(), out(into), &bytes, in(part),
                             static_cast<int>(part.size())) == 1;
@@ -85,7 +86,7 @@ Result<std::unique_ptr<Aead>> make(const AeadKey& key, Direction direction) {
   Context context(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
   if (context == nullptr || EVP_CipherInit_ex(context.get(), EVP_aes_128_gcm(), nullptr, key.data(),
                                               nullptr, static_cast<int>(direction)) != 1) {
-    return internal("[comm] OpenSSL has no AES-128-GCM");
+    return internal("[crypto] OpenSSL has no AES-128-GCM");
   }
   return std::unique_ptr<Aead>(std::make_unique<OpensslAead>(std::move(context)));
 }
@@ -104,4 +105,4 @@ Result<std::unique_ptr<Aead>> make_opening_aead(const AeadKey& key) {
   return make(key, Direction::kOpen);
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep

@@ -1,11 +1,11 @@
 // For builds without OpenSSL: the worker alone, with a compiler and headers.
-#include "agent/comm/aead.h"
+#include "common/crypto/aead.h"
 
-namespace lockstep::comm {
+namespace lockstep {
 
 Status can_encrypt() {
   return unavailable(
-      "[comm] spec.security.encryption: required, but this lockstep-worker was built without "
+      "[crypto] spec.security.encryption: required, but this lockstep-worker was built without "
       "OpenSSL (preset worker): use an image whose worker has it, or encryption: none",
       Blame::kConfig);
 }
@@ -18,4 +18,4 @@ Result<std::unique_ptr<Aead>> make_opening_aead(const AeadKey&) {
   return can_encrypt().error();
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep
