@@ -27,4 +27,15 @@ bool HangWatch::is_hung(const ProgressNumbers& numbers, TimePoint now) {
   return now - *since_ >= limit_.of_next_step();
 }
 
+bool SilenceWatch::is_silent(uint64_t signs, TimePoint now) {
+  const Duration unseen = now - std::exchange(polled_at_, now);
+  if (signs != signs_) {
+    signs_ = signs;
+    heard_at_ = now;
+  } else if (unseen > kPollGapMax) {
+    heard_at_ += unseen;
+  }
+  return limit_ > Duration::zero() && signs_ > 0 && now - heard_at_ >= limit_;
+}
+
 }  // namespace lockstep::node

@@ -31,4 +31,21 @@ class HangWatch {
   TimePoint polled_at_{};
 };
 
+// Detects that a program which has given signs of life gives none for longer than the limit.
+class SilenceWatch {
+ public:
+  // A limit of zero: never.
+  explicit SilenceWatch(Duration limit) : limit_(limit) {}
+
+  // Call periodically with the number of signs so far. Time between calls in which nobody looked
+  // does not count.
+  bool is_silent(uint64_t signs, TimePoint now);
+
+ private:
+  Duration limit_;
+  uint64_t signs_ = 0;
+  TimePoint heard_at_{};
+  TimePoint polled_at_{};
+};
+
 }  // namespace lockstep::node

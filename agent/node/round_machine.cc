@@ -55,7 +55,8 @@ StorageState storage_state(const StorageNotes& notes) {
           .set_aside = std::max<int64_t>(notes.set_aside, 0),
           .set_aside_step = std::max<int64_t>(notes.set_aside_step, -1),
           .set_aside_reason = clean_utf8(notes.set_aside_reason.text()),
-          .resumed_step = std::max<int64_t>(notes.resumed_step, -1)};
+          .resumed_step = std::max<int64_t>(notes.resumed_step, -1),
+          .from_memory = notes.from_memory == 1};
 }
 
 HoldingsStatus holdings_status(const Holdings& holdings, const WorldLayout& layout) {

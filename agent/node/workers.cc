@@ -81,7 +81,8 @@ struct WorkerSet::Worker {
   std::optional<ProgressFile> file;  // only for a command
   GrowthRate samples;
   GrowthRate tokens;
-  std::optional<HangWatch> watch;  // only for a lockstep-worker
+  std::optional<HangWatch> watch;             // only for a lockstep-worker
+  std::optional<SilenceWatch> silence_watch;  // only for a command
   bool hung = false;
   pid_t pid = 0;       // 0: not running
   int output_fd = -1;  // the pipe's read end
@@ -90,7 +91,21 @@ struct WorkerSet::Worker {
 WorkerSet::WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output)
     : context_(std::move(context)), cgroup_(std::move(cgroup)), output_(output) {}
 
-WorkerSet::~WorkerSet() = default;
+WorkerSet::~WorkerSet() {
+  keep_states(0);
+}
+
+void WorkerSet::keep_states(int64_t ranks) {
+  if (std::ssize(state_fds_) != ranks) {
+    for (int& fd : state_fds_) close_fd(fd);
+    state_fds_.assign(static_cast<size_t>(ranks), -1);
+  }
+  for (int& fd : state_fds_) {
+    if (fd < 0) fd = memfd_create("lockstep-states", MFD_CLOEXEC);
+    if (fd >= 0) continue;
+    log_warning("cannot create memory for a rank's states", {{"error", std::strerror(errno)}});
+  }
+}
 
 void WorkerSet::start(RoundMachine& machine, TimePoint now) {
   clear();
@@ -102,6 +117,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
   restarts_ += started_ > 0 ? local_size : 0;
   oom_kills_ = cgroup_.oom_kills();
   write_round_files(assignment);
+  keep_states(assignment.train && assignment.checkpoint.memory ? local_size : 0);
   int shm_fd = assignment.train ? make_shared_memory(local_size) : -1;
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     Launch launch = make_launch(assignment, local_rank, context_);
@@ -113,7 +129,8 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
       worker.watch.emplace(hang_floor(assignment),
                            longest_step(assignment.world, assignment.train->batch));
     }
-    if (const Status status = start_one(worker, assignment, shm_fd); status.ok()) {
+    worker.silence_watch.emplace(std::chrono::seconds(assignment.command_hang_seconds));
+    if (const Status status = start_one(local_rank, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {
       log_error("cannot start a worker",
@@ -135,7 +152,8 @@ void WorkerSet::write_round_files(const Assignment& assignment) const {
   }
 }
 
-Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int shm_fd) {
+Status WorkerSet::start_one(int64_t local_rank, const Assignment& assignment, int shm_fd) {
+  Worker& worker = *workers_[static_cast<size_t>(local_rank)];
   Launch& launch = worker.launch;
   SpawnOptions options = {.argv = launch.argv, .env = launch.env};
   if (assignment.train) {
@@ -145,6 +163,12 @@ Status WorkerSet::start_one(Worker& worker, const Assignment& assignment, int sh
     launch.config.shm_fd = shm_fd;
     options.inherited_fds.push_back(worker.page->fd());
     if (shm_fd >= 0) options.inherited_fds.push_back(shm_fd);
+    if (!state_fds_.empty()) {
+      launch.config.state_fd = state_fds_[static_cast<size_t>(local_rank)];
+      if (launch.config.state_fd >= 0) {
+        options.inherited_fds.push_back(static_cast<int>(launch.config.state_fd));
+      }
+    }
     TRY(write_file_atomically(launch.config_path, dump_json(to_json(launch.config))));
   }
   if (!launch.progress_path.empty()) {
@@ -202,7 +226,8 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
                      .hung = worker.hung};
     if (end.hung) {
       end.log_tail += "rank " + std::to_string(worker.launch.rank) + " hung after step " +
-                      std::to_string(worker.numbers.step.value_or(0));
+                      std::to_string(worker.file ? worker.file->lines().last().step.value_or(0)
+                                                 : worker.numbers.step.value_or(0));
     }
     if (const GpuNumbers gpu = worker.gpu(); gpu.samples > 0) {
       add_xids(gpu, totals.ended_xids);
@@ -257,7 +282,9 @@ void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wal
       read_board(local_rank, machine, now);
     }
     if (workers_[local_rank]->watch) watch_for_hang(*workers_[local_rank], now);
-    if (workers_[local_rank]->file) read_file(local_rank, machine, now, wall);
+    if (!workers_[local_rank]->file) continue;
+    read_file(local_rank, machine, now, wall);
+    watch_command(*workers_[local_rank], now);
   }
 }
 
@@ -297,6 +324,16 @@ void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
               {{"rank", worker.launch.rank}, {"step", worker.numbers.step.value_or(0)}});
   worker.hung = true;
   kill(worker.pid, SIGKILL);
+}
+
+void WorkerSet::watch_command(Worker& worker, TimePoint now) {
+  if (worker.pid <= 0 || worker.hung) return;
+  if (!worker.silence_watch->is_silent(worker.file->lines().accepted(), now)) return;
+  log_warning(
+      "a command's rank reports nothing any more; killing it",
+      {{"rank", worker.launch.rank}, {"step", worker.file->lines().last().step.value_or(0)}});
+  worker.hung = true;
+  kill(-worker.pid, SIGKILL);
 }
 
 void WorkerSet::read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall) {

@@ -59,8 +59,11 @@ class WorkerSet {
  private:
   struct Worker;
 
+  // Has memory for the states of as many ranks, which stays until it is called with another number:
+  // a rank of a later round finds what the one of the same place has left.
+  void keep_states(int64_t ranks);
   void write_round_files(const Assignment& assignment) const;
-  Status start_one(Worker& worker, const Assignment& assignment, int shm_fd);
+  Status start_one(int64_t local_rank, const Assignment& assignment, int shm_fd);
   void drain(Worker& worker);
   void read_page(size_t local_rank, RoundMachine& machine, WallTime wall);
   void describe_gpu(size_t local_rank, MetricsInput& input) const;
@@ -68,6 +71,7 @@ class WorkerSet {
   void describe_storage(MetricsInput& input) const;
   void read_board(size_t local_rank, RoundMachine& machine, TimePoint now);
   static void watch_for_hang(Worker& worker, TimePoint now);
+  static void watch_command(Worker& worker, TimePoint now);
   void read_file(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);
   ProgressStatus node_progress(WallTime wall) const;
 
@@ -77,6 +81,7 @@ class WorkerSet {
   std::vector<std::unique_ptr<Worker>> workers_;
   TrainCounters counters_;
   std::vector<RankTotals> totals_;  // by local rank; over all rounds
+  std::vector<int> state_fds_;      // by local rank; over all rounds. -1: there is none
   StorageTotals ended_storage_;     // of processes that have ended
   bool has_stored_ = false;         // this node has or had a rank 0 with a place for checkpoints
   bool is_command_ = false;

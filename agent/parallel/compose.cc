@@ -32,6 +32,7 @@ Composition::~Composition() {
   if (store_ != nullptr) (void)store_->settle();
   (void)reductions_.synchronize();
   (void)gathers_.synchronize();
+  (void)copies_stream_.synchronize();
   (void)stream_.synchronize();
 }
 
@@ -54,6 +55,7 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   exchange_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
   TRY(executor_->run(actions, feed, [&]() -> Status {
+    if (request.before_update) TRY(request.before_update());
     TRY(store_->updating(request.step));
     TRY(exchange_->update({.step = request.step,
                            .learning_rate = request.learning_rate,

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "agent/comm/communicator.h"
@@ -60,6 +63,9 @@ struct StepRequest {
   bool stop = false;                     // this rank was asked to stop
   bool busy = false;                     // this rank is still writing its part of a checkpoint
   TimelineRecorder* timeline = nullptr;  // gets what this rank does, and when; null: nothing does
+  // Called before the first change of the state (Composition::copy_share()). Its error ends the
+  // step.
+  std::function<Status()> before_update = {};
 };
 
 struct StepReport {
@@ -162,6 +168,52 @@ class Composition {
   // Returns the part of the copy that this rank saves: without what ranks of other stages or shards
   // also hold and save.
   StateShare snapshot() const;
+  // Returns how many values this rank's share has, of all kinds together.
+  uint64_t share_values() const;
+  // Copies this rank's share to host memory for as many values. The state changes only in updates:
+  // another thread may make the call from the end of one step on, if it is over when the next one
+  // calls StepRequest::before_update, while this thread runs a step, evaluates, takes a snapshot or
+  // settles. Needs ComposeOptions::copies_share. Errors are the device's.
+  Status copy_share(std::span<float> to);
+  // Sets this rank's share to the values of copy_share(). Call exchange_shares() afterwards.
+  Status restore_share(std::span<const float> from);
+  // A layout in which the ranks of another world share the same model: with as many data-parallel
+  // ranks, of which as many divide the state. The rest of the mesh is this one's.
+  struct OtherLayout {
+    int64_t data = 1;
+    int64_t shard_ranks = 1;
+
+    bool operator==(const OtherLayout&) const = default;
+  };
+  OtherLayout layout() const { return {options_.mesh.data, options_.sharding.ranks}; }
+  // Returns how many ranks such a world has.
+  int64_t ranks_of(const OtherLayout& layout) const {
+    return options_.mesh.pipeline * layout.data * options_.mesh.tensor;
+  }
+  // The share of a rank of another world, as copy_share() makes it, cut into this rank's memory.
+  // Every rank fills all that it holds from the shares of all ranks of that world. Then it calls
+  // shares_taken(), as all ranks do, which makes the copies for products.
+  class ForeignShare {
+   public:
+    uint64_t values() const { return values_; }
+
+   private:
+    friend class Composition;
+    // Values of the share, from `at` on, that are consecutive in a tensor.
+    struct Run {
+      uint64_t at = 0;
+      int64_t count = 0;
+      size_t kind = 0;
+      int64_t id = 0;      // of the parameter
+      int64_t global = 0;  // where they are in the tensor
+    };
+    uint64_t values_ = 0;
+    std::vector<Run> runs_;  // ascending in `at`
+  };
+  ForeignShare foreign_share(const OtherLayout& layout, int64_t rank);
+  // Takes what this rank holds of a part of the share, from its value `first` on.
+  Status take(const ForeignShare& share, uint64_t first, std::span<const float> part);
+  Status shares_taken(int64_t step) { return parameters_written(step); }
   // Fills this rank's share of the state after a step (of step 1 or later) from the source, in
   // ascending order of places in the arena. Sends nothing.
   Status read_share(StateSource& source);
@@ -207,7 +259,11 @@ class Composition {
   Status build_totals();
   // Returns how many terms of the loss this rank has in a step.
   int64_t counted_per_step() const {
-    return options_.micro_batch * options_.micro_batches * batch_design_.counted;
+    const std::vector<int64_t>& samples = options_.samples;
+    const int64_t mine = samples.empty()
+                             ? options_.micro_batch * options_.micro_batches
+                             : std::accumulate(samples.begin(), samples.end(), int64_t{0});
+    return mine * batch_design_.counted;
   }
   Status build_links();
   // Adds up the gradients of a tied embedding that another stage has, too.
@@ -219,7 +275,11 @@ class Composition {
   // Returns the part of this rank's shard that a replica saves and loads.
   StateLayout::ShardRange share_of(int64_t replica) const;
   // The memory of the state: the parameters', then that of the optimizer's states.
-  HeldState held_state();
+  HeldState held_state() { return held_state(*transfer_); }
+  HeldState held_state(HostTransfer& transfer) const;
+  StateLayout::ShardRange my_share() const {
+    return share_of(state_layout_->replica(world_.rank()));
+  }
   // Sends a part of the shard from one replica to the others.
   Status replicate(size_t kind, const StateLayout::ShardRange& range, int root);
   // Makes what depends on parameters that were loaded or received.
@@ -281,6 +341,9 @@ class Composition {
   std::optional<StateLayout> state_layout_;
   std::optional<HostTransfer> transfer_;
   std::optional<Snapshot> snapshot_;
+  std::optional<std::pair<OtherLayout, StateLayout>> other_layout_;  // of foreign_share()
+  kernels::Stream copies_stream_;              // with copies_share, as the next one
+  std::optional<HostTransfer> copy_transfer_;  // for the thread that calls copy_share()
   std::unique_ptr<StepTimer> timer_;
   StageLinks links_;                    // with the neighbours of a pipeline
   std::optional<PipelineRelay> relay_;  // of evaluations, in a pipeline

@@ -36,6 +36,12 @@ Status Composition::build(const Clock& clock) {
                                        .pinned = memory_of(PinnedPart::kScalars).data});
   transfer_.emplace(stream_, HostTransfer::Buffers{memory_of(PinnedPart::kFirstPiece),
                                                    memory_of(PinnedPart::kSecondPiece)});
+  if (options_.copies_share) {
+    TRY_ASSIGN(copies_stream_, kernels::Stream::create(options_.device));
+    copy_transfer_.emplace(copies_stream_,
+                           HostTransfer::Buffers{memory_of(PinnedPart::kFirstCopiedPiece),
+                                                 memory_of(PinnedPart::kSecondCopiedPiece)});
+  }
   if (options_.precision == kernels::Precision::kBf16) {
     casts_.emplace(options_.design, shards(), options_.optimizer.rounding_seed, *ops_);
   }

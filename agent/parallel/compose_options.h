@@ -33,7 +33,11 @@ struct ComposeOptions {
   std::vector<WorldGroup> groups = {};
   int64_t micro_batches = 1;  // of a step, on each rank: gradients accumulate over them
   // The size of the micro-batches in training and evaluation.
-  int64_t micro_batch = 1;   // samples
+  int64_t micro_batch = 1;  // samples
+  // The sizes of the micro-batches that train: at most micro_batch, the same on the stages of a
+  // data rank; empty: all have micro_batch.
+  std::vector<int64_t> samples = {};
+  int64_t step_samples = 0;  // of a step, on all ranks; with `samples`
   int64_t sequence = 1;      // tokens of a sample; 1 for families without tokens
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   optim::OptimizerOptions optimizer;
@@ -50,6 +54,7 @@ struct ComposeOptions {
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device;
   SharedSegment::Place shared = {};  // with Exchange::kHost
+  bool copies_share = false;         // Composition::copy_share() will be called
   // Called with each micro-batch of a step whose forward or backward begins, and with -1 once there
   // is none left. Must be quick.
   std::function<void(int64_t micro_batch)> observe_micro_batch = {};

@@ -69,14 +69,18 @@ Result<std::vector<ScheduleExecutor::Chunk>> Composition::make_chunks() {
 Status Composition::build_executor() {
   actions_ = make_step_actions(pipeline_shape(options_), options_.place.pipeline);
   TRY_ASSIGN(std::vector<ScheduleExecutor::Chunk> chunks, make_chunks());
-  const auto counted = static_cast<double>(counted_per_step() * options_.mesh.data);
-  ScheduleExecutor::Options options{.batch = batch_design_,
-                                    .micro_batches = options_.micro_batches,
-                                    .samples = options_.micro_batch,
-                                    .splits_backward = splits_backward(options_),
-                                    .edge_count = edge_count(options_),
-                                    .gradient_scale = static_cast<float>(1.0 / counted),
-                                    .observe = options_.observe_micro_batch};
+  const bool is_even = options_.samples.empty();
+  const auto counted = static_cast<double>(is_even ? counted_per_step() * options_.mesh.data
+                                                   : options_.step_samples * batch_design_.counted);
+  const auto micro_batches = static_cast<size_t>(options_.micro_batches);
+  ScheduleExecutor::Options options{
+      .batch = batch_design_,
+      .micro_batches = options_.micro_batches,
+      .samples = is_even ? std::vector(micro_batches, options_.micro_batch) : options_.samples,
+      .splits_backward = splits_backward(options_),
+      .edge_count = edge_count(options_),
+      .gradient_scale = static_cast<float>(1.0 / counted),
+      .observe = options_.observe_micro_batch};
   const size_t bytes = data_bytes(options_);
   auto* const data = static_cast<std::byte*>(memory_of(DevicePart::kData).data);
   for (int64_t i = 0; bytes > 0 && i < data_places(options_); ++i) {

@@ -8,14 +8,25 @@
 #include "agent/model/init.h"
 #include "agent/parallel/compose.h"
 #include "agent/parallel/exchange_memory.h"
+#include "agent/parallel/shard/shard_memory.h"
 
 namespace lockstep::parallel {
+namespace {
 
-HeldState Composition::held_state() {
+// Returns the part of a rank's shard that one of its replicas saves.
+StateLayout::ShardRange share_in(const StateLayout& layout, Exchange exchange, int64_t rank,
+                                 int64_t replica) {
+  if (state_holders(exchange) != StateHolders::kFirstRank) return layout.share(rank, replica);
+  return {0, replica == 0 ? layout.shards(rank).shard_count() : 0};
+}
+
+}  // namespace
+
+HeldState Composition::held_state(HostTransfer& transfer) const {
   const bool is_arena = has_all_parameters() && shards().ranks() > 1;
   HeldState held{.slices = shards().slices(state_layout_->shard_index(world_.rank())),
                  .kinds = {{.values = parameters(), .is_arena = is_arena}},
-                 .transfer = *transfer_};
+                 .transfer = transfer};
   if (far_parameters_.count() > 0) held.kinds[0].far = &far_parameters_;
   for (const optim::OptimizerState& state : exchange_->states()) {
     const FarMemory& far = far_states_[held.kinds.size() - 1];
@@ -41,10 +52,7 @@ StateStream Composition::state_stream() {
 }
 
 StateLayout::ShardRange Composition::share_of(int64_t replica) const {
-  if (state_holders(options_.exchange) != StateHolders::kFirstRank) {
-    return state_layout_->share(world_.rank(), replica);
-  }
-  return {0, replica == 0 ? shards().shard_count() : 0};
+  return share_in(*state_layout_, options_.exchange, world_.rank(), replica);
 }
 
 Status Composition::replicate(size_t kind, const StateLayout::ShardRange& range, int root) {
@@ -88,7 +96,7 @@ Status Composition::broadcast_state(int64_t step) {
 }
 
 void Composition::reserve_snapshot() {
-  snapshot_.emplace(share_of(state_layout_->replica(world_.rank())), held_state().kinds.size());
+  snapshot_.emplace(my_share(), held_state().kinds.size());
 }
 
 Status Composition::take_snapshot() {
@@ -98,15 +106,110 @@ Status Composition::take_snapshot() {
 
 StateShare Composition::snapshot() const {
   CHECK(snapshot_.has_value());
-  const StateLayout::ShardRange mine = share_of(state_layout_->replica(world_.rank()));
+  const StateLayout::ShardRange mine = my_share();
   return {.pieces = state_layout_->pieces_within(world_.rank(), mine, /*owned_only=*/true),
           .shard_begin = mine.begin,
           .kinds = snapshot_->kinds()};
 }
 
+uint64_t Composition::share_values() const {
+  const size_t kinds = 1 + exchange_->states().size();
+  return static_cast<uint64_t>(my_share().count()) * kinds;
+}
+
+Status Composition::copy_share(std::span<float> to) {
+  CHECK(copy_transfer_.has_value());
+  CHECK(to.size() == share_values());
+  std::vector<float*> kinds;
+  const StateLayout::ShardRange mine = my_share();
+  for (size_t kind = 0; kind < 1 + exchange_->states().size(); ++kind) {
+    kinds.push_back(to.data() + static_cast<int64_t>(kind) * mine.count());
+  }
+  return copy_range(
+      held_state(*copy_transfer_), mine, kinds,
+      [](std::span<const float> from, float* kind) { std::copy(from.begin(), from.end(), kind); });
+}
+
+Status Composition::restore_share(std::span<const float> from) {
+  CHECK(from.size() == share_values());
+  const StateLayout::ShardRange mine = my_share();
+  const HeldState held = held_state();
+  for (size_t kind = 0; kind < held.kinds.size(); ++kind) {
+    const float* next = from.data() + static_cast<int64_t>(kind) * mine.count();
+    TRY(transfer_->write(held.runs(kind, mine.begin, mine.count()),
+                         [&](size_t, int64_t, std::span<float> to) {
+                           std::copy(next, next + to.size(), to.begin());
+                           next += to.size();
+                           return Status();
+                         }));
+    held.give_back(kind);
+  }
+  return {};
+}
+
+Composition::ForeignShare Composition::foreign_share(const OtherLayout& layout, int64_t rank) {
+  if (!other_layout_ || other_layout_->first != layout) {
+    ComposeOptions theirs = options_;
+    theirs.mesh.data = layout.data;
+    theirs.sharding.ranks = layout.shard_ranks;
+    other_layout_.emplace(layout, StateLayout(theirs.design, theirs.mesh, shard_cut(theirs)));
+  }
+  const StateLayout& states = other_layout_->second;
+  const StateLayout::ShardRange range =
+      share_in(states, options_.exchange, rank, states.replica(rank));
+  const size_t kinds = 1 + optim::state_kinds(options_.optimizer).size();
+  ForeignShare share;
+  share.values_ = range.count() == 0 ? 0 : static_cast<uint64_t>(range.count()) * kinds;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    const uint64_t begin = kind * static_cast<uint64_t>(range.count());
+    for (const auto& piece : states.pieces_within(rank, range, /*owned_only=*/true)) {
+      for (const ShardRun& run : piece.runs) {
+        share.runs_.push_back({.at = begin + static_cast<uint64_t>(run.local - range.begin),
+                               .count = run.count,
+                               .kind = kind,
+                               .id = piece.id,
+                               .global = run.global});
+      }
+    }
+  }
+  std::ranges::sort(share.runs_, {}, &ForeignShare::Run::at);
+  return share;
+}
+
+Status Composition::take(const ForeignShare& share, uint64_t first, std::span<const float> part) {
+  const HeldState held = held_state();
+  const uint64_t end = first + part.size();
+  auto run = std::ranges::upper_bound(share.runs_, first, {}, [](const ForeignShare::Run& each) {
+    return each.at + static_cast<uint64_t>(each.count);
+  });
+  int64_t id = -1;
+  std::vector<ShardRun> mine;  // of that parameter
+  for (; run != share.runs_.end() && run->at < end; ++run) {
+    if (run->kind >= held.kinds.size()) break;  // only the first rank has states
+    if (std::exchange(id, run->id) != run->id) {
+      mine = state_layout_->pieces(state_layout_->table()[static_cast<size_t>(id)], world_.rank());
+    }
+    const uint64_t from = std::max(run->at, first);
+    const uint64_t to = std::min(run->at + static_cast<uint64_t>(run->count), end);
+    const int64_t global = run->global + static_cast<int64_t>(from - run->at);
+    const int64_t global_end = global + static_cast<int64_t>(to - from);
+    for (const ShardRun& piece : runs_within(mine, global, global_end)) {
+      const float* next = part.data() + (from - first) + (piece.global - global);
+      TRY(transfer_->write(held.runs(run->kind, piece.local, piece.count),
+                           [&](size_t, int64_t, std::span<float> values) {
+                             std::copy(next, next + values.size(), values.begin());
+                             next += values.size();
+                             return Status();
+                           }));
+    }
+  }
+  for (size_t kind = 0; kind < held.kinds.size(); ++kind) held.give_back(kind);
+  return {};
+}
+
 Status Composition::read_share(StateSource& source) {
-  const std::vector<StateLayout::ShardPiece> pieces = state_layout_->pieces_within(
-      world_.rank(), share_of(state_layout_->replica(world_.rank())), /*owned_only=*/false);
+  const std::vector<StateLayout::ShardPiece> pieces =
+      state_layout_->pieces_within(world_.rank(), my_share(), /*owned_only=*/false);
   const HeldState held = held_state();
   for (size_t kind = 0; kind < held.kinds.size(); ++kind) {
     for (const StateLayout::ShardPiece& piece : pieces) {
@@ -131,7 +234,7 @@ Status Composition::read_share(StateSource& source) {
 }
 
 Status Composition::clear_share() {
-  const StateLayout::ShardRange mine = share_of(state_layout_->replica(world_.rank()));
+  const StateLayout::ShardRange mine = my_share();
   const HeldState held = held_state();
   for (size_t kind = 0; kind < held.kinds.size(); ++kind) {
     TRY(transfer_->write(held.runs(kind, mine.begin, mine.count()),

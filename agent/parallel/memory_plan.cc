@@ -183,6 +183,7 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
 // In the order of PinnedPart.
 Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
   const uint64_t piece = is_cpu(options) ? 0 : kTransferPieceBytes;
+  const uint64_t copied = options.copies_share ? piece : 0;
   const size_t sample =
       model::generate_memory(model_options(options, chunks_of(options).front(), {}),
                              shard_of(options), options.device.type)
@@ -191,6 +192,8 @@ Result<kernels::ArenaPlan> plan_pinned(const ComposeOptions& options) {
       {kernels::ArenaUse::kWorkspace, "losses and norm", kStepScalarBytes},
       {kernels::ArenaUse::kWorkspace, "state of the model", piece},
       {kernels::ArenaUse::kWorkspace, "state of the model", piece},
+      {kernels::ArenaUse::kWorkspace, "state that is copied during a step", copied},
+      {kernels::ArenaUse::kWorkspace, "state that is copied during a step", copied},
       {kernels::ArenaUse::kWorkspace, "tokens of a sample", sample}};
   const ShardMemory memory = shard_memory(options);
   const bool pinned = !offloads_to_file(options);
@@ -265,16 +268,20 @@ Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindin
 }
 
 // The last share is the largest, or the first one, where only the first rank has the states.
-MemoryPart snapshot_memory(const ComposeOptions& options) {
+uint64_t largest_share(const ComposeOptions& options) {
   const StateLayout layout(options.design, options.mesh, shard_cut(options));
   const int64_t rank = rank_of(options.mesh, options.place);
   const bool first_saves = state_holders(options.exchange) == StateHolders::kFirstRank;
   const auto values =
       static_cast<uint64_t>(first_saves ? layout.shards(rank).shard_count()
                                         : layout.share(rank, layout.replicas() - 1).count());
-  const size_t kinds = 1 + optim::state_kinds(options.optimizer).size();
+  return values * (1 + optim::state_kinds(options.optimizer).size());
+}
+
+MemoryPart snapshot_memory(const ComposeOptions& options) {
   return {MemoryPlace::kHost, MemoryBasis::kExact,
-          "copy of the state, to save it in the background", values * kinds * sizeof(float)};
+          "copy of the state, to save it in the background",
+          largest_share(options) * sizeof(float)};
 }
 
 std::vector<MemoryPart> collectives_memory(const ComposeOptions& options, int64_t ranks_per_node) {

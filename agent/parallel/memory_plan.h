@@ -53,6 +53,8 @@ enum class PinnedPart : size_t {
   kScalars,
   kFirstPiece,  // of the model's state (HostTransfer)
   kSecondPiece,
+  kFirstCopiedPiece,  // of a share that is copied during a step (Composition::copy_share())
+  kSecondCopiedPiece,
   kSample,
   kFarStates,  // the first of the optimizer's, where they are offloaded to page-locked memory
   kFarParameters = kFarStates + optim::kStatesMax,
@@ -130,6 +132,9 @@ size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
 
 // Returns the copy of a rank's share of the state that is saved in the background (Snapshot).
 MemoryPart snapshot_memory(const ComposeOptions& options);
+
+// Returns how many values of the state a rank saves, of all kinds together: its share.
+uint64_t largest_share(const ComposeOptions& options);
 
 // Returns what the communicator takes for such a rank: messages of other ranks that it has not
 // asked for yet, the memory that the ranks of a node share, and on GPUs the buffers of collectives

@@ -56,11 +56,11 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
       return receive_activation(action);
     case ActionKind::kForward:
       return forward(action);
-    case ActionKind::kSendActivation: {
-      const model::MicroBatch& batch = micro_batch(action);
-      TRY(parts_.links.activations_out->send(batch.stage_output(), batch.edge_count()));
+    case ActionKind::kSendActivation:
+      // All messages have the size of the largest micro-batch, whatever is behind its rows.
+      TRY(parts_.links.activations_out->send(micro_batch(action).stage_output(),
+                                             options_.edge_count));
       return parts_.timer.lap(StepPart::kCommunication);
-    }
     case ActionKind::kReceiveGradient:
       TRY(parts_.links.gradients_in->receive(chunk_of(action).model.stage_gradient()));
       return parts_.timer.lap(StepPart::kCommunication);
@@ -68,7 +68,7 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
       return backward(action);
     case ActionKind::kSendGradient:
       TRY(parts_.links.gradients_out->send(chunk_of(action).model.stage_gradient(),
-                                           micro_batch(action).edge_count()));
+                                           options_.edge_count));
       return parts_.timer.lap(StepPart::kCommunication);
     case ActionKind::kBackwardWeights:
       return backward_weights(action);
@@ -109,7 +109,8 @@ Status ScheduleExecutor::keep(const DeviceBatch& batch, size_t place) {
 
 Status ScheduleExecutor::begin(const Action& action) {
   DeviceBatch& batch = batches_[place_of_data(action)];
-  batch.rows = options_.samples;  // chunks in the middle take no data
+  // Chunks in the middle take no data.
+  batch.rows = options_.samples[static_cast<size_t>(action.micro_batch)];
   return micro_batch(action).begin({.batch = batch,
                                     .gradient_scale = options_.gradient_scale,
                                     .version = action.version,

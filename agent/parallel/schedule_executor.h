@@ -38,7 +38,7 @@ class ScheduleExecutor {
   struct Options {
     BatchDesign batch;
     int64_t micro_batches = 1;     // of a step
-    int64_t samples = 1;           // of a micro-batch
+    std::vector<int64_t> samples;  // of each micro-batch
     bool splits_backward = false;  // the gradients of parameters have actions of their own
     int64_t edge_count = 0;        // values of a message between stages
     float gradient_scale = 1;      // 1 / terms of the loss in the global batch

@@ -33,28 +33,27 @@ Status check_group(const comm::Communicator& group, const SharedSegment::Place& 
 }
 
 // Without this check, too large a request would not fail: the system would kill processes.
-Status check_free_memory(uint64_t bytes) {
+Status check_free_memory(uint64_t bytes, const char* by) {
   TRY_ASSIGN(const kernels::DeviceMemory memory, kernels::memory_of({}));
   if (memory.total_bytes == 0 || memory.free_bytes >= bytes) return {};
   return kernels::out_of_memory({.device = {},
                                  .bytes = bytes,
-                                 .by = "memory that the ranks share",
+                                 .by = by,
                                  .free_bytes = memory.free_bytes,
                                  .total_bytes = memory.total_bytes});
 }
 
-// Takes the pages now, and never shrinks the file, which others use too.
-Status allocate(int fd, uint64_t offset, uint64_t bytes) {
-  TRY(check_free_memory(bytes));
+}  // namespace
+
+Status allocate_shared(const SharedPlace& place, uint64_t bytes, const char* by) {
+  TRY(check_free_memory(bytes, by));
   int result = 0;
   do {
-    result = ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    result = ::fallocate(place.fd, 0, static_cast<off_t>(place.offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return {};
   return errno_error("[shared memory] allocating " + std::to_string(bytes) + " bytes", errno);
 }
-
-}  // namespace
 
 Result<SharedSegment> SharedSegment::map(comm::Communicator& group, const Place& place,
                                          uint64_t bytes) {
@@ -63,7 +62,9 @@ Result<SharedSegment> SharedSegment::map(comm::Communicator& group, const Place&
   const uint64_t begin = round_up(place.offset, page);
   bytes = round_up(bytes, page);
   const bool is_alone = place.fd < 0;
-  if (!is_alone && group.rank() == 0) TRY(allocate(place.fd, begin, bytes));
+  if (!is_alone && group.rank() == 0) {
+    TRY(allocate_shared({place.fd, begin}, bytes, "memory that the ranks share"));
+  }
   TRY(group.barrier());
   void* data =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (is_alone ? MAP_ANONYMOUS : 0),

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct StateShare {
   int64_t shard_begin = 0;                    // where the values below begin in the shard
   std::vector<std::span<const float>> kinds;  // of the parameters, then of the optimizer's states
 };
+
+// Copies the values of a range of a shard to host memory: those of kind k to to[k]. `copy` copies
+// consecutive ones.
+using CopyValues = std::function<void(std::span<const float> from, float* to)>;
+Status copy_range(const HeldState& state, const StateLayout::ShardRange& range,
+                  std::span<float* const> to, const CopyValues& copy);
 
 // A copy in host memory of a range of a rank's shard, for each kind of a model's state. All of its
 // memory is allocated and touched by the constructor, so that taking a copy is limited by memory

@@ -12,6 +12,7 @@
 #include "common/api/hang_limit.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
+#include "common/layout/pipeline_schedule.h"
 #include "kernels/ops/op_table.h"
 
 namespace lockstep::train {
@@ -43,14 +44,34 @@ std::vector<comm::PeerAddress> peers_of(const WorldAssignment& world) {
   return peers;
 }
 
-// With at least 4 micro-batches for each stage, if there are as many samples, a pipeline idles for
-// less than a fifth of a step: (p - 1) / (m + p - 1). `turn`: what their number is a multiple of.
-int64_t micro_batch_for_stages(int64_t share, int64_t stages, int64_t turn) {
-  if (stages == 1) return share;
-  const int64_t wanted = std::min(share, 4 * stages);
-  int64_t micro = share / wanted;
-  while (micro > 1 && share % (micro * turn) != 0) --micro;
-  return micro;
+Error bad_batch(const std::string& field, const std::string& what) {
+  return invalid("spec.train.batch." + field + ": " + what, Blame::kConfig);
+}
+
+// The micro-batches of an interleaved pipeline take turns in groups of one a stage.
+Status check_turns(const BatchSpec& spec, const Mesh& mesh) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  const int64_t turn = mesh.pipeline;
+  if (spec.global % (mesh.data * turn) != 0) {
+    return bad_batch("global", number(spec.global) + " is not a multiple of the " + number(turn) +
+                                   " stages x " + number(mesh.data) +
+                                   " data-parallel ranks of an interleaved pipeline");
+  }
+  const int64_t share = spec.global / mesh.data;
+  if (spec.micro == 0) return {};
+  if (share % spec.micro != 0) {
+    return bad_batch("micro", number(spec.micro) +
+                                  " does not divide a rank's share of spec.train.batch.global: " +
+                                  number(share));
+  }
+  if (share / spec.micro % turn == 0) return {};
+  return bad_batch("micro", number(spec.micro) + " gives " + number(share / spec.micro) +
+                                " micro-batches, but an interleaved pipeline's are " +
+                                "a multiple of its " + number(turn) + " stages");
+}
+
+int64_t divide_up(int64_t value, int64_t by) {
+  return (value + by - 1) / by;
 }
 
 }  // namespace
@@ -138,37 +159,23 @@ Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool 
 }
 
 Result<BatchShape> batch_shape(const BatchSpec& spec, const Mesh& mesh) {
-  const int64_t data_size = mesh.data;
-  const auto number = [](int64_t value) { return std::to_string(value); };
-  if (spec.global < 1 || spec.global % data_size != 0) {
-    return invalid("spec.train.batch.global: " + number(spec.global) +
-                       " is not a multiple of the " + number(data_size) + " data-parallel ranks",
-                   Blame::kConfig);
+  const int64_t ranks = mesh.data;
+  if (spec.global < ranks) {
+    return bad_batch("global", std::to_string(spec.global) + " is less than the " +
+                                   std::to_string(ranks) + " data-parallel ranks");
   }
-  const int64_t share = spec.global / data_size;
-  const int64_t turn = mesh.virtual_stages > 1 ? mesh.pipeline : 1;
-  if (share % turn != 0) {
-    return invalid("spec.train.batch.global: " + number(spec.global) +
-                       " is not a multiple of the " + number(turn) + " stages x " +
-                       number(data_size) + " data-parallel ranks of an interleaved pipeline",
-                   Blame::kConfig);
-  }
-  const int64_t micro =
-      spec.micro == 0 ? micro_batch_for_stages(share, mesh.pipeline, turn) : spec.micro;
-  if (micro < 1 || share % micro != 0) {
-    return invalid(
-        "spec.train.batch.micro: " + number(spec.micro) +
-            " does not divide a rank's share of spec.train.batch.global: " + number(share),
-        Blame::kConfig);
-  }
-  if (share / micro % turn != 0) {
-    return invalid("spec.train.batch.micro: " + number(spec.micro) + " gives " +
-                       number(share / micro) +
-                       " micro-batches, but an interleaved pipeline's are " + "a multiple of its " +
-                       number(turn) + " stages",
-                   Blame::kConfig);
-  }
-  return BatchShape{.micro = micro, .accumulation = share / micro, .data_size = data_size};
+  const bool takes_turns = mesh.virtual_stages > 1;
+  if (takes_turns) TRY(check_turns(spec, mesh));
+  const int64_t micro = spec.micro > 0
+                            ? spec.micro
+                            : automatic_micro_batch(divide_up(spec.global, ranks), mesh.pipeline,
+                                                    takes_turns ? mesh.pipeline : 1);
+  const int64_t micro_batches =
+      std::min(divide_up(spec.global, micro * ranks), spec.global / ranks);
+  const int64_t most = divide_up(divide_up(spec.global, micro_batches), ranks);
+  BatchShape shape{.micro = most, .accumulation = micro_batches, .data_size = ranks};
+  if (shape.global() != spec.global) shape.samples = spec.global;
+  return shape;
 }
 
 Mesh mesh_of(const WorldAssignment& world) {

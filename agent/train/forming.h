@@ -53,8 +53,9 @@ Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool 
 // Every GPU that this version is built for (sm_80 and later) multiplies bf16.
 RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu);
 
-// Splits the sequences of a step among ranks and micro-batches; kInvalid, with the field's path and
-// blaming the configuration, if they can't be split evenly.
+// Splits the samples of a step among ranks and micro-batches, which have at most spec.micro rows,
+// or one more if some would otherwise have none. kInvalid, with the field's path and blaming the
+// configuration, if there are too few, or if an interleaved pipeline's are not even.
 Result<BatchShape> batch_shape(const BatchSpec& spec, const Mesh& mesh);
 
 Mesh mesh_of(const WorldAssignment& world);

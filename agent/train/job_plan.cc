@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "agent/train/checkpoint/memory_states.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/forming.h"
 #include "agent/train/weights/import_weights.h"
@@ -141,6 +142,8 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
       .groups = round.groups,
       .micro_batches = round.micro_batches,
       .micro_batch = round.micro_batch,
+      .samples = round.samples,
+      .step_samples = round.step_samples,
       .sequence = std::max<int64_t>(tokens_per_sample(design), 1),
       .bucket_bytes = train.bucketBytes,
       .optimizer = {.kind = kind,
@@ -160,7 +163,8 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
       .exchange = exchange,
       .attention = round.attention,
       .device = round.device,
-      .shared = round.shared};
+      .shared = round.shared,
+      .copies_share = round.keeps_states};
 }
 
 uint64_t JobPlan::gpu_bytes() const {
@@ -216,14 +220,16 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, mesh));
   const kernels::DeviceType device =
       spec.gpusPerNode > 0 ? kernels::DeviceType::kCuda : kernels::DeviceType::kCpu;
-  TRY_ASSIGN(plan.options, compose_options(train, {.mesh = mesh,
-                                                   .sharing = spec.parallelism,
-                                                   .schedule = spec.parallelism.pipelineSchedule,
-                                                   .ranks_per_node = plan.ranks_per_node,
-                                                   .micro_batch = batch.micro,
-                                                   .micro_batches = batch.accumulation,
-                                                   .precision = precision_of(spec),
-                                                   .device = {device, 0}}));
+  TRY_ASSIGN(plan.options,
+             compose_options(train, {.mesh = mesh,
+                                     .sharing = spec.parallelism,
+                                     .schedule = spec.parallelism.pipelineSchedule,
+                                     .ranks_per_node = plan.ranks_per_node,
+                                     .micro_batch = batch.micro,
+                                     .micro_batches = batch.accumulation,
+                                     .precision = precision_of(spec),
+                                     .device = {device, 0},
+                                     .keeps_states = spec.checkpoint.memory.has_value()}));
   TRY(validate(plan.options.design, mesh.tensor, "spec.train.model"));
   model::AttentionChoice attention;
   if (may_use_cudnn(train, plan.options)) attention = cudnn_if_known(plan.options);
@@ -234,6 +240,15 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   plan.memory.others = train_memory(train, plan.options);
   if (!spec.checkpoint.path.empty()) {
     plan.memory.others.push_back(parallel::snapshot_memory(plan.options));
+  }
+  if (plan.options.copies_share) {
+    const uint64_t bytes = MemoryStates::bytes(parallel::largest_share(plan.options));
+    plan.memory.others.push_back({parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
+                                  "two states in memory, to resume from", bytes});
+    if (spec.checkpoint.memory->copies > 0 && plan.nodes > 1) {
+      plan.memory.others.push_back({parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
+                                    "two states of a rank of another node", bytes});
+    }
   }
   for (parallel::MemoryPart& part :
        parallel::collectives_memory(plan.options, plan.ranks_per_node)) {

@@ -17,12 +17,15 @@ struct RoundSettings {
   StateSharing sharing = {};
   std::string schedule = {};  // WorldLayout
   int64_t ranks_per_node = 1;
-  int64_t micro_batch = 1;    // sequences
-  int64_t micro_batches = 1;  // of a step, on each rank
+  int64_t micro_batch = 1;            // sequences
+  int64_t micro_batches = 1;          // of a step, on each rank
+  std::vector<int64_t> samples = {};  // parallel::ComposeOptions, as the next one
+  int64_t step_samples = 0;
   kernels::Precision precision = kernels::Precision::kF32;
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device = {};
   parallel::SharedSegment::Place shared = {};  // memory of the node's ranks
+  bool keeps_states = false;                   // in memory (spec.checkpoint.memory)
 };
 // Returns what a rank of the job trains. The worker composes its model from it, and the job's plan
 // follows from it. kInvalid for a setting that this version does not know, and where the ranks of a

@@ -22,7 +22,8 @@ Result<TrainStep::Outcome> TrainStep::run(const Request& request) {
                                             .clip_norm = options_.clip_norm,
                                             .stop = request.mine.stop,
                                             .busy = request.mine.busy,
-                                            .timeline = request.timeline}));
+                                            .timeline = request.timeline,
+                                            .before_update = request.before_update}));
   report.numbers.step = request.step;
   report.numbers.learning_rate = rate;
   const bool is_known = report.known_step > 0;

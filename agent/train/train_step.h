@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -38,6 +39,7 @@ class TrainStep {
     int64_t flush = 0;  // parallel::StepRequest::flush
     Flags mine = {};
     parallel::TimelineRecorder* timeline = nullptr;  // records the step, if given
+    std::function<Status()> before_update = {};      // parallel::StepRequest::before_update
   };
   struct Outcome {
     StepNumbers numbers;  // those that one step has, without rates

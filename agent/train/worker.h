@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include "agent/train/checkpoint/retrying_storage.h"
 #include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/checkpoint/saver.h"
+#include "agent/train/checkpoint/state_keeper.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/open_data.h"
 #include "agent/train/forming.h"
@@ -25,6 +27,12 @@
 #include "common/base/result.h"
 
 namespace lockstep::train {
+
+// Which rank has a share of the state in memory.
+struct StateSourceRank {
+  int rank = -1;
+  bool is_held = false;  // for another rank
+};
 
 // One rank of the built-in training loop, from its configuration to its exit code, in phases
 // (WorkerPhase): forming, loading, broadcasting, training with saving and validating in between,
@@ -56,6 +64,29 @@ class Worker {
   Status share_starting_point();
   Status resume_or_begin();
   Status go_on_from(const Manifest& manifest);
+  bool keeps_states() const { return config_.checkpoint.memory && has_states_memory_; }
+  // All ranks keep states in memory, or none does.
+  Status agree_on_states();
+  // The states that earlier rounds have left in this rank's file.
+  struct FoundStates {
+    std::optional<MemoryStates> own;
+    std::optional<MemoryStates> held;
+  };
+  Result<FoundStates> find_states() const;
+  // Makes the keeper, if there is none. All ranks call it.
+  Status map_states();
+  std::optional<CopyPeers> memory_peers() const;
+  // Resumes from the newest state of which all shares are in some rank's memory. Returns whether
+  // there was one.
+  Result<bool> resume_from_memory();
+  Status restore_own(const KeptState& state, const std::vector<StateSourceRank>& sources);
+  Status restore_from_others(
+      const KeptState& state, const parallel::Composition::OtherLayout& layout,
+      const std::function<std::pair<int, std::span<const float>>(int64_t rank)>& share_of);
+  void go_on_keeping();
+  void begin_to_keep();
+  void keep_in_memory_if_due();
+  Status tell_what_was_kept();
   void open_metrics();
   StateTable state_table() const;
   RunSettings settings() const;
@@ -122,7 +153,11 @@ class Worker {
   std::optional<Timeline> timeline_;  // if steps are recorded
   std::optional<Validator> validator_;
   std::unique_ptr<comm::Communicator> outcomes_;  // all ranks, for the saver
-  std::optional<Saver> saver_;  // if there is storage; last, since it reads the model's snapshot
+  std::optional<Saver> saver_;     // if there is storage; last, since it reads the model's snapshot
+  int64_t stored_step_ = -1;       // of the newest checkpoint when states were looked for
+  bool has_states_memory_ = true;  // all ranks have
+  uint64_t states_bytes_ = 0;      // of the file of states in memory
+  std::optional<StateKeeper> keeper_;  // if states are kept in memory; last, as the one before
 };
 
 }  // namespace lockstep::train

@@ -196,6 +196,7 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
   ScheduleExecutor::Options options{
       .batch = {},
       .micro_batches = shape.micro_batches,
+      .samples = std::vector<int64_t>(static_cast<size_t>(shape.micro_batches), 1),
       .splits_backward = gradients_in(shape) == ActionKind::kBackwardWeights,
       .edge_count = 1};
   for (char& place : data) options.data.push_back({&place, 0});

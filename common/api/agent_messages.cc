@@ -69,7 +69,8 @@ Status check_world(const Assignment& assignment) {
     return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t needed = protocol_needed(world, assignment.train);
+  const int64_t needed =
+      protocol_needed(world, assignment.train, assignment.checkpoint.memory.has_value());
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -109,10 +110,18 @@ std::string signal_name(int64_t signal) {
   return name == nullptr ? "" : std::string("SIG") + name;
 }
 
-int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
+bool shares_evenly(const BatchSpec& batch, int64_t data_ranks) {
+  if (batch.global % data_ranks != 0) return false;
+  return batch.micro <= 0 || batch.global / data_ranks % batch.micro == 0;
+}
+
+int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
+                        bool keeps_states) {
+  if (keeps_states) return kProtocolWithUnevenBatches;
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
   const bool is_recorded = train && train->timeline.everySteps > 0;
   const std::string& schedule = world.layout.schedule;
+  if (train && !shares_evenly(train->batch, world.data)) return kProtocolWithUnevenBatches;
   const bool is_split = schedule == pipeline_kind_name(PipelineKind::kZeroBubble);
   if (world.is_encrypted) return kProtocolWithEncryption;
   if (schedule == pipeline_kind_name(PipelineKind::kPipeDream)) return kProtocolWithEncryption;

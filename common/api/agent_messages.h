@@ -52,7 +52,8 @@ namespace lockstep {
 //   6  workers carry out the schedules zerobubble and pipedream, and stages of given sizes
 //   7  workers encrypt what they send each other if the world says so (`encryption`); pipedream's
 //      unit in flight is one micro-batch, not one batch as in version 6
-inline constexpr int64_t kProtocolNewest = 7;
+//   8  workers share a batch that their number does not divide, and keep states in memory
+inline constexpr int64_t kProtocolNewest = 8;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -67,6 +68,8 @@ inline constexpr int64_t kProtocolWithMeshes = 5;
 inline constexpr int64_t kProtocolWithStages = 6;
 // Older workers would send everything in the clear, and run pipedream's passes in another order.
 inline constexpr int64_t kProtocolWithEncryption = 7;
+// Older workers refuse such a batch, and keep no states.
+inline constexpr int64_t kProtocolWithUnevenBatches = 8;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -75,8 +78,13 @@ inline constexpr char kRequestsEncrypted[] = "encrypted";  // refuses both
 inline constexpr size_t kAgentStateBytesMax = 64 * 1024;
 inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 
-// Returns the oldest version in which an assignment may tell of this world and this training.
-int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train);
+// Returns whether all micro-batches of all ranks have the same size.
+bool shares_evenly(const BatchSpec& batch, int64_t data_ranks);
+
+// Returns the oldest version in which an assignment may tell of this world and this training, which
+// keeps states in memory or not (CheckpointSpec::memory).
+int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
+                        bool keeps_states = false);
 
 // Returns the name of the pod of a job's node, which is also its agent's name in sessions.
 inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
@@ -105,6 +113,7 @@ struct Assignment {
   int64_t threads_per_process = 0;
   int64_t rendezvous_timeout_seconds = 60;
   int64_t hang_seconds = kHangSeconds;  // as in WorkerConfig
+  int64_t command_hang_seconds = 0;     // as command_hang_seconds(); 0: no limit
   int64_t grace_period_seconds = 30;    // from SIGTERM to SIGKILL of the workers
 
   bool operator==(const Assignment&) const = default;
@@ -144,6 +153,7 @@ struct StorageState {
   int64_t set_aside_step = -1;   // of the newest one of them
   std::string set_aside_reason;  // why; empty: there are none
   int64_t resumed_step = -1;     // where this round began to train; -1: not known yet
+  bool from_memory = false;      // the state of resumed_step was in memory
 
   bool operator==(const StorageState&) const = default;
 };

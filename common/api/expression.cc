@@ -71,7 +71,10 @@ const Json& job_schema() {
 
 const Json& job_defaults() {
   static const Json kDefaults = [] {
-    Json spec = spec_to_json(TrainingJobSpec{});
+    TrainingJobSpec defaults;
+    defaults.elastic.emplace();
+    defaults.checkpoint.memory.emplace();
+    Json spec = spec_to_json(defaults);
     spec["train"] = train_to_json(TrainSpec{});
     return Json{{"spec", std::move(spec)}};
   }();

@@ -50,6 +50,8 @@ struct Schema<Assignment> {
           &Assignment::rendezvous_timeout_seconds);
     visit(Field{.name = "hangSeconds", .minimum = 1, .maximum = kHangSecondsMax},
           &Assignment::hang_seconds);
+    visit(Field{.name = "commandHangSeconds", .minimum = 0, .maximum = kHangSecondsMax},
+          &Assignment::command_hang_seconds);
     visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = kGraceSecondsMax},
           &Assignment::grace_period_seconds);
   }
@@ -84,6 +86,7 @@ struct Schema<StorageState> {
     visit(Field{.name = "setAsideReason", .bytes_max = kStorageTextBytesMax},
           &StorageState::set_aside_reason);
     visit(Field{.name = "resumedStep", .minimum = -1}, &StorageState::resumed_step);
+    visit(Field{.name = "fromMemory"}, &StorageState::from_memory);
   }
 };
 

@@ -53,6 +53,7 @@ class Table {
     add_checkpoint();
     add_failure_rules();
     add_mesh();
+    add_elastic();
     add_ports();
     add_groups();
     add_families();
@@ -85,6 +86,7 @@ class Table {
   void add_checkpoint();
   void add_failure_rules();
   void add_mesh();
+  void add_elastic();
   void add_ports();
   void add_groups();
   void add_families();
@@ -183,6 +185,23 @@ void Table::add_mesh() {
           "auto");
 }
 
+void Table::add_elastic() {
+  const Expression is_elastic = spec_.given("elastic");
+  const Expression fewest = spec_["elastic.min"];
+  const Expression most = spec_["elastic.max"];
+  require(spec_, "elastic.min", !is_elastic || fewest <= nodes_, "{} is more than spec.nodes[: {}]",
+          {fewest, nodes_});
+  require(spec_, "elastic.max", !is_elastic || nodes_ <= most, "{} is less than spec.nodes[: {}]",
+          {most, nodes_});
+  require(
+      spec_, "elastic", !is_elastic || !spec_.given("processGroups"),
+      "not valid with spec.processGroups, because their ranks may be missing; omit one of them");
+  require(
+      spec_, "checkpoint.memory", in_train(!is_elastic || spec_.given("checkpoint.memory")),
+      "missing, but spec.elastic needs it with spec.train: a round of another size resumes from "
+      "states in memory");
+}
+
 void Table::add_ports() {
   const Expression port = spec_["rendezvous.port"];
   const Expression ports = processes_ * either(spec_.given("train"), 1, kPortRounds);
@@ -279,13 +298,16 @@ void Table::add_batch() {
   const Expression global = spec_["train.batch.global"];
   const Expression micro = spec_["train.batch.micro"];
   const Expression fits = global % data_ == 0;
+  const Expression may_be_uneven = spec_.given("elastic") && !is_interleaved_;
   require(batch, "micro", batch["micro"] == 0 || batch["global"] % batch["micro"] == 0,
           "{} does not divide spec.train.batch.global[: {}]", {batch["micro"], batch["global"]});
-  require(spec_, "train.batch.global", in_train(!has_mesh_ || fits),
+  require(spec_, "train.batch.global", in_train(!has_mesh_ || fits || may_be_uneven),
           "{} is not a multiple of the [{} ]data-parallel ranks", {global, data_});
+  require(spec_, "train.batch.global", in_train(!has_mesh_ || !may_be_uneven || global >= data_),
+          "{} is less than the [{} ]data-parallel ranks", {global, data_});
   require(spec_, "train.batch.micro",
           in_train(!has_mesh_ || !fits || micro == 0 || global % micro != 0 ||
-                   global % (micro * data_) == 0),
+                   global % (micro * data_) == 0 || may_be_uneven),
           "{} x [{} ]data-parallel ranks[ = {}] does not divide spec.train.batch.global[: {}]",
           {micro, data_, micro * data_, global});
   const Expression turns = pipeline_ * data_;  // micro-batches take turns in groups of one a stage
@@ -385,8 +407,10 @@ void Table::add_command() {
             "does this itself",
             {spec_[field]});
   }
-  require(spec_, "parallelism.stages", spec_.given("train") || !spec_.given("parallelism.stages"),
-          "only valid with spec.train; omit the field, because a command does this itself");
+  for (const char* field : {"parallelism.stages", "checkpoint.memory"}) {
+    require(spec_, field, spec_.given("train") || !spec_.given(field),
+            "only valid with spec.train; omit the field, because a command does this itself");
+  }
 }
 
 // Some schedules split backward, or work with several versions of the parameters.

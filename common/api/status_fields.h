@@ -201,6 +201,10 @@ struct Schema<FailureStatus> {
                 .meaning = "The step from which training resumed; -1 until that is known.",
                 .minimum = -1},
           &FailureStatus::resumedStep);
+    visit(Field{.name = "resumedFrom",
+                .meaning = "Where the state of resumedStep was: memory or storage. Absent until "
+                           "that is known, and where training started over."},
+          &FailureStatus::resumedFrom);
     visit(Field{.name = "furthestStep",
                 .meaning = "The furthest step of the consecutive attempts.",
                 .minimum = 0},

@@ -37,6 +37,7 @@ struct StorageNotes {
   // file and the cause.
   FixedText failure{};
   FixedText set_aside_reason{};
+  int64_t from_memory = 0;  // 1: the state of resumed_step was in memory
 
   bool operator==(const StorageNotes&) const = default;
 };

@@ -248,6 +248,15 @@ int64_t hang_seconds(const TrainingJobSpec& spec) {
   return kHangSeconds;
 }
 
+int64_t command_hang_seconds(const TrainingJobSpec& spec) {
+  if (spec.train) return 0;
+  for (const FailureRule& rule : spec.failure.rules) {
+    if (rule.event != kHang) continue;
+    return hang_seconds_from_text(rule.after).value_or(kCommandHangSeconds);
+  }
+  return 0;
+}
+
 int64_t processes_per_node(const TrainingJobSpec& spec) {
   const int64_t given = spec.processesPerNode > 0 ? spec.processesPerNode : spec.gpusPerNode;
   return std::max<int64_t>(given, 1);

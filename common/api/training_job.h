@@ -187,12 +187,21 @@ struct RendezvousSpec {
   bool operator==(const RendezvousSpec&) const = default;
 };
 
+// States of the model in memory of a pod that outlives the processes of its ranks.
+struct MemoryStatesSpec {
+  int64_t everySteps = 1;
+  int64_t copies = 0;  // of each state, on other nodes: 0 or 1
+
+  bool operator==(const MemoryStatesSpec&) const = default;
+};
+
 struct CheckpointSpec {
   std::string path;  // empty: none is written (lockstep run sets it to a path in its output folder)
   int64_t everySteps = 0;    // 0: none before the end
   bool atEnd = true;         // false: the last step writes none unless everySteps divides it
   int64_t keep = 3;          // how many of the newest ones
   std::string onPreemption;  // "60s", "10m", "1h": time to save when a pod is stopped; empty: none
+  std::optional<MemoryStatesSpec> memory;
 
   bool operator==(const CheckpointSpec&) const = default;
 };
@@ -220,6 +229,7 @@ struct FailureSpec {
 // before it counts as hung.
 inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 20;
+inline constexpr int64_t kCommandHangSeconds = 600;
 inline constexpr int64_t kHangSecondsMin = 5;  // several heartbeats
 inline constexpr int64_t kHangSecondsMax = 86400;
 
@@ -234,11 +244,20 @@ struct SecuritySpec {
   bool operator==(const SecuritySpec&) const = default;
 };
 
+// How many nodes the job may train with, when pods are lost or spec.nodes changes.
+struct ElasticSpec {
+  int64_t min = 1;
+  int64_t max = 4096;
+
+  bool operator==(const ElasticSpec&) const = default;
+};
+
 inline constexpr char kRequiredEncryption[] = "required";  // a value of security.encryption
 inline constexpr char kJobNetworkPolicy[] = "job";         // a value of security.networkPolicy
 
 struct TrainingJobSpec {
   int64_t nodes = 1;
+  std::optional<ElasticSpec> elastic;  // none: every round has all nodes
   int64_t gpusPerNode = 0;
   int64_t processesPerNode = 0;   // 0: gpusPerNode, else 1
   int64_t threadsPerProcess = 0;  // 0: the pod's CPUs divided by its processes
@@ -338,6 +357,7 @@ struct FailureStatus {
   int64_t generation = 0;      // of the job then; 0: unknown
   int64_t step = 0;            // reached since training last began
   int64_t resumedStep = -1;    // the step from which training resumed
+  std::string resumedFrom;     // memory, storage; empty: not known, or training started over
   int64_t furthestStep = 0;    // over the consecutive attempts
   int64_t attempt = 1;         // consecutive failures without a step beyond that of the first
   double recoverySeconds = 0;  // from the failure to all ranks running again; 0 until then
@@ -450,6 +470,10 @@ int64_t processes_per_node(const TrainingJobSpec& spec);
 std::string recompute_of(std::string_view recompute, std::string_view schedule);
 // Returns the limit of the first rule about hangs, or kHangSeconds.
 int64_t hang_seconds(const TrainingJobSpec& spec);
+// Returns how long a command's rank may be silent in its progress file before it counts as hung:
+// the limit of the first rule about hangs, or kCommandHangSeconds if it has none; 0 without a rule,
+// and with train.
+int64_t command_hang_seconds(const TrainingJobSpec& spec);
 // Parses "10m" as 600: a whole number and s, m or h. nullopt for other text, or outside
 // kHangSecondsMin to kHangSecondsMax.
 std::optional<int64_t> hang_seconds_from_text(std::string_view text);

@@ -192,6 +192,24 @@ struct Schema<RendezvousSpec> {
 };
 
 template <>
+struct Schema<MemoryStatesSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "everySteps",
+                .meaning = "Steps between two copies of the state into memory.",
+                .minimum = 1,
+                .maximum = kStepsMax},
+          &MemoryStatesSpec::everySteps);
+    visit(Field{.name = "copies",
+                .meaning = "Copies of each rank's state in memory of the next node, from which "
+                           "training resumes if a pod is lost. Without effect on a single node.",
+                .minimum = 0,
+                .maximum = 1},
+          &MemoryStatesSpec::copies);
+  }
+};
+
+template <>
 struct Schema<CheckpointSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -221,6 +239,10 @@ struct Schema<CheckpointSpec> {
                            "Extends terminationGracePeriodSeconds if it is longer. Needs path.",
                 .bytes_max = 8},
           &CheckpointSpec::onPreemption);
+    visit(Field{.name = "memory",
+                .meaning = "Keeps the two newest states in memory of the pods. After a process "
+                           "has failed, training resumes from them."},
+          &CheckpointSpec::memory);
   }
 };
 
@@ -262,7 +284,8 @@ struct Schema<FailureRule> {
     visit(Field{.name = "after",
                 .meaning = "For event Hang: how long the other ranks wait in a step for a rank "
                            "before it counts as hung, such as 90s, 10m or 1h, but at least 5 times "
-                           "the median step; 20s if omitted.",
+                           "the median step; 20s if omitted. A command's rank counts as hung if it "
+                           "has written nothing to its progress file for so long; 10m if omitted.",
                 .bytes_max = 8},
           &FailureRule::after);
   }
@@ -319,6 +342,23 @@ struct Schema<SecuritySpec> {
 };
 
 template <>
+struct Schema<ElasticSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "min",
+                .meaning = "Fewest nodes that train. With fewer, the job waits for pods.",
+                .minimum = 1,
+                .maximum = kNodesMax},
+          &ElasticSpec::min);
+    visit(Field{.name = "max",
+                .meaning = "Most nodes that spec.nodes may be scaled to.",
+                .minimum = 1,
+                .maximum = kNodesMax},
+          &ElasticSpec::max);
+  }
+};
+
+template <>
 struct Schema<TrainingJobSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -327,6 +367,9 @@ struct Schema<TrainingJobSpec> {
                 .minimum = 1,
                 .maximum = kNodesMax},
           &TrainingJobSpec::nodes);
+    visit(Field{.name = "elastic",
+                .meaning = "Lets the job train with fewer nodes while pods are missing."},
+          &TrainingJobSpec::elastic);
     visit(Field{.name = "gpusPerNode",
                 .meaning = "GPUs per pod, set as its limit nvidia.com/gpu; 0 computes on the CPU.",
                 .minimum = 0,
@@ -417,7 +460,6 @@ struct Schema<TrainingJobSpec> {
                 .meaning = "A PodTemplateSpec, merged into the pods last. Fields that would break "
                            "the job are rejected with their path. The container is named node."},
           &TrainingJobSpec::podTemplate);
-    visit.refused({"elastic", "object", "Continue training with fewer nodes."});
     visit.refused({"scheduling", "object", "Gang scheduling, queues and topology."});
     visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
   }

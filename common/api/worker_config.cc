@@ -27,6 +27,7 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "progressFd", .minimum = -1, .maximum = 1 << 20},
           &WorkerConfig::progress_fd);
     visit(Field{.name = "shmFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::shm_fd);
+    visit(Field{.name = "stateFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::state_fd);
   }
 };
 

@@ -31,6 +31,9 @@ struct WorkerConfig {
   int64_t progress_fd = -1;  // inherited memfd with this rank's ProgressPage; -1: none
   // Inherited memfd shared by the ranks of this node, which size it (empty at first); -1: none.
   int64_t shm_fd = -1;
+  // Inherited memfd for this rank's states in memory, which the agent keeps from round to round;
+  // -1: none.
+  int64_t state_fd = -1;
 
   bool operator==(const WorkerConfig&) const = default;
 };

@@ -177,9 +177,10 @@ std::map<std::string, plan::AgentView> AgentWatchers::views(const std::string& j
 
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   const int64_t since = agent->view.state ? agent->view.state->sequence : 0;
-  // After a failure the agent only has to show in time that it is alive.
-  const bool had_failed = !agent->view.error.empty();
-  const Duration wait = had_failed ? Duration::zero() : options_.poll_wait(agents_count_);
+  // After a failure the agent only has to show in time that it is alive. One that was never heard
+  // has something to say.
+  const bool is_short = !agent->view.error.empty() || !agent->view.state;
+  const Duration wait = is_short ? Duration::zero() : options_.poll_wait(agents_count_);
   if (wait >= wait_) {
     wait_ = wait;
     wait_until_ = timers_.now() + silence();
@@ -219,7 +220,10 @@ Duration AgentWatchers::delay_after_failure(Agent& agent, const Error& error) {
 void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
   constexpr size_t kErrorBytesMax = 256;
   plan::AgentView& view = agent.view;
+  const bool is_first = view.error.empty();
   view.error = utf8_head(clean_utf8(error.message), kErrorBytesMax);
+  // From now on it counts what other agents say of this one.
+  if (is_first && !view.state) on_change_(agent.job, Urgency::kRoutine);
   // An agent keeps its token. If it has answered before, somebody else refuses in its place.
   const bool refuses = error.code == Code::kNotFound && !view.state;
   if (refuses) note_heard(agent);

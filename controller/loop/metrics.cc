@@ -48,7 +48,8 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
         static_cast<uint64_t>(failures(after) - failures(before));
   }
   const double recovery = after.lastFailure ? after.lastFailure->recoverySeconds : 0;
-  const bool had_it = before.lastFailure && before.lastFailure->time == after.lastFailure->time &&
+  const bool had_it = before.lastFailure && after.lastFailure &&
+                      before.lastFailure->time == after.lastFailure->time &&
                       before.lastFailure->recoverySeconds > 0;
   if (recovery > 0 && !had_it) {
     recovery_seconds_.observe(recovery);

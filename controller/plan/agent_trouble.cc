@@ -58,7 +58,8 @@ std::vector<std::string> sharing_parts(const WorldLayout& layout) {
 }
 
 // Returns what an ordinary world does not have: "leaves out nodes, and has servers".
-std::string special_parts(const WorldAssignment& world, const std::optional<TrainSpec>& train) {
+std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& spec) {
+  const std::optional<TrainSpec>& train = spec.train;
   std::string text;
   const auto add = [&](bool has_it, const std::string& part) {
     if (has_it) text += (text.empty() ? "" : ", and ") + part;
@@ -73,15 +74,18 @@ std::string special_parts(const WorldAssignment& world, const std::optional<Trai
   add(train && train->model.family == "mlp", "trains an mlp");
   add(train && train->optimizer.name != "adamw", "uses another optimizer than adamw");
   add(train && train->timeline.everySteps > 0, "records a timeline");
+  add(train && !shares_evenly(train->batch, world.data), "shares a batch unevenly");
+  add(spec.checkpoint.memory.has_value(), "keeps states in memory");
   return text.empty() ? "reorders nodes" : text;
 }
 
 AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world,
-                               const std::optional<TrainSpec>& train) {
+                               const TrainingJobSpec& spec) {
+  const int64_t needed = protocol_needed(world, spec.train, spec.checkpoint.memory.has_value());
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
-                     std::to_string(protocol) + ", but the round " + special_parts(world, train) +
-                     ", which needs version " + std::to_string(protocol_needed(world, train)) +
+                     std::to_string(protocol) + ", but the round " + special_parts(world, spec) +
+                     ", which needs version " + std::to_string(needed) +
                      ". The round starts once the job is suspended and resumed, which recreates "
                      "its pods with the controller's version of Lockstep. If spec.image has an "
                      "older version, change it meanwhile"};
@@ -100,10 +104,11 @@ std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
   if (first_below(kProtocolNewest) == pods.end()) return std::nullopt;
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) return std::nullopt;
-  const std::optional<TrainSpec>& train = pass.spec().train;
-  const auto old = first_below(protocol_needed(*world, train));
+  const TrainingJobSpec& spec = pass.spec();
+  const auto old =
+      first_below(protocol_needed(*world, spec.train, spec.checkpoint.memory.has_value()));
   if (old == pods.end()) return std::nullopt;
-  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, train);
+  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, spec);
 }
 
 }  // namespace

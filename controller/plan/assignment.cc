@@ -2,6 +2,7 @@
 
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/elastic.h"
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
@@ -64,6 +65,7 @@ bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
 }  // namespace
 
 Verdict assignment(Pass& pass) {
+  requeue_for_choice(pass);
   if (!pass.formed()) return form(pass);
   const std::vector<int64_t> wanted = wanted_nodes(pass);
   if (wanted != pass.round_nodes && can_begin(pass, wanted)) {

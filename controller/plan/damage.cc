@@ -38,8 +38,15 @@ bool is_being_stopped(const AgentState& state) {
 }
 
 bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
-  const AgentView* view = pass.agent(&pod);
-  return view != nullptr && pass.now - view->last_heard >= time;
+  return pass.agent(&pod) != nullptr && pass.now >= silent_at(pass, pod, time);
+}
+
+// Returns whether an elastic job gives up a pod that it has left out, or is about to leave out: its
+// agent was heard, and is silent.
+bool is_lost_outside_round(const Pass& pass, const PodView& pod) {
+  const AgentView* agent = pass.agent(&pod);
+  if (!pass.spec().elastic || agent == nullptr || !agent->state) return false;
+  return pod.phase == "Running" && is_silent_for(pass, pod, current_silence_limit(pass));
 }
 
 // Returns why a member's pod can't go on, or nullptr.
@@ -48,7 +55,7 @@ const char* loss_of(const Pass& pass, const PodView& pod) {
   const bool works = pass.formed() && pass.is_in_round(pod.node_index);
   if (pod.ended_well()) return works ? nullptr : "PodEnded";
   if (pod.exit_code) return end_of_pod(pod);
-  if (!works) return nullptr;
+  if (!works) return is_lost_outside_round(pass, pod) ? kAgentSilent : nullptr;
   if (is_silent_for(pass, pod, current_silence_limit(pass))) return kAgentSilent;
   const AgentState* state = pass.current_report(&pod);
   return state != nullptr && is_being_stopped(*state) ? "PodStopped" : nullptr;
@@ -192,6 +199,15 @@ FailureStatus blamed_by(const Pass& pass, const std::vector<WorkerFailure>& peer
   return failure;
 }
 
+// Returns until when an agent that this process has never heard may answer, or else counts as
+// silent; nullopt: it was heard.
+std::optional<TimePoint> first_answer_end(const Pass& pass, const PodView& pod,
+                                          const AgentView& agent) {
+  if (agent.state || agent.refuses_token) return std::nullopt;
+  const TimePoint end = silent_at(pass, pod, current_silence_limit(pass));
+  return end > pass.now ? std::optional(end) : std::nullopt;
+}
+
 // Returns until when the culprit may still report, or be found lost with its pod; nullopt means
 // decide now.
 std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus& blamed,
@@ -205,16 +221,17 @@ std::optional<TimePoint> culprit_wait_end(const Pass& pass, const FailureStatus&
   });
   const bool is_over = all_workers_ended(pass, is_hang ? blamed.rank : -1) && !any_is_done;
   if (pass.now < until && !is_over) return until;
-  if (!is_hang) return std::nullopt;
   const PodView* pod = pod_of(pass, blamed.nodeIndex);
   const AgentView* agent = pass.agent(pod);
+  if (!is_hang) return agent == nullptr ? std::nullopt : first_answer_end(pass, *pod, *agent);
   if (agent == nullptr) {
     const bool is_asked_now =
         pod != nullptr && pod->serves() && pod->phase == "Running" && !pod->ip.empty();
     return is_asked_now ? std::optional(pass.now + current_silence_limit(pass)) : std::nullopt;
   }
   const bool is_heard = agent->state && !is_silent_for(pass, *pod, healthy_silence_limit(pass));
-  return is_heard ? std::nullopt : std::optional(agent->last_heard + current_silence_limit(pass));
+  return is_heard ? std::nullopt
+                  : std::optional(silent_at(pass, *pod, current_silence_limit(pass)));
 }
 
 // A rank left because it was told to stop. Returns until when the pod that is stopped may be seen
@@ -224,7 +241,7 @@ std::optional<TimePoint> stop_wait_end(const Pass& pass, TimePoint left_at) {
   for (const PodView* pod : pass.in_round()) {
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr || !is_silent_for(pass, *pod, healthy_silence_limit(pass))) continue;
-    end = std::max(end, agent->last_heard + current_silence_limit(pass));
+    end = std::max(end, silent_at(pass, *pod, current_silence_limit(pass)));
   }
   return end > pass.now ? std::optional(end) : std::nullopt;
 }

@@ -72,7 +72,7 @@ Ago ago_of(const Pass& pass, const FailureStatus& failure) {
   }
   const AgentView* agent = pass.agent(pod);
   if (agent != nullptr && failure.reason == kAgentSilent) {
-    return {.detect = pass.now - agent->last_heard};
+    return {.detect = pass.now - silent_since(pass, *pod)};
   }
   const AgentState* state = pass.current_report(pod);
   if (state == nullptr) return {};
@@ -224,10 +224,13 @@ void requeue_for_timeouts(Pass& pass) {
   for (const PodView* pod : pass.current) {
     const std::optional<Duration> left = pending_left(pass, pod);
     if (left && *left > Duration{0}) pass.requeue(pass.now + *left);
-    if (pod == nullptr || !pass.formed() || !pass.is_in_round(pod->node_index)) continue;
+    const bool works = pod != nullptr && pass.formed() && pass.is_in_round(pod->node_index);
+    if (!works && (pod == nullptr || !pass.spec().elastic)) continue;
     const AgentView* agent = pass.agent(pod);
     if (agent == nullptr) continue;
-    pass.requeue(agent->last_heard + current_silence_limit(pass));
+    const TimePoint silent = silent_at(pass, *pod, current_silence_limit(pass));
+    if (works || silent > pass.now) pass.requeue(silent);  // else it is no pod to give up
+    if (!works) continue;
     if (!pass.seen.suspect_own_network) continue;
     pass.requeue(std::max(agent->last_heard + base_silence_limit(pass),
                           pass.now + pass.limits.suspicion_recheck));
@@ -241,6 +244,15 @@ bool is_on_bad_node(const Pass& pass, const FailureStatus& failure) {
   record_failure(with_it, failure);
   const auto nodes = nodes_to_avoid(with_it, pass.spec().failure.avoidNodes);
   return std::find(nodes.begin(), nodes.end(), failure.node) != nodes.end();
+}
+
+// Returns how often in a row pods of this node index have been lost outside of this round, counting
+// this loss: their replacement backs off.
+int64_t attempts_of_place(const Pass& pass, const FailureStatus& failure) {
+  const auto& last = pass.status.lastFailure;
+  const bool is_again = last && last->round == failure.round && last->rank < 0 &&
+                        last->nodeIndex == failure.nodeIndex;
+  return is_again ? last->attempt + 1 : 1;
 }
 
 // Applies the job's rules to the failure, else the default action.
@@ -257,6 +269,11 @@ Verdict decide(Pass& pass, const Damage& damage) {
     how.because = "this is the failure before once more, and does not count";
     failure.attempt = pass.status.lastFailure->attempt;
     failure.furthestStep = pass.status.lastFailure->furthestStep;
+  }
+  if (!rule && pass.spec().elastic && pass.formed() && !damage.ends_round) {
+    how.counts = false;
+    how.because = "the round goes on without it, so this does not count";
+    failure.attempt = attempts_of_place(pass, failure);
   }
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {

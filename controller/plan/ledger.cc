@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "common/base/utf8.h"
@@ -22,6 +23,11 @@ constexpr double kShortest = 0.001;  // of a recovery: 0 means that it is not ov
 constexpr std::string_view kNotOfTheNode[] = {"PodDeleted", "PodStopped", "PodEnded",
                                               "PodLost",    "Evicted",    "Preempted",
                                               "Suspected",  "NoAddress",  "ImagePullFailed"};
+
+// Reasons that say that the node itself is gone.
+constexpr std::string_view kLosses[] = {"AgentSilent", "NodeNotReady", "NodeDeleted",
+                                        "NodeShutdown", "NodeTainted"};
+constexpr Duration kLately = std::chrono::minutes(10);
 
 using Part = std::optional<double> RecoveryStatus::*;
 constexpr Part kParts[] = {&RecoveryStatus::detectSeconds, &RecoveryStatus::decideSeconds,
@@ -169,10 +175,23 @@ std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t
   return nodes;
 }
 
-void note_resumed(TrainingJobStatus& status, int64_t step) {
+std::vector<std::string> lately_lost_nodes(const TrainingJobStatus& status, WallTime now) {
+  std::set<std::string> nodes;
+  for (const FailureStatus& failure : status.failures) {
+    const bool is_lost = std::ranges::find(kLosses, failure.reason) != std::end(kLosses);
+    const std::optional<double> ago = seconds_from(failure.time, now);
+    if (is_lost && ago && *ago <= to_seconds(kLately) && !failure.node.empty()) {
+      nodes.insert(failure.node);
+    }
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+void note_resumed(TrainingJobStatus& status, int64_t step, std::string_view from) {
   if (!status.lastFailure || status.lastFailure->resumedStep >= 0) return;
   FailureStatus& failure = *status.lastFailure;
   failure.resumedStep = std::max<int64_t>(0, step);
+  failure.resumedFrom = from;
   status.lost.steps += std::max<int64_t>(0, failure.step - failure.resumedStep);
   store_newest(status);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/api/training_job.h"
@@ -48,8 +49,13 @@ double longest_run_seconds(const TrainingJobStatus& status, WallTime now);
 // preemption and the like.
 std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t failures);
 
-// Records the first step known after the newest failure. Steps from there up to the failure's step
-// are done again, and count as lost.
-void note_resumed(TrainingJobStatus& status, int64_t step);
+// Returns the Kubernetes nodes that were lost (silent, not ready, deleted) at failures of the last
+// ten minutes, sorted.
+std::vector<std::string> lately_lost_nodes(const TrainingJobStatus& status, WallTime now);
+
+// Records the first step known after the newest failure, and where its state was
+// (FailureStatus::resumedFrom). Steps from there up to the failure's step are done again, and count
+// as lost.
+void note_resumed(TrainingJobStatus& status, int64_t step, std::string_view from);
 
 }  // namespace lockstep::plan

@@ -18,7 +18,8 @@ struct Pass;
 // then a formed round goes on. Nodes that it leaves out keep their pods, but nothing waits for
 // them. Pure.
 using RoundChoice = std::vector<int64_t> (*)(const Pass&);
-std::vector<int64_t> members_of_round(const Pass& pass);  // this version's choice: all members
+// This version's choice: all members, or with spec.elastic those of elastic_nodes().
+std::vector<int64_t> members_of_round(const Pass& pass);
 
 // One call of plan(): what was observed, and the result so far. Shared by the policies.
 struct Pass {

@@ -40,6 +40,7 @@ PodRecipe recipe_of(const Pass& pass) {
   const std::string& image = agent_image_of(pass);
   const NewPod pod{.round = pass.status.round,
                    .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
+                   .shun = lately_lost_nodes(pass.status, pass.seen.wall_now),
                    .image = image,
                    .agent_image = pass.limits.agent_image.empty() ? "" : image,
                    .scrape_annotations = pass.limits.scrape_annotations,

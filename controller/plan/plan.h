@@ -107,6 +107,11 @@ struct Limits {
   // A healthy agent was heard within this time, half of agent_silence. A rank on a machine that is
   // gone is thus not taken for one that hangs.
   Duration agent_healthy_within = std::chrono::milliseconds(7500);
+  // An agent that this process has never heard is asked for at least so long before it is given up.
+  Duration agent_asked_min = std::chrono::seconds(5);
+  // How long an elastic job waits for a pod that is starting before it begins, or grows, without
+  // it.
+  Duration elastic_start_wait = std::chrono::seconds(60);
   // How long a rank that saves a checkpoint, validates or finishes may hold the others up before
   // the job is Stuck. If the rank hangs there, Stuck is reported before the round ends because of
   // it.

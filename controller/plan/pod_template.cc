@@ -267,27 +267,47 @@ void check_shape(const Json& value, const std::string& path, Problems& problems)
   }
 }
 
+Json is_other_node(const std::string& node) {
+  Json requirement = {{"key", "metadata.name"}, {"operator", "NotIn"}};
+  requirement["values"] = Json::array({node});
+  return requirement;
+}
+
+// Returns the member of that path, made an object where it is none.
+Json& object_at(std::initializer_list<const char*> path, Json& in) {
+  Json* at = &in;
+  for (const char* key : path) {
+    at = &(*at)[key];
+    if (!at->is_object()) *at = Json::object();
+  }
+  return *at;
+}
+
+// Prefers other nodes, as much as a preference can.
+void shun_nodes(const std::vector<std::string>& nodes, Json& spec) {
+  if (nodes.empty()) return;
+  Json& terms = object_at({"affinity", "nodeAffinity"},
+                          spec)["preferredDuringSchedulingIgnoredDuringExecution"];
+  if (!terms.is_array()) terms = Json::array();
+  for (const std::string& node : nodes) {
+    terms.push_back(
+        {{"weight", 100}, {"preference", {{"matchFields", Json::array({is_other_node(node)})}}}});
+  }
+}
+
 // Adds the nodes to every term of the nodeSelector, because only one term has to match. A
 // matchFields requirement takes one value. Source: the validation of k8s.io/api/core/v1.
 void avoid_nodes(const std::vector<std::string>& nodes, Json& spec) {
   if (nodes.empty()) return;
-  Json* at = &spec;
-  for (const char* key :
-       {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}) {
-    at = &(*at)[key];
-    if (!at->is_object()) *at = Json::object();
-  }
-  Json& terms = (*at)["nodeSelectorTerms"];
+  Json& terms =
+      object_at({"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"},
+                spec)["nodeSelectorTerms"];
   if (!terms.is_array() || terms.empty()) terms = Json::array({Json::object()});
   for (Json& term : terms) {
     if (!term.is_object()) continue;
     Json& fields = term["matchFields"];
     if (!fields.is_array()) fields = Json::array();
-    for (const std::string& node : nodes) {
-      Json is_another = {{"key", "metadata.name"}, {"operator", "NotIn"}};
-      is_another["values"] = Json::array({node});
-      fields.push_back(std::move(is_another));
-    }
+    for (const std::string& node : nodes) fields.push_back(is_other_node(node));
   }
 }
 
@@ -362,6 +382,7 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   }
   inject_agent(pod.agent_image, result["spec"]);
   avoid_nodes(pod.avoid, result["spec"]);
+  shun_nodes(pod.shun, result["spec"]);
   return result;
 }
 

@@ -16,6 +16,7 @@ struct NewPod {
   int64_t incarnation = 1;
   int64_t round = 0;                  // status.round at its creation
   std::vector<std::string> avoid{};   // Kubernetes nodes, by required node affinity
+  std::vector<std::string> shun{};    // the same, unless nothing else has room
   std::string image = kDefaultImage;  // for a job that names none
   std::string agent_image{};  // its agent is injected into other images; empty: they contain it
   bool scrape_annotations = false;  // prometheus.io/scrape, port and path

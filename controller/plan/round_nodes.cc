@@ -5,6 +5,7 @@
 
 #include "common/api/round_members.h"
 #include "controller/plan/damage.h"
+#include "controller/plan/elastic.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/members.h"
 #include "controller/plan/silence.h"
@@ -35,17 +36,24 @@ OlderRound older_round_of(const Pass& pass, int64_t node) {
   const PodView* pod = pass.current[static_cast<size_t>(node)];
   if (!runs(pod) || (pass.formed() && !pass.is_in_round(node))) return OlderRound::kNone;
   const AgentState* state = pass.last_report(pod);
+  const AgentView* agent = pass.agent(pod);
+  const bool is_silent =
+      agent != nullptr && pass.now - agent->last_heard >= current_silence_limit(pass);
   if (state == nullptr) {
-    const AgentView* agent = pass.agent(pod);
     const bool is_new = pod->created_in_round == pass.status.round;
-    const bool is_silent =
-        agent != nullptr && pass.now - agent->last_heard >= current_silence_limit(pass);
     const bool is_refused = agent != nullptr && agent->refuses_token;  // it never got an order
     return is_new || is_silent || is_refused ? OlderRound::kNone : OlderRound::kUnknown;
   }
-  if (pass.formed() && state->round >= pass.status.round) return OlderRound::kNone;
+  if (is_silent || (pass.formed() && state->round >= pass.status.round)) return OlderRound::kNone;
   return std::ranges::any_of(state->workers, &WorkerState::running) ? OlderRound::kRuns
                                                                     : OlderRound::kNone;
+}
+
+// Returns whether the node's last report is of the last round, while the next one is gathered.
+bool was_in_last_round(const Pass& pass, int64_t node) {
+  if (node >= std::ssize(pass.current)) return false;  // a new member
+  const AgentState* state = pass.last_report(pass.current[static_cast<size_t>(node)]);
+  return state != nullptr && !pass.formed() && state->round == pass.status.round;
 }
 
 // Returns the members that are not among these nodes.
@@ -67,6 +75,7 @@ bool runs(const PodView* pod) {
 
 bool can_begin(const Pass& pass, const std::vector<int64_t>& nodes) {
   if (!all_run(pass, nodes)) return false;
+  if (pass.spec().elastic && !can_train(pass, std::ssize(nodes))) return false;
   if (nodes.size() == pass.members.size()) return true;
   return std::ranges::none_of(others(pass, nodes), [&](int64_t node) {
     return older_round_of(pass, node) == OlderRound::kUnknown;
@@ -85,7 +94,11 @@ std::vector<int64_t> wanted_nodes(const Pass& pass) {
   std::vector<int64_t> nodes = pass.choose(pass);
   if (nodes.size() == pass.members.size()) return nodes;
   const size_t chosen = nodes.size();
+  // Then the last round is not whole: a node leaves it for the next one.
+  const bool ends_last_round =
+      std::ranges::any_of(nodes, [&](int64_t node) { return was_in_last_round(pass, node); });
   for (const int64_t node : others(pass, nodes)) {
+    if (ends_last_round && was_in_last_round(pass, node)) continue;
     if (older_round_of(pass, node) == OlderRound::kRuns) nodes.push_back(node);
   }
   std::inplace_merge(nodes.begin(), nodes.begin() + static_cast<int64_t>(chosen), nodes.end());
@@ -111,7 +124,7 @@ bool is_subset(const std::vector<int64_t>& nodes, const std::vector<int64_t>& of
 }
 
 std::vector<int64_t> members_of_round(const Pass& pass) {
-  return all_members(pass);
+  return pass.spec().elastic ? elastic_nodes(pass) : all_members(pass);
 }
 
 std::vector<int64_t> nodes_of_round(const Pass& pass) {

@@ -13,7 +13,8 @@ std::vector<int64_t> nodes_of_round(const Pass& pass);
 
 // Returns the nodes that the next round is to have: those of pass.choose(), and those of the
 // current round that have not got its assignment yet and run an older one. A round that leaves out
-// no such node and shares one with its predecessor can train only when no older round is whole.
+// no such node and shares one with its predecessor can train only when no older round is whole. It
+// may leave out nodes that run its predecessor, which that shared node ends.
 std::vector<int64_t> wanted_nodes(const Pass& pass);
 
 // Returns whether the pod exists and runs.

@@ -14,4 +14,12 @@ Duration healthy_silence_limit(const Pass& pass);
 Duration base_silence_limit(const Pass& pass);
 Duration current_silence_limit(const Pass& pass);
 
+// Since when the pod's agent is silent. If this process has only asked it in vain, another one may
+// have heard it before: then it is silent for as long as other ranks of the round have waited for
+// its ranks, or have lost them. The pod has an agent (Pass::agent()).
+TimePoint silent_since(const Pass& pass, const PodView& pod);
+
+// When the agent will have been silent for `limit`, if it is not heard until then.
+TimePoint silent_at(const Pass& pass, const PodView& pod, Duration limit);
+
 }  // namespace lockstep::plan

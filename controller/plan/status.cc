@@ -159,6 +159,16 @@ std::optional<ProgressStatus> reported_progress(const Pass& pass) {
   return progress;
 }
 
+// `seen` is the step of the first report in which all ranks train. Rank 0's agent tells the exact
+// one for the built-in loop.
+void note_where_resumed(Pass& pass, const AgentState* first, int64_t seen) {
+  const bool is_told = first != nullptr && first->storage && first->storage->resumed_step >= 0;
+  if (!is_told) return note_resumed(pass.status, seen, "");
+  const StorageState& storage = *first->storage;
+  if (storage.resumed_step == 0) return note_resumed(pass.status, 0, "");
+  note_resumed(pass.status, storage.resumed_step, storage.from_memory ? "memory" : "storage");
+}
+
 void derive_progress(Pass& pass) {
   if (pass.current.empty()) return;
   const AgentState* state = pass.current_report(pass.in_round().front());
@@ -171,7 +181,7 @@ void derive_progress(Pass& pass) {
   if (!reported) return;
   ProgressStatus& progress = *reported;
   if (!is_finished(pass.status) && all_train(pass)) {
-    note_resumed(pass.status, progress.step.value_or(0));
+    note_where_resumed(pass, state, progress.step.value_or(0));
   }
   round_for_display(progress);
   progress.updatedAt = pass.status.progress ? pass.status.progress->updatedAt : "";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/api/round_members.h"
+#include "common/layout/pipeline_schedule.h"
 #include "controller/plan/round_nodes.h"
 
 namespace lockstep::plan {
@@ -25,6 +26,21 @@ int64_t port_stride(const Pass& pass) {
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
+bool keeps_states(const Pass& pass) {
+  return pass.spec().checkpoint.memory.has_value();
+}
+
+// A smaller world of an elastic job has more micro-batches instead of larger ones, which might not
+// fit. An interleaved pipeline chooses their number by itself.
+int64_t micro_batch_of(const TrainingJobSpec& spec) {
+  const BatchSpec& batch = spec.train->batch;
+  const bool is_interleaved = spec.parallelism.virtualStages > 1;
+  if (batch.micro > 0 || !spec.elastic || is_interleaved) return batch.micro;
+  const int64_t stages = spec.parallelism.pipeline;
+  const int64_t ranks = spec.nodes * processes_per_node(spec) / (stages * spec.parallelism.tensor);
+  return automatic_micro_batch((batch.global + ranks - 1) / ranks, stages, 1);
+}
+
 // Returns the newest version that every agent of the round speaks, but at least the one that the
 // world needs. An agent that has not answered yet may speak only the oldest one.
 int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
@@ -35,7 +51,7 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
-  return std::max(common, protocol_needed(world, pass.spec().train));
+  return std::max(common, protocol_needed(world, pass.spec().train, keeps_states(pass)));
 }
 
 }  // namespace
@@ -55,7 +71,7 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
 }
 
 bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  const int64_t needed = protocol_needed(world, pass.spec().train);
+  const int64_t needed = protocol_needed(world, pass.spec().train, keeps_states(pass));
   if (needed == kProtocolOldest) return true;
   return agent != nullptr && agent->state && agent->state->protocol >= needed;
 }
@@ -66,6 +82,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
   checkpoint.onPreemption.clear();  // grace_period_seconds tells it, also to older agents
   std::optional<TrainSpec> train = spec.train;
   if (train) train->recompute = recompute_of(train->recompute, world.layout.schedule);
+  if (train) train->batch.micro = micro_batch_of(spec);
   return {.protocol = protocol_of_round(pass, world),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
@@ -82,6 +99,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .threads_per_process = spec.threadsPerProcess,
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
           .hang_seconds = hang_seconds(spec),
+          .command_hang_seconds = command_hang_seconds(spec),
           .grace_period_seconds = grace_seconds(spec)};
 }
 

@@ -63,6 +63,30 @@ case_evicted() {
   forget moved
 }
 
+case_elastic() {
+  say "an elastic job trains on while a lost pod has no room, from memory, and grows again"
+  local node began
+  job shrinks "$endless" 's/^  threadsPerProcess: 1/&\n  elastic: {min: 1}/' \
+    's/everySteps: 50}/everySteps: 500000, memory: {copies: 1}}/'
+  await_step shrinks 100
+  node=$("$kubectl" get pod shrinks-worker-1-1 -o 'jsonpath={.spec.nodeName}')
+  "$kubectl" cordon "$node" >/dev/null
+  began=$(milliseconds)
+  "$kubectl" delete pod shrinks-worker-1-1 --grace-period=0 --force >/dev/null 2>&1
+  await_field shrinks .status.rendezvous.worldSize 1
+  await_running_again shrinks "" "$began" "the loss"
+  [ "$(field shrinks .status.lastFailure.resumedFrom)" = memory ] ||
+    fails "expected to resume from memory, found $(field shrinks .status.lastFailure)"
+  began=$(milliseconds)
+  "$kubectl" uncordon "$node" >/dev/null
+  await_field shrinks .status.rendezvous.worldSize 2
+  await_field shrinks .status.state Running
+  await_step shrinks "$(field shrinks .status.progress.step)"
+  say "training on two nodes again $(($(milliseconds) - began)) ms after there was room"
+  [ "$(field shrinks .status.restarts)" = 1 ] || fails "expected one restart, found $(field shrinks .status.restarts)"
+  forget shrinks
+}
+
 leader() { "$kubectl" -n "$system" get lease lockstep-controller -o 'jsonpath={.spec.holderIdentity}'; }
 
 case_leader_killed() {

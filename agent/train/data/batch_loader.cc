@@ -14,8 +14,9 @@ Status BatchLoader::fill(uint64_t index, SampleBatch& batch) const {
   const BatchShape& shape = options_.shape;
   const auto micro_batch = static_cast<int64_t>(index);
   const int64_t step = micro_batch / shape.accumulation;
-  batch.reset(source_.design(), shape.micro);
-  for (int64_t row = 0; row < shape.micro; ++row) {
+  const int64_t rows = shape.rows(micro_batch % shape.accumulation, options_.data_rank);
+  batch.reset(source_.design(), rows);
+  for (int64_t row = 0; row < rows; ++row) {
     const int64_t sample = global_sample(shape, {.first = options_.position + step * shape.global(),
                                                  .micro_index = micro_batch % shape.accumulation,
                                                  .rank = options_.data_rank,

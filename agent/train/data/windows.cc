@@ -7,6 +7,18 @@
 #include "common/base/random.h"
 
 namespace lockstep::train {
+namespace {
+
+// Divides `total` into parts, of which the first ones may have one more. Returns the size of a
+// part, and what is before it.
+int64_t part_of(int64_t total, int64_t parts, int64_t index) {
+  return total / parts + (index < total % parts ? 1 : 0);
+}
+int64_t begin_of_part(int64_t total, int64_t parts, int64_t index) {
+  return total / parts * index + std::min(index, total % parts);
+}
+
+}  // namespace
 
 Result<DataSplit> split_data(const DataSplitInput& input, const std::string& path) {
   CHECK(input.context > 0);
@@ -46,8 +58,15 @@ Window validation_window(const DataSplit& split, int64_t index) {
   return {target - 1, std::min(split.context, split.tokens - target)};
 }
 
+int64_t BatchShape::rows(int64_t micro_index, int64_t rank) const {
+  return part_of(part_of(global(), accumulation, micro_index), data_size, rank);
+}
+
 int64_t global_sample(const BatchShape& shape, const SamplePosition& place) {
-  return place.first + (place.micro_index * shape.data_size + place.rank) * shape.micro + place.row;
+  const int64_t global = shape.global();
+  const int64_t micro_batches = part_of(global, shape.accumulation, place.micro_index);  // of all
+  return place.first + begin_of_part(global, shape.accumulation, place.micro_index) +
+         begin_of_part(micro_batches, shape.data_size, place.rank) + place.row;
 }
 
 }  // namespace lockstep::train

@@ -49,16 +49,22 @@ struct Window {
 };
 Window validation_window(const DataSplit& split, int64_t index);
 
-// Which sample of the global order is row `row` of micro-batch `micro_index` on data rank `rank`,
-// where `first` is the first sample of the step.
+// How the ranks share the samples of a step. Every rank has the same number of micro-batches. If
+// the samples cannot be shared evenly, some micro-batches have a row less than others, but never
+// none.
 struct BatchShape {
-  int64_t micro = 1;         // rows of a micro-batch
+  int64_t micro = 1;         // most rows of a micro-batch
   int64_t accumulation = 1;  // micro-batches of a step on one rank
   int64_t data_size = 1;     // ranks that share a step
+  int64_t samples = 0;       // of a step; 0: all micro-batches have `micro` rows
 
-  int64_t global() const { return micro * accumulation * data_size; }
+  int64_t global() const { return samples > 0 ? samples : micro * accumulation * data_size; }
+  // Returns the rows of a micro-batch on a data rank.
+  int64_t rows(int64_t micro_index, int64_t rank) const;
   bool operator==(const BatchShape&) const = default;
 };
+// Which sample of the global order is row `row` of micro-batch `micro_index` on data rank `rank`,
+// where `first` is the first sample of the step.
 struct SamplePosition {
   int64_t first = 0;
   int64_t micro_index = 0;

@@ -52,9 +52,12 @@ Status Worker::share_start() {
   progress_.enter(WorkerPhase::kBroadcasting);
   TRY(share_starting_point());
   TRY(resume_or_begin());
-  if (config_.rank != 0 || !stores()) return {};
+  TRY(map_states());
+  go_on_keeping();
+  if (config_.rank != 0 || !(stores() || keeper_)) return {};
   progress_.storage().resumed_step = position_.step;
   progress_.publish_storage();
+  if (!stores()) return {};
   keep_attention();
   open_metrics();
   return {};
@@ -77,8 +80,11 @@ Status Worker::share_starting_point() {
                  Blame::kConfig);
 }
 
-// From the newest checkpoint, else from weights, else every rank draws the parameters.
+// From memory, else from the newest checkpoint, else from weights, else every rank draws the
+// parameters.
 Status Worker::resume_or_begin() {
+  TRY_ASSIGN(const bool resumed, resume_from_memory());
+  if (resumed) return {};
   if (stores()) {
     const StateTable table = state_table();
     TRY_ASSIGN(const std::optional<Manifest> found,
@@ -91,6 +97,11 @@ Status Worker::resume_or_begin() {
                        .check = [this](const Manifest& manifest, const std::string& path) {
                          return check_run(manifest, path);
                        }}));
+    const int64_t loaded = found ? found->position.step : -1;
+    if (loaded < stored_step_) {  // the newest one was corrupt: memory may have a newer state
+      TRY_ASSIGN(const bool is_newer, resume_from_memory());
+      if (is_newer) return {};
+    }
     if (found) return go_on_from(*found);
   }
   if (has_weights()) {

@@ -93,6 +93,11 @@ void Worker::keep_attention() const {
 
 Result<parallel::ComposeOptions> Worker::compose_options() {
   const WorldAssignment& world = config_.world;
+  const int64_t data_rank = coordinates(mesh_of(world), config_.rank).data;
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; batch_.samples > 0 && i < batch_.accumulation; ++i) {
+    samples.push_back(batch_.rows(i, data_rank));
+  }
   return lockstep::train::compose_options(config_.train,
                                           {.mesh = mesh_of(world),
                                            .groups = world.groups,
@@ -102,10 +107,13 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
                                            .ranks_per_node = world.processes_per_node,
                                            .micro_batch = batch_.micro,
                                            .micro_batches = batch_.accumulation,
+                                           .samples = std::move(samples),
+                                           .step_samples = batch_.global(),
                                            .precision = agreement_.precision,
                                            .attention = attention_,
                                            .device = device_,
-                                           .shared = shared_place(config_)});
+                                           .shared = shared_place(config_),
+                                           .keeps_states = keeps_states()});
 }
 
 Status Worker::compose() {

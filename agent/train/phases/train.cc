@@ -25,16 +25,22 @@ Status Worker::train() {
   StopSignal::arm();
   progress_.enter(WorkerPhase::kTraining);
   if (config_.rank == 0) tell_what_is_trained();
-  // A checkpoint is written before its step is validated, so a resumed run validates first.
-  if (position_.step > 0) TRY(validate_if_due());
+  // A checkpoint is written before its step is validated, so a resumed run validates first. One
+  // that resumed from memory may even have to write it.
+  if (position_.step > 0) {
+    TRY(save_if_due());
+    TRY(validate_if_due());
+  }
   const int64_t first_step = position_.step;
   const comm::Traffic before = world_->traffic();
   while (!at_end() && !stopping_) {
     TRY(step_once());
+    keep_in_memory_if_due();
     TRY(save_if_due());
     if (!stopping_) TRY(validate_if_due());
   }
   TRY(tell_what_was_sent(first_step, before));
+  TRY(tell_what_was_kept());
   if (stopping_) TRY(save_if_due());  // the stop may have come during the validation
   return complete_saves();
 }
@@ -80,7 +86,8 @@ Status Worker::step_once() {
       step_->run({.step = position_.step + 1,
                   .flush = next_flush(),
                   .mine = {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()},
-                  .timeline = timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr}));
+                  .timeline = timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr,
+                  .before_update = [this] { return keeper_ ? keeper_->wait() : Status(); }}));
   hang_limit_.add_step(from_seconds(outcome.numbers.step_seconds.value_or(0)));
   world_->set_silence_limit(hang_limit_.of_pause());
   position_.step += 1;
@@ -101,6 +108,7 @@ int64_t Worker::next_flush() const {
   };
   if (stores()) limit(config_.checkpoint.everySteps);
   if (validator_) limit(config_.train.validation.everySteps);
+  if (keeper_) limit(config_.checkpoint.memory->everySteps);
   return flush;
 }
 

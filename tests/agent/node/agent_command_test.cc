@@ -26,6 +26,20 @@ TEST_F(AgentTest, RunsAUsersCommandWithTheSameSupervision) {
   EXPECT_EQ(state.workers.at(1).log_tail, "rank 1 of 2\n");
 }
 
+TEST_F(AgentTest, EndsACommandsRankThatReportsNothingAnyMore) {
+  AgentProcess agent({.job_uid = uid_});
+  Assignment assignment = command(
+      "trap '' TERM; echo '{\"step\": 7}' >> $LOCKSTEP_PROGRESS_FILE; "
+      "while [ $RANK = 0 ]; do sleep 0.2; echo '{}' >> $LOCKSTEP_PROGRESS_FILE; done; sleep 1000",
+      2);
+  assignment.command_hang_seconds = 1;
+  ASSERT_EQ(agent.put(assignment).status, 200);
+  const AgentState state = agent.wait_for_phase("Failed");
+  EXPECT_TRUE(state.workers.at(0).running) << "an empty object is a sign of life";
+  EXPECT_EQ(state.workers.at(1).reason, "Hang");
+  EXPECT_EQ(state.workers.at(1).log_tail, "rank 1 hung after step 7");
+}
+
 TEST_F(AgentTest, MergesTheWholeLinesOfAllRanksAndLosesNone) {
   AgentProcess agent({.job_uid = uid_});
   constexpr int kLines = 3000;

@@ -111,6 +111,26 @@ TEST_F(AgentTest, GivesAWorkerItsTwoDescriptorsAndNothingElse) {
   }
 }
 
+TEST_F(AgentTest, KeepsMemoryForTheStatesOfItsRanksFromRoundToRound) {
+  AgentProcess agent({.job_uid = uid_});
+  const auto run = [&](int64_t round, bool keeps, const std::string& orders) {
+    Assignment assignment = order(orders, round, 2);
+    if (keeps) assignment.checkpoint.memory.emplace();
+    ASSERT_EQ(agent.put(assignment).status, 200);
+    agent.wait_for([&](const AgentState& state) {
+      return state.round == round && state.phase == "Completed";
+    });
+  };
+  run(1, true, "states+exit:0");
+  run(2, true, "states@1+exit:0");
+  run(3, true, "states+exit:0");
+  EXPECT_EQ(agent.log_text(0), "states 1\nstates 2\n");
+  EXPECT_EQ(agent.log_text(1), "states 1\nstates 2\nstates 3\n");
+  run(4, false, "states+exit:0");
+  run(5, true, "states+exit:0");
+  EXPECT_EQ(agent.log_text(0), "states 1\nstates 2\nstates 1\nstates 1\n");
+}
+
 TEST_F(AgentTest, TellsWorkersTheirRankAndKeepsTheSecretOutOfTheirEnvironment) {
   AgentProcess agent({.job_uid = uid_, .more_env = {"KEPT=yes"}});
   agent.put(order("env:RANK+env:LOCKSTEP_ROUND+env:KEPT+exit:0", 5, 2));

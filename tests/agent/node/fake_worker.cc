@@ -23,6 +23,7 @@
 //   step:N       step N on the page           steps:N     steps 0 to N, one after the other
 //   unsaved:N    the save of step N failed, on the page
 //   fds          its open descriptors         shm         adds 1 to shared memory
+//   states       adds 1 to the memory for its states, and tells the sum
 //   ignore       ignores SIGTERM              orphans     a child, and a process in its own
 //   session, exit:N       exits with N                             which both ignore SIGTERM
 //   signal:N     ends by signal N
@@ -115,6 +116,15 @@ void count_in_shared_memory(const WorkerConfig& config) {
   std::printf("met %d\n", count->load());
 }
 
+void count_in_memory_of_states(const WorkerConfig& config) {
+  const int fd = static_cast<int>(config.state_fd);
+  int count = 0;
+  if (fd >= 0 && pread(fd, &count, sizeof(count), 0) < 0) std::exit(kExitBadConfig);
+  ++count;
+  if (fd >= 0 && pwrite(fd, &count, sizeof(count), 0) != sizeof(count)) std::exit(kExitBadConfig);
+  std::printf("states %d\n", count);
+}
+
 void obey(const std::string& order, const std::string& value, const WorkerConfig& config) {
   const auto number = [&] { return std::atoi(value.c_str()); };
   if (order == "print") std::printf("%s\n", value.c_str());
@@ -141,6 +151,7 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
     }
   }
   if (order == "shm") count_in_shared_memory(config);
+  if (order == "states") count_in_memory_of_states(config);
   if (order == "ignore") signal(SIGTERM, SIG_IGN);
   if (order == "orphans") leave_orphans();
   std::fflush(stdout);

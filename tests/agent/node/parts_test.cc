@@ -69,6 +69,27 @@ struct WatchedPage {
   }
 };
 
+TEST(SilenceWatch, FindsAProgramThatGivesNoSignAfterTheFirst) {
+  using std::chrono::seconds;
+  SilenceWatch watch{seconds(3)};
+  TimePoint now{};
+  const auto poll = [&](uint64_t signs) { return watch.is_silent(signs, now += seconds(1)); };
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(poll(0)) << "it has not begun";
+  EXPECT_FALSE(poll(1));
+  EXPECT_FALSE(poll(1));
+  EXPECT_FALSE(poll(1));
+  EXPECT_TRUE(poll(1));
+  EXPECT_FALSE(poll(2));
+  now += seconds(60);  // nobody looked
+  EXPECT_FALSE(poll(2));
+  EXPECT_FALSE(poll(2));
+  EXPECT_FALSE(poll(2));
+  EXPECT_TRUE(poll(2));
+  SilenceWatch none{Duration::zero()};
+  EXPECT_FALSE(none.is_silent(1, now));
+  EXPECT_FALSE(none.is_silent(1, now + seconds(2)));
+}
+
 TEST(HangWatch, FindsAStepThatTakesFarLongerThanTheLastOnes) {
   WatchedPage page;
   page.train(8, 1);

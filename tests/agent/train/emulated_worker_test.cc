@@ -2,7 +2,9 @@
 // checkpoint that either can continue from, and its messages about the device.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
+#include <vector>
 
 #include "agent/train/job_plan.h"
 #include "tests/agent/train/expect_near.h"
@@ -62,6 +64,35 @@ TEST(EmulatedWorker, SumsTheGradientsOfTwoRanksAsTheOnesOnTheCpuDo) {
     SCOPED_TRACE(name);
     expect_near(gpu.metric(name), cpu.metric(name), 1e-5);
   }
+}
+
+// Three ranks share 4 samples unevenly. One is killed, and the two that are left go on from states
+// in memory.
+TEST(EmulatedWorker, ResumesFromMemoryInASmallerWorldAsTheOneOnTheCpuWould) {
+  std::vector<double> losses[2];
+  for (const bool on_gpu : {false, true}) {
+    WorkerWorld::Options options = tiny(on_gpu);
+    options.nodes = 3;
+    options.train.steps = 40;
+    options.train.batch = {.global = 4, .micro = 0};
+    options.train.sample = {};
+    options.train.data.validationFraction = 0;
+    options.checkpoint_every = 0;
+    options.memory_every = 1;
+    options.memory_copies = 1;
+    WorkerWorld world(options);
+    if (on_gpu) {
+      ASSERT_NO_FATAL_FAILURE(world.start());
+      world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step >= 5; });
+      world.kill(1, SIGKILL);
+      world.wait();
+      world.change_nodes({0, 2});
+    }
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_EQ(world.storage_notes(0).from_memory, on_gpu ? 1 : 0) << world.log(0);
+    losses[on_gpu] = world.metric("loss");
+  }
+  expect_near(losses[1], losses[0], 1e-5);
 }
 
 // A Llama in bf16 with recomputed blocks, and gradients of two micro-batches. The single rank on

@@ -1,9 +1,12 @@
 #include "agent/train/forming.h"
 
 #include <gtest/gtest.h>
+
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <set>
+#include <vector>
 
 #include <thread>
 
@@ -103,15 +106,49 @@ TEST(BatchShapeOfASpec, FillsAnInterleavedPipeline) {
             "multiple of its 4 stages");
 }
 
-TEST(BatchShapeOfASpec, NamesWhatDoesNotDivide) {
-  const auto global = batch_shape({.global = 30, .micro = 0}, {.data = 4});
+// As in an elastic job.
+TEST(BatchShapeOfASpec, SpreadsAStepAsEvenlyAsItCan) {
+  struct Case {
+    BatchSpec spec;
+    int64_t ranks;
+    std::vector<std::vector<int64_t>> rows;  // by rank, then by micro-batch
+  };
+  const Case cases[] = {
+      {{.global = 16, .micro = 0}, 3, {{6}, {5}, {5}}},
+      {{.global = 16, .micro = 2}, 3, {{2, 2, 2}, {2, 2, 2}, {2, 1, 1}}},
+      {{.global = 12, .micro = 1}, 4, {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}},
+      {{.global = 12, .micro = 2}, 4, {{2, 2}, {2, 2}, {1, 1}, {1, 1}}},
+      // One more than `micro`, since no micro-batch may be empty.
+      {{.global = 12, .micro = 1}, 5, {{2, 2}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}}};
+  for (const Case& row : cases) {
+    const auto shape = batch_shape(row.spec, {.data = row.ranks});
+    ASSERT_TRUE(shape.ok()) << shape.error().message;
+    EXPECT_EQ(shape->global(), row.spec.global);
+    std::vector<std::vector<int64_t>> rows(static_cast<size_t>(row.ranks));
+    std::set<int64_t> samples;
+    for (int64_t rank = 0; rank < row.ranks; ++rank) {
+      for (int64_t i = 0; i < shape->accumulation; ++i) {
+        const int64_t count = shape->rows(i, rank);
+        EXPECT_LE(count, shape->micro);
+        rows[static_cast<size_t>(rank)].push_back(count);
+        for (int64_t at = 0; at < count; ++at) {
+          samples.insert(global_sample(*shape, {100, i, rank, at}));
+        }
+      }
+    }
+    EXPECT_EQ(rows, row.rows);
+    EXPECT_EQ(std::ssize(samples), row.spec.global) << "each sample once";
+    EXPECT_EQ(*samples.begin(), 100);
+    EXPECT_EQ(*samples.rbegin(), 99 + row.spec.global);
+  }
+}
+
+TEST(BatchShapeOfASpec, NeedsASampleForEachRank) {
+  const auto global = batch_shape({.global = 3, .micro = 0}, {.data = 4});
   ASSERT_FALSE(global.ok());
   EXPECT_EQ(global.error().blame, Blame::kConfig);
-  EXPECT_NE(global.error().message.find("spec.train.batch.global: 30"), std::string::npos);
-  const auto micro = batch_shape({.global = 32, .micro = 3}, {.data = 4});
-  ASSERT_FALSE(micro.ok());
-  EXPECT_EQ(micro.error().blame, Blame::kConfig);
-  EXPECT_NE(micro.error().message.find("spec.train.batch.micro: 3"), std::string::npos);
+  EXPECT_EQ(global.error().message,
+            "spec.train.batch.global: 3 is less than the 4 data-parallel ranks");
 }
 
 class FormWorldTest : public testing::Test {

@@ -333,7 +333,7 @@ TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnn) {
 
 TEST(JobPlan, RefusesABatchThatCannotBeSplit) {
   TrainingJobSpec spec = small_job();
-  spec.nodes = 3;
+  spec.nodes = spec.train->batch.global + 1;
   const Result<JobPlan> plan = plan_job(spec);
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(plan.error().message.find("spec.train.batch.global"), std::string::npos);

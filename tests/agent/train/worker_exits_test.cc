@@ -80,13 +80,13 @@ const Failure kBadConfig[] = {
      [](WorkerWorld::Options& options, const TemporaryFolder&) { options.train.model.width = 33; },
      {kExitBadConfig},
      "spec.train.model.heads: 2 does not divide"},
-    {"BatchThatDoesNotDivide",
+    {"BatchWithoutASampleForEachRank",
      [](WorkerWorld::Options& options, const TemporaryFolder& folder) {
        two_ranks(options, folder);
-       options.train.batch.global = 15;
+       options.train.batch = {.global = 1, .micro = 1};
      },
      {kExitBadConfig, kExitBadConfig},
-     "spec.train.batch.global: 15"},
+     "spec.train.batch.global: 1 is less than"},
     {"EmptyToken",
      [](WorkerWorld::Options& options, const TemporaryFolder& folder) {
        options.change = [path = folder.write("token", "\n")](WorkerConfig& config) {

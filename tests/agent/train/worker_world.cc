@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "agent/comm/make_communicator.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
@@ -77,6 +78,29 @@ WorkerWorld::~WorkerWorld() {
     if (process.pid > 0) ::kill(process.pid, SIGKILL);
   }
   wait();
+  for (const int fd : state_fds_) close(fd);
+}
+
+void WorkerWorld::lose_memory(int64_t rank) {
+  int& fd = state_fds_[static_cast<size_t>(rank)];
+  close(fd);
+  fd = memfd_create("test-states", 0);
+}
+
+void WorkerWorld::change_nodes(const std::vector<int64_t>& from) {
+  std::vector<int> before = std::exchange(state_fds_, {});
+  for (const int64_t node : from) {
+    for (int64_t local = 0; local < options_.per_node; ++local) {
+      const auto rank = static_cast<size_t>(node * options_.per_node + local);
+      const bool is_new = node < 0 || options_.memory_every == 0;
+      state_fds_.push_back(is_new ? memfd_create("test-states", 0)
+                                  : std::exchange(before[rank], -1));
+    }
+  }
+  for (const int fd : before) {
+    if (fd >= 0) close(fd);
+  }
+  options_.nodes = std::ssize(from);
 }
 
 WorkerConfig WorkerWorld::config_of(int64_t rank) const {
@@ -93,6 +117,11 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
                        .everySteps = options_.checkpoint_every,
                        .atEnd = options_.checkpoint_at_end,
                        .keep = options_.checkpoint_keep};
+  if (options_.memory_every > 0) {
+    config.checkpoint.memory = {.everySteps = options_.memory_every,
+                                .copies = options_.memory_copies};
+    config.state_fd = state_fds_[static_cast<size_t>(rank)];
+  }
   config.threads = 1;
   config.token_file = folder_.file("token");
   config.rendezvous_timeout_seconds = 60;
@@ -133,6 +162,7 @@ void WorkerWorld::start(int64_t without) {
   spec.parallelism.pipelineSchedule = options_.schedule;
   spec.train = options_.train;
   if (options_.encrypts) spec.security.encryption = "required";
+  if (options_.change_spec) options_.change_spec(spec);
   WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
   for (int64_t node = 0; node < options_.nodes; ++node) {
     const std::string host = node_host(node);
@@ -142,6 +172,9 @@ void WorkerWorld::start(int64_t without) {
   Result<WorldAssignment> world = make_world(spec, input);
   ASSERT_TRUE(world.ok()) << world.error().message;
   world_ = *std::move(world);
+  while (options_.memory_every > 0 && std::ssize(state_fds_) < size()) {
+    state_fds_.push_back(memfd_create("test-states", 0));
+  }
   processes_.assign(static_cast<size_t>(size()), {});
   pages_.clear();
   for (int64_t rank = 0; rank < size(); ++rank) {

@@ -39,6 +39,10 @@ class WorkerWorld {
     std::function<void(WorkerConfig&)> change = {};
     // spec.train.seed of the highest rank; none: as for the others.
     std::optional<int64_t> last_seed = {};
+    // Changes the spec that the world is made from; empty: none.
+    std::function<void(TrainingJobSpec&)> change_spec = {};
+    int64_t memory_every = 0;   // spec.checkpoint.memory.everySteps; 0: no states in memory
+    int64_t memory_copies = 0;  // spec.checkpoint.memory.copies
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // ends all processes that it started
@@ -56,6 +60,11 @@ class WorkerWorld {
   void run();
 
   void kill(int64_t rank, int signal);
+  // Between two rounds: the rank's states in memory are gone, as with its pod.
+  void lose_memory(int64_t rank);
+  // Between two rounds: the next ones have as many nodes as the list. Node i has the memory of the
+  // former node from[i]; none if that is -1.
+  void change_nodes(const std::vector<int64_t>& from);
   // Returns whether a process of this rank runs.
   bool runs(int64_t rank);
   ProgressNumbers progress(int64_t rank) const;
@@ -93,6 +102,7 @@ class WorkerWorld {
   WorldAssignment world_;
   std::vector<Process> processes_;
   std::vector<ProgressPage> pages_;
+  std::vector<int> state_fds_;  // by rank, if states are kept in memory
 };
 
 // Runs a world that has ended once more, from its checkpoint of this step, and expects the losses

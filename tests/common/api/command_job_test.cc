@@ -76,6 +76,9 @@ TEST(TrainingJob, ACommandIsCheckedAndLeavesToItsProgramWhatTheLoopWouldDo) {
     std::replace(path.begin(), path.end(), '/', '.');
     EXPECT_EQ(command_error_with(pointer, value), path + ": found " + value.dump() + kLoop);
   }
+  EXPECT_EQ(command_error_with("/spec/checkpoint/memory", Json::object()),
+            "spec.checkpoint.memory: only valid with spec.train; omit the field, because a command "
+            "does this itself");
   EXPECT_EQ(command_error_with("/spec/parallelism/tensor", 2), "no error");
   EXPECT_EQ(command_error_with("/spec/parallelism/pipeline", 2), "no error");
   EXPECT_EQ(error_with("/spec/rendezvous/variables", {"jax"}),

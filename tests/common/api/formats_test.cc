@@ -153,6 +153,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                      .set_aside = 2,
                      .set_aside_step = 30,
                      .resumed_step = 20};
+  notes.from_memory = 1;
   notes.failure.assign("no space");
   notes.set_aside_reason.assign("a byte changed");
   page->storage().write(notes);
@@ -210,6 +211,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"resumedStep", raw(int64_t{20})},
                        {"failure", "no space"},
                        {"setAsideReason", "a byte changed"},
+                       {"fromMemory", raw(int64_t{1})},
                        {"beats", raw(uint64_t{1})},
                        {"waitSequence", raw(uint64_t{2})},
                        {"waits", raw(uint64_t{1})},

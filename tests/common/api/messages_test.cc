@@ -90,7 +90,8 @@ AgentState a_state() {
                                .set_aside = 1,
                                .set_aside_step = 20,
                                .set_aside_reason = "/ckpt/step-00000020: caf\u00e9",
-                               .resumed_step = 10};
+                               .resumed_step = 10,
+                               .from_memory = true};
   state.failed_seconds_ago = 0.25;
   return state;
 }
@@ -147,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 8), "assignment.protocol: 8 is out of range, expected 1 to 7");
+  EXPECT_EQ(error_of("/protocol", 9), "assignment.protocol: 9 is out of range, expected 1 to 8");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");

@@ -79,7 +79,8 @@ TEST(StorageNotes, KeepTheirPlaceOnThePageNextToTheOtherParts) {
                            .set_aside_step = 400,
                            .resumed_step = 300,
                            .failure = fixed("no space left on device"),
-                           .set_aside_reason = fixed(std::string(240, '\xff'))};
+                           .set_aside_reason = fixed(std::string(240, '\xff')),
+                           .from_memory = 1};
   worker->storage().write(notes);
   StorageNotes read;
   ASSERT_TRUE(agent->storage().read(read));

@@ -16,9 +16,9 @@ TEST(StoredTrainingJob, PassesOverUnknownFieldsButNotOverRefusedOnes) {
   document["spec"]["train"]["later"] = 3;
   document["metadata"]["managedFields"] = Json::array();
   EXPECT_TRUE(stored_training_job_from_json(document).ok());
-  document["spec"]["elastic"] = Json::object();
+  document["spec"]["scheduling"] = Json::object();
   EXPECT_EQ(stored_training_job_from_json(document).error().message,
-            "spec.elastic: not in this version");
+            "spec.scheduling: not in this version");
 }
 
 TEST(StoredTrainingJob, AStatusThatCannotBeReadIsAsIfAbsent) {

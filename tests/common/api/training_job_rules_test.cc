@@ -415,9 +415,20 @@ TEST(TrainingJob, TimeToSaveOnPreemptionIsADurationAndNeedsAFolder) {
             "spec.checkpoint.path too");
 }
 
+TEST(TrainingJob, AnElasticJobsNodesAreBetweenItsBoundsAndItKeepsStatesInMemory) {
+  const std::string missing =
+      "spec.checkpoint.memory: missing, but spec.elastic needs it with spec.train: a round of "
+      "another size resumes from states in memory";
+  const auto error_of = [](const Json& elastic) { return error_with("/spec/elastic", elastic); };
+  EXPECT_EQ(error_of({{"min", 2}, {"max", 2}}), missing);
+  EXPECT_EQ(error_of({{"min", 3}}), "spec.elastic.min: 3 is more than spec.nodes: 2\n" + missing);
+  EXPECT_EQ(error_of({{"max", 1}}), "spec.elastic.max: 1 is less than spec.nodes: 2\n" + missing);
+  EXPECT_EQ(error_of({{"min", 0}}),
+            "spec.elastic.min: 0 is out of range, expected 1 to 4096\n" + missing);
+}
+
 TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
   expect_errors({
-      {"/spec/elastic", {{"min", 1}}, "spec.elastic: not in this version"},
       {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
       {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
       {"/spec/command",

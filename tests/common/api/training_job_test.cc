@@ -139,6 +139,18 @@ TEST(TrainingJob, WritesDefaultsOutAndLeavesTheUnsetOut) {
   EXPECT_FALSE(status_to_json(TrainingJobStatus{}).contains("startTime"));
 }
 
+TEST(TrainingJob, ACommandHangsOnlyByARuleAboutIt) {
+  TrainingJobSpec spec;
+  spec.command = {"a"};
+  EXPECT_EQ(command_hang_seconds(spec), 0);
+  spec.failure.rules = {{.event = "Error", .action = "Fail"}, {.event = "Hang", .action = "Fail"}};
+  EXPECT_EQ(command_hang_seconds(spec), kCommandHangSeconds);
+  spec.failure.rules[1].after = "2m";
+  EXPECT_EQ(command_hang_seconds(spec), 120);
+  spec.train.emplace();
+  EXPECT_EQ(command_hang_seconds(spec), 0);
+}
+
 TEST(TrainingJob, AHangLastsAsLongAsTheFirstRuleAboutItSays) {
   TrainingJobSpec spec;
   EXPECT_EQ(hang_seconds(spec), 20);

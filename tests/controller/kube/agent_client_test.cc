@@ -38,13 +38,13 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   wait();
   ASSERT_TRUE(answer->ok()) << answer->error().message;
   EXPECT_EQ(**answer, state);
-  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=7 HTTP/1.1"));
+  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=8 HTTP/1.1"));
   EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
   EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();
   client.poll_state(agent, 7, seconds(10), done);
   wait();
-  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=7 HTTP/1.1"));
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=8 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
                                                           {401, Code::kNotFound},
                                                           {409, Code::kConflict},

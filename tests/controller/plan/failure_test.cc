@@ -485,6 +485,54 @@ TEST(FailurePolicy, ASilentAgentsFailureSaysWhatCameOfAskingIt) {
   EXPECT_EQ(scene.status().lastFailure->message, "connecting to 10.0.0.1:9470: timed out");
 }
 
+// A controller that has just begun to lead asks in vain. Rank 0 has waited for rank 1 for longer.
+TEST(FailurePolicy, AnAgentThatWasNeverHeardIsSilentForAsLongAsOthersMissItsRanks) {
+  struct Case {
+    const char* what;
+    std::function<void(WorkerState&)> say;
+  };
+  const Case cases[] = {
+      {"it waits",
+       [](WorkerState& worker) { worker.wait = WorkerWait{.waits_for = {1}, .seconds = 20}; }},
+      {"it has lost it", [](WorkerState& worker) {
+         worker.running = false;
+         worker.exit_code = kExitPeerLost;
+         worker.reason = "Error";
+         worker.suspect_rank = 1;
+         worker.failed_seconds_ago = 20;
+       }}};
+  for (const Case& row : cases) {
+    SCOPED_TRACE(row.what);
+    Scene scene(2);
+    scene.train();
+    row.say(scene.agent(0).workers[0]);
+    AgentView& silent = scene.seen.agents["job-worker-1-1-uid"];
+    silent.state = nullptr;
+    scene.advance(seconds(1));
+    scene.settle();
+    EXPECT_FALSE(scene.status().lastFailure.has_value()) << "it was not asked yet";
+    silent.error = "connecting to 10.0.0.2:9470: timed out";
+    EXPECT_EQ(scene.plan().requeue_at, scene.now + scene.limits.agent_asked_min - seconds(1));
+    scene.advance(scene.limits.agent_asked_min - seconds(1));
+    scene.settle();
+    ASSERT_TRUE(scene.status().lastFailure.has_value());
+    EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+    EXPECT_EQ(scene.status().members, "1,2");
+    EXPECT_NEAR(scene.status().lastFailure->recovery.detectSeconds.value_or(0), 25, 0.01);
+  }
+}
+
+TEST(FailurePolicy, AnAgentThatWasHeardIsSilentSinceThen) {
+  Scene scene(2);
+  scene.train();
+  scene.agent(0).workers[0].wait = WorkerWait{.waits_for = {1}, .seconds = 20};
+  scene.seen.agents["job-worker-1-1-uid"].error = "connecting to 10.0.0.2:9470: timed out";
+  scene.advance(scene.limits.agent_silence - seconds(1));
+  scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
+  scene.settle();
+  EXPECT_FALSE(scene.status().lastFailure.has_value());
+}
+
 // The power of node 1 is cut: its peers notice after five seconds, its silence counts ten seconds
 // later.
 struct PowerCut {

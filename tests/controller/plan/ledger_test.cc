@@ -120,6 +120,33 @@ TEST(Ledger, TheTimeThatARestartIsHeldBackIsAPartOfItsOwn) {
   EXPECT_EQ(failures[3].recoverySeconds, 5.25);
 }
 
+TEST(Ledger, SaysWhereTheStateWasThatTrainingResumedFrom) {
+  struct Case {
+    StorageState storage;
+    int64_t step;
+    std::string from;
+  };
+  const Case cases[] = {{{.resumed_step = 99, .from_memory = true}, 99, "memory"},
+                        {{.resumed_step = 50}, 50, "storage"},
+                        {{.resumed_step = 0}, 0, ""},
+                        {{.resumed_step = -1}, 101, ""}};
+  for (const Case& row : cases) {
+    SCOPED_TRACE(row.from);
+    Scene scene(1);
+    scene.train();
+    bring_agents(scene, WorkerPhase::kTraining, 100);
+    scene.settle();
+    scene.fail_worker(0, 1, 0.1);
+    scene.settle();
+    bring_agents(scene, WorkerPhase::kTraining, 101);  // it has trained on since
+    scene.agent(0).storage = row.storage;
+    scene.settle();
+    EXPECT_EQ(scene.status().lastFailure->resumedStep, row.step);
+    EXPECT_EQ(scene.status().lastFailure->resumedFrom, row.from);
+    EXPECT_EQ(scene.status().lost.steps, std::max<int64_t>(0, 100 - row.step));
+  }
+}
+
 TEST(Ledger, StepsThatAreDoneAgainAreCountedOnceForEachFailure) {
   Scene scene(1);
   scene.train();

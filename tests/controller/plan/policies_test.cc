@@ -229,6 +229,45 @@ TEST(AvoidNodes, ANodeThatFailedOftenEnoughLosesItsPodAndGetsNoOther) {
       R"([{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["machine-1"]}]}])");
 }
 
+TEST(LostNodes, AreShunnedForTenMinutes) {
+  Scene scene(2);
+  scene.train();
+  scene.advance(scene.limits.agent_silence);
+  scene.seen.agents["job-worker-0-1-uid"].last_heard = scene.now;
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  const auto affinity_of_new_pod = [&] {
+    const auto pods = only<CreatePod>(scene.plan());
+    EXPECT_EQ(pods.size(), 1u);
+    const Json spec = pods.empty() ? Json::object() : pods[0].body().at("spec");
+    return spec.contains("affinity") ? spec.at("affinity").dump() : "";
+  };
+  scene.advance(seconds(10));
+  EXPECT_EQ(
+      affinity_of_new_pod(),
+      R"({"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"preference":)"
+      R"({"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["machine-1"]}]},)"
+      R"("weight":100}]}})");
+  scene.advance(std::chrono::minutes(10));
+  EXPECT_EQ(affinity_of_new_pod(), "");
+}
+
+TEST(LostNodes, AreThoseThatWereGoneNotThoseOnWhichARankFailed) {
+  TrainingJobStatus status;
+  const WallTime now = *wall_time_from_rfc3339("2026-01-01T00:10:00Z");
+  for (const auto& [node, reason] : {std::pair("b", "AgentSilent"),
+                                     {"a", "Error"},
+                                     {"c", "NodeNotReady"},
+                                     {"b", "AgentSilent"},
+                                     {"d", "PodDeleted"},
+                                     {"", "AgentSilent"}}) {
+    status.failures.push_back(failure_on(node, reason));
+    status.failures.back().time = "2026-01-01T00:00:00Z";
+  }
+  EXPECT_EQ(lately_lost_nodes(status, now), (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(lately_lost_nodes(status, now + seconds(1)), std::vector<std::string>{});
+}
+
 TEST(AvoidNodes, AreAddedToEveryTermOfTheUsersOwnAffinity) {
   Scene scene(1);
   const NewPod pod{.avoid = {"x", "y"}};

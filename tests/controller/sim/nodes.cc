@@ -66,7 +66,8 @@ std::string secret_key_of(const Json& pod) {
 // Refuses an assignment that the agent cannot carry out. One of an older version knows ordinary
 // worlds alone.
 Status check_world(const Node& node, const Assignment& assignment) {
-  const int64_t needed = protocol_needed(assignment.world, assignment.train);
+  const int64_t needed =
+      protocol_needed(assignment.world, assignment.train, assignment.checkpoint.memory.has_value());
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }

@@ -146,6 +146,7 @@ class SeedRun {
     if (flip(4)) options.avoid_nodes = between(1, 3);
     if (flip(8)) set_deadline(options);
     if (flip(4)) add_rules(options);
+    if (jobs_.size() % 3 == 1) options.elastic_min = 1;
     jobs_.push_back({simulation_.world.users.add_job(options), options});
   }
 
@@ -219,6 +220,8 @@ class SeedRun {
     if (!are_gone && !is_broken()) return "silence: pods are left after their jobs ended";
     const bool are_deleted = simulation_.run(time_limit(), [this] { return are_expired(); });
     if (!are_deleted && !is_broken()) return "silence: a job was not deleted after its ttl";
+    // A pod whose agent has ended, but which still runs, is deleted when its time is over.
+    simulation_.run(time_limit(), [this] { return no_pod_runs(); });
     // Controllers that were frozen or back off after errors get the news last.
     simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
@@ -228,6 +231,16 @@ class SeedRun {
       return "silence: the controller writes after all jobs ended";
     if (nodes.live() != 0) return "silence: pods were created after all jobs ended";
     return "";
+  }
+
+  bool no_pod_runs() const {
+    const auto pods = simulation_.world.store.all(loop::kPods);
+    return std::ranges::none_of(pods, [](const auto& entry) {
+      const Json& pod = *entry.second;
+      const std::string phase = string_or(member(pod, "status"), "phase", "");
+      const bool is_over = phase == "Succeeded" || phase == "Failed";
+      return !is_over && member(member(pod, "metadata"), "deletionTimestamp").is_null();
+    });
   }
 
   bool is_broken() const { return !simulation_.world.chance.violations.empty(); }

@@ -73,6 +73,11 @@ std::string Users::add_job(const JobOptions& options) {
   } else {
     job.spec.train = tiny_training(options.steps);
     if (options.saves) job.spec.checkpoint.path = "/checkpoints";
+    if (options.elastic_min > 0) job.spec.checkpoint.memory.emplace();
+  }
+  if (options.elastic_min > 0) {
+    job.spec.elastic = ElasticSpec{.min = options.elastic_min};
+    job.spec.image = "lockstep:2";  // older agents keep no states in memory
   }
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
   spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing

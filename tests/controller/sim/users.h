@@ -22,6 +22,7 @@ struct JobOptions {
   int64_t ttl = -1;
   int64_t pending_timeout = 0;
   int64_t avoid_nodes = 0;
+  int64_t elastic_min = 0;  // spec.elastic.min; 0: not elastic
   std::vector<FailureRule> rules{};
 };
 

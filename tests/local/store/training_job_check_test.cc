@@ -60,7 +60,7 @@ TEST_F(TrainingJobCheck, RefusesBothProgramsAndAFieldThatIsNotInThisVersion) {
   ASSERT_EQ(both.code, 422) << both.body;
   EXPECT_NE(dump_json(both.body).find("found both train and command"), std::string::npos);
   const ApiResponse later =
-      ask("POST", kJobs, of_spec({{"command", {"a"}}, {"elastic", {{"min", 1}}}}));
+      ask("POST", kJobs, of_spec({{"command", {"a"}}, {"scheduling", Json::object()}}));
   ASSERT_EQ(later.code, 422) << later.body;
   EXPECT_NE(dump_json(later.body).find("not in this version"), std::string::npos);
 }
