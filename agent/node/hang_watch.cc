@@ -35,7 +35,7 @@ bool SilenceWatch::is_silent(uint64_t signs, TimePoint now) {
   } else if (unseen > kPollGapMax) {
     heard_at_ += unseen;
   }
-  return limit_ > Duration::zero() && signs_ > 0 && now - heard_at_ >= limit_;
+  return signs_ > 0 && now - heard_at_ >= limit_;
 }
 
 }  // namespace lockstep::node

@@ -34,7 +34,6 @@ class HangWatch {
 // Detects that a program which has given signs of life gives none for longer than the limit.
 class SilenceWatch {
  public:
-  // A limit of zero: never.
   explicit SilenceWatch(Duration limit) : limit_(limit) {}
 
   // Call periodically with the number of signs so far. Time between calls in which nobody looked

@@ -82,7 +82,7 @@ struct WorkerSet::Worker {
   GrowthRate samples;
   GrowthRate tokens;
   std::optional<HangWatch> watch;             // only for a lockstep-worker
-  std::optional<SilenceWatch> silence_watch;  // only for a command
+  std::optional<SilenceWatch> silence_watch;  // only for a command with a limit
   bool hung = false;
   pid_t pid = 0;       // 0: not running
   int output_fd = -1;  // the pipe's read end
@@ -129,7 +129,9 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
       worker.watch.emplace(hang_floor(assignment),
                            longest_step(assignment.world, assignment.train->batch));
     }
-    worker.silence_watch.emplace(std::chrono::seconds(assignment.command_hang_seconds));
+    if (!assignment.train && assignment.command_hang_seconds > 0) {
+      worker.silence_watch.emplace(std::chrono::seconds(assignment.command_hang_seconds));
+    }
     if (const Status status = start_one(local_rank, assignment, shm_fd); status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {
@@ -327,7 +329,7 @@ void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
 }
 
 void WorkerSet::watch_command(Worker& worker, TimePoint now) {
-  if (worker.pid <= 0 || worker.hung) return;
+  if (!worker.silence_watch || worker.pid <= 0 || worker.hung) return;
   if (!worker.silence_watch->is_silent(worker.file->lines().accepted(), now)) return;
   log_warning(
       "a command's rank reports nothing any more; killing it",

@@ -59,8 +59,8 @@ class WorkerSet {
  private:
   struct Worker;
 
-  // Has memory for the states of as many ranks, which stays until it is called with another number:
-  // a rank of a later round finds what the one of the same place has left.
+  // Makes memory for the states of as many ranks, which stays until the number changes: a rank of a
+  // later round finds what the rank of the same place has left.
   void keep_states(int64_t ranks);
   void write_round_files(const Assignment& assignment) const;
   Status start_one(int64_t local_rank, const Assignment& assignment, int shm_fd);

@@ -5,13 +5,7 @@
 #include "common/layout/pipeline_schedule.h"
 
 namespace lockstep {
-namespace {
-
-// Micro-batches per stage if the job sets no size and has enough samples; as
-// micro_batch_for_stages() in agent/train/forming.cc.
-constexpr int64_t kMicroBatchesPerStage = 4;
-
-}  // namespace
+namespace {}  // namespace
 
 double longest_step(const WorldAssignment& world, const BatchSpec& batch) {
   if (world.layout.schedule != pipeline_kind_name(PipelineKind::kPipeDream)) return 1;

@@ -217,7 +217,6 @@ int64_t peak_in_flight(const std::vector<Action>& actions, int64_t chunk) {
 }
 
 int64_t automatic_micro_batch(int64_t share, int64_t stages, int64_t turn) {
-  constexpr int64_t kMicroBatchesPerStage = 4;
   if (stages == 1) return share;
   const int64_t wanted = std::min(share, kMicroBatchesPerStage * stages);
   int64_t micro = share / wanted;

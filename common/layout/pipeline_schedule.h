@@ -120,10 +120,12 @@ int64_t peak_in_flight(const std::vector<Action>& actions);
 // Returns how many micro-batches of one chunk are.
 int64_t peak_in_flight(const std::vector<Action>& actions, int64_t chunk);
 
+// The micro-batches of each stage in a job that leaves their size open.
+inline constexpr int64_t kMicroBatchesPerStage = 4;
 // Returns the size of micro-batches that a job leaves open (spec.train.batch.micro: 0), for a
-// rank's share of a step: all of it with one stage, otherwise so that there are at least 4 for each
-// stage, as far as there are samples, and their number is a multiple of `turn`. A pipeline of p
-// stages then idles for less than a fifth of a step: (p - 1) / (m + p - 1).
+// rank's share of a step: all of it with one stage, otherwise so that each stage has
+// kMicroBatchesPerStage, as far as there are samples, and their number is a multiple of `turn`. A
+// pipeline of p stages then idles for less than a fifth of a step: (p - 1) / (m + p - 1).
 int64_t automatic_micro_batch(int64_t share, int64_t stages, int64_t turn);
 
 }  // namespace lockstep

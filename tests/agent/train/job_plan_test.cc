@@ -5,6 +5,7 @@
 
 #include "agent/comm/gpu/nccl_backend.h"
 #include "agent/parallel/exchange_memory.h"
+#include "agent/train/checkpoint/memory_states.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/memory_report.h"
 #include "agent/train/weights/import_weights.h"
@@ -329,6 +330,18 @@ TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnn) {
             plan.lacks_cudnn);
   spec.train->precision = "fp32";  // for which cuDNN's is not used
   EXPECT_FALSE(plan_job(spec).value().lacks_cudnn);
+}
+
+TEST(JobPlan, CountsTheStatesInMemoryAndThoseOfAnotherNode) {
+  TrainingJobSpec spec = small_job();
+  spec.nodes = 2;
+  const uint64_t without = plan_job(spec).value().node_bytes();
+  spec.checkpoint.memory.emplace();
+  const JobPlan own = plan_job(spec).value();
+  const uint64_t states = MemoryStates::bytes(parallel::largest_share(own.options));
+  EXPECT_EQ(own.node_bytes() - without, states);
+  spec.checkpoint.memory->copies = 1;
+  EXPECT_EQ(plan_job(spec).value().node_bytes() - without, 2 * states);
 }
 
 TEST(JobPlan, RefusesABatchThatCannotBeSplit) {

@@ -18,6 +18,11 @@ struct Elastic : Scene {
     seen.job.spec.checkpoint.memory.emplace();
   }
 
+  // Then only even numbers of ranks can train.
+  void use_two_stages() {
+    seen.job.spec.train->model = {.layers = 2, .width = 16, .heads = 2, .context = 16};
+    seen.job.spec.parallelism.pipeline = 2;
+  }
   // All nodes train.
   void begin() {
     train();
@@ -129,8 +134,7 @@ TEST(Elastic, NodesThatComeBackTogetherAreOneChangeOfSize) {
 
 TEST(Elastic, TheWorldIsTheLargestThatTheLayoutAllows) {
   Elastic scene;
-  scene.seen.job.spec.train->model = {.layers = 2, .width = 16, .heads = 2, .context = 16};
-  scene.seen.job.spec.parallelism.pipeline = 2;  // of an even number of ranks
+  scene.use_two_stages();
   scene.begin();
   scene.lose(1);
   scene.add_waiting_pod(1, 2);
@@ -229,8 +233,7 @@ TEST(Elastic, NoOnlyCopyOfAStateIsLeftOut) {
   for (int64_t lost = 0; lost < 4; ++lost) {
     SCOPED_TRACE(lost);
     Elastic scene;
-    scene.seen.job.spec.train->model = {.layers = 2, .width = 16, .heads = 2, .context = 16};
-    scene.seen.job.spec.parallelism.pipeline = 2;
+    scene.use_two_stages();
     scene.begin();
     scene.lose(lost);
     scene.add_waiting_pod(lost, 2);
@@ -241,8 +244,7 @@ TEST(Elastic, NoOnlyCopyOfAStateIsLeftOut) {
 
 TEST(Elastic, ASurvivorIsPreferredToANewPod) {
   Elastic scene;
-  scene.seen.job.spec.train->model = {.layers = 2, .width = 16, .heads = 2, .context = 16};
-  scene.seen.job.spec.parallelism.pipeline = 2;
+  scene.use_two_stages();
   scene.begin();
   scene.lose(0);
   scene.run(scene.add_waiting_pod(0, 2));
@@ -291,6 +293,21 @@ TEST(Elastic, TheMicroBatchesAreThoseOfTheWishedNodes) {
   const auto sent = only<PutAssignment>(scene.plan());
   ASSERT_FALSE(sent.empty());
   EXPECT_EQ(sent[0].assignment->train->batch.micro, 4);
+}
+
+TEST(Elastic, ACommandStartsAgainInTheSmallerWorld) {
+  Elastic scene;
+  scene.seen.job.spec.train.reset();
+  scene.seen.job.spec.checkpoint = {};
+  scene.seen.job.spec.command = {"a"};
+  scene.begin();
+  scene.lose(1);
+  scene.add_waiting_pod(1, 2);
+  scene.settle();
+  EXPECT_EQ(scene.round(), (Nodes{0, 2, 3}));
+  const auto sent = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].assignment->world.world_size(), 3);
 }
 
 TEST(Elastic, AWorkersFailureIsARestartWithTheSameNodes) {

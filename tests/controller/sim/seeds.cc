@@ -221,7 +221,8 @@ class SeedRun {
     const bool are_deleted = simulation_.run(time_limit(), [this] { return are_expired(); });
     if (!are_deleted && !is_broken()) return "silence: a job was not deleted after its ttl";
     // A pod whose agent has ended, but which still runs, is deleted when its time is over.
-    simulation_.run(time_limit(), [this] { return no_pod_runs(); });
+    const bool all_ended = simulation_.run(time_limit(), [this] { return no_pod_runs(); });
+    if (!all_ended && !is_broken()) return "silence: a pod still runs after its job ended";
     // Controllers that were frozen or back off after errors get the news last.
     simulation_.run(minutes(5), never);
     const int64_t writes = simulation_.world.attempts();
