@@ -124,7 +124,8 @@ bool is_of_last_failure(const Pass& pass, const FailureStatus& failure) {
   const FailureStatus* cause = newest_cause(pass.status);
   if (cause == nullptr) return false;
   const Result<WallTime> then = wall_time_from_rfc3339(cause->time);
-  if (!then.ok()) return false;
+  // A time in the future is from before the clock was set back, and says nothing about the order.
+  if (!then.ok() || *then > pass.seen.wall_now) return false;
   const bool is_by_peers =
       pass.spec().train && (failure.reason == kSuspected || failure.exitCode == kExitPeerLost);
   return std::ranges::any_of(pass.in_round(), [&](const PodView* pod) {

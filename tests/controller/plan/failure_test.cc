@@ -601,6 +601,22 @@ TEST(FailurePolicy, AnAgentThatWasHeardSinceTheLastFailureIsAnother) {
   EXPECT_EQ(cut.scene.status().restarts, 2);
 }
 
+// By the new time, all agents were last heard before the first failure.
+TEST(FailurePolicy, AFailureAfterTheClockWasSetBackIsAnother) {
+  PowerCut cut;
+  for (const int64_t i : {0, 1, 2}) cut.scene.add_agent(i);
+  cut.pass(seconds(1), {});
+  EXPECT_TRUE(is_true(cut.scene.status(), kRunning));
+  cut.scene.seen.wall_now -= std::chrono::minutes(5);
+  for (const int64_t i : {0, 2}) {
+    cut.scene.fail_worker(i, kExitPeerLost, 1);
+    cut.scene.agent(i).workers[0].suspect_rank = 1;
+  }
+  cut.pass(cut.scene.limits.culprit_wait, {});
+  EXPECT_EQ(cut.scene.status().lastFailure->number, 2);
+  EXPECT_EQ(cut.scene.status().restarts, 2);
+}
+
 TEST(FailurePolicy, APodWhoseAgentRefusesTheTokenStaysAndTheStatusSaysWhatToDo) {
   Scene scene(2);
   scene.train();
