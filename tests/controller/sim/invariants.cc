@@ -101,6 +101,26 @@ void Invariants::check_plan(const plan::Observed& observed, const plan::Plan& pl
   if (plan.actions.size() > kFixed + kPerPod * pods) {
     chance_.violate("I10", "a plan has too many actions: " + std::to_string(plan.actions.size()));
   }
+  for (const plan::Action& action : plan.actions) {
+    const auto* write = std::get_if<plan::WriteStatus>(&action);
+    if (write != nullptr) note_addresses(observed, write->status);
+  }
+}
+
+// Remembers the addresses in the assignment of a round that the plan forms.
+void Invariants::note_addresses(const plan::Observed& observed, const TrainingJobStatus& after) {
+  const bool is_formed = !after.worldHash.empty() && after.rendezvous;
+  if (!is_formed || after.worldHash == observed.job.status.worldHash) return;
+  const std::vector<int64_t> members = plan::members_from_text(after.members);
+  std::vector<std::string>& addresses = addresses_[after.worldHash];
+  addresses.clear();
+  for (const int64_t node : lockstep::round_members(*after.rendezvous, 1)) {
+    const auto pod = std::ranges::find_if(observed.pods, [&](const plan::PodView& other) {
+      return other.node_index == node && node < std::ssize(members) &&
+             other.incarnation == members[static_cast<size_t>(node)];
+    });
+    addresses.push_back(pod == observed.pods.end() ? "" : pod->ip);
+  }
 }
 
 void Invariants::check_leader(const loop::ApiRequest& request, std::string_view sender) {
@@ -254,10 +274,13 @@ void Invariants::check_round(const Json& job, const Json& after) {
     formed_at_[uid_of(job)] = chance_.clock.now();
     check_images(job, after);
   }
+  // A member's pod may be created twice under one name, at different addresses: it is lost after
+  // its round formed, and a controller whose watch has not delivered that round replaces it.
+  const std::string last = string_or(before, "worldHash", "");
   const auto is_same = [&](const char* key) { return member(before, key) == member(after, key); };
-  const bool is_again = !hash.empty() && !string_or(before, "worldHash", "").empty() &&
-                        round != int_or(before, "round", 0) && is_same("members") &&
-                        is_same("rendezvous") && is_same("lastFailure");
+  const bool is_again = !hash.empty() && !last.empty() && round != int_or(before, "round", 0) &&
+                        is_same("members") && is_same("rendezvous") && is_same("lastFailure") &&
+                        addresses_[last] == addresses_[hash];
   if (is_again) chance_.violate("rounds", "a round was followed by the same one");
   const bool grows = members_of(after).size() > members_of(before).size();
   const bool is_given_up = hash.empty() && !string_or(before, "worldHash", "").empty();

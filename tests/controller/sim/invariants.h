@@ -51,6 +51,7 @@ class Invariants {
   bool has_been_a_job(const std::string& uid) const { return jobs_.contains(uid); }
 
  private:
+  void note_addresses(const plan::Observed& observed, const TrainingJobStatus& after);
   void check_leader(const loop::ApiRequest& request, std::string_view sender);
   void check_event(const Json& event);
   void check_pod(const Json& pod);
@@ -98,6 +99,8 @@ class Invariants {
   std::map<std::string, std::map<int64_t, std::string>> hashes_;  // by job UID: round -> hash
   // By job UID: round -> node indices, by place.
   std::map<std::string, std::map<int64_t, std::vector<int64_t>>> round_nodes_;
+  // By hash: the pods' addresses that the controller knew when it formed the round, by place.
+  std::map<std::string, std::vector<std::string>> addresses_;
   // By job UID, round and hash: the indices of the nodes that have ended well.
   std::map<std::string, std::map<std::pair<int64_t, std::string>, std::set<int64_t>>> ended_;
   std::map<std::string, int64_t> trained_;  // by job UID: the newest round

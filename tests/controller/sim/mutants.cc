@@ -248,6 +248,12 @@ void add_statuses(std::vector<Mutant>& mutants) {
   add("a round keeps its number", "rounds", [](Status& status, const Status& before) {
     if (before.round > 0) status.round = before.round;
   });
+  add("a round begins again without a reason", "rounds: a round was followed by the same one",
+      [](Status& status, const Status& before) {
+        if (before.worldHash.empty() || status.worldHash != before.worldHash) return;
+        ++status.round;
+        std::ranges::reverse(status.worldHash);
+      });
 }
 
 void add_wrong_members(std::vector<Mutant>& mutants) {
