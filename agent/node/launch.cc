@@ -71,6 +71,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.token_file = context.token_file;
   config.rendezvous_timeout_seconds = assignment.rendezvous_timeout_seconds;
   config.hang_seconds = assignment.hang_seconds;
+  config.losses = assignment.losses;
   return launch;
 }
 

@@ -178,10 +178,20 @@ void add_storage(const MetricsInput& input, Exposition& out) {
   for (const StorageCounter& counter : kStorageCounters) {
     out.single(counter.name, counter.help, Type::kCounter, (*input.storage).*counter.value);
   }
-  if (input.storage->save_seconds <= 0) return;
-  out.single("lockstep_checkpoint_save_seconds",
-             "Seconds of the newest complete save, from its snapshot until it was durable",
-             Type::kGauge, input.storage->save_seconds);
+  if (input.storage->save_seconds > 0) {
+    out.single("lockstep_checkpoint_save_seconds",
+               "Seconds of the newest complete save, from its snapshot until it was durable",
+               Type::kGauge, input.storage->save_seconds);
+  }
+  if (input.storage->kept_step < 0) return;
+  out.single("lockstep_memory_state_step", "Step of rank 0's newest state in memory", Type::kGauge,
+             input.storage->kept_step);
+  out.single("lockstep_memory_state_bytes",
+             "Memory that rank 0 takes for its states and for those it keeps for another rank",
+             Type::kGauge, input.storage->kept_bytes);
+  out.single("lockstep_memory_state_blocked_seconds_total",
+             "Seconds in which training waited for copies of rank 0's state in memory",
+             Type::kCounter, input.storage->kept_blocked_seconds);
 }
 
 void add_agent(const MetricsInput& input, Exposition& out) {
@@ -210,6 +220,10 @@ void add_notes(const StorageNotes& notes, StorageTotals& totals) {
   totals.set_aside += static_cast<double>(std::max<int64_t>(notes.set_aside, 0));
   if (notes.blocked_seconds > 0) totals.blocked_seconds += notes.blocked_seconds;
   if (notes.save_seconds > 0) totals.save_seconds = notes.save_seconds;
+  if (notes.kept_blocked_seconds > 0) totals.kept_blocked_seconds += notes.kept_blocked_seconds;
+  if (notes.kept_step < 0) return;
+  totals.kept_step = static_cast<double>(notes.kept_step);
+  totals.kept_bytes = static_cast<double>(std::max<int64_t>(notes.kept_bytes, 0));
 }
 
 void TrainCounters::observe(const ProgressNumbers& numbers, double share) {

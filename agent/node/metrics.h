@@ -38,13 +38,16 @@ using XidTotals = std::map<std::pair<std::string, uint32_t>, int64_t>;
 void add_xids(const GpuNumbers& gpu, XidTotals& totals);
 
 // The checkpoints that ranks 0 have saved and set aside on this node, over all rounds of this
-// agent.
+// agent, and the states that one keeps in memory.
 struct StorageTotals {
   double saved = 0;
   double failed = 0;
   double set_aside = 0;
   double blocked_seconds = 0;
   double save_seconds = 0;  // of the newest complete save; 0: there was none
+  double kept_step = -1;    // of the newest state in memory; -1: none
+  double kept_bytes = 0;    // of all states in memory
+  double kept_blocked_seconds = 0;
 };
 // Adds the notes of a worker's page.
 void add_notes(const StorageNotes& notes, StorageTotals& totals);

@@ -28,8 +28,17 @@ AgentState without_progress(AgentState state) {
     storage.failed_step = std::min<int64_t>(storage.failed_step, 0);
     storage.failure.clear();
   }
-  for (WorkerState& worker : state.workers) worker.step = 0;
+  for (WorkerState& worker : state.workers) {
+    worker.step = 0;
+    worker.speed.reset();
+  }
   return state;
+}
+
+// Returns the reason of a process's own end. The exit codes of a command mean nothing to us.
+const char* reason_of(int64_t exit_code, bool is_worker) {
+  if (is_worker && exit_code == kExitNotFinite) return kLossNotFinite;
+  return is_worker && exit_code == kExitLossSpike ? kLossSpike : "Error";
 }
 
 ProgressStatus progress_status(const ProgressNumbers& numbers, WallTime wall) {
@@ -56,7 +65,9 @@ StorageState storage_state(const StorageNotes& notes) {
           .set_aside_step = std::max<int64_t>(notes.set_aside_step, -1),
           .set_aside_reason = clean_utf8(notes.set_aside_reason.text()),
           .resumed_step = std::max<int64_t>(notes.resumed_step, -1),
-          .from_memory = notes.from_memory == 1};
+          .from_memory = notes.from_memory == 1,
+          .skips = std::max<int64_t>(notes.skips, 0),
+          .skip = clean_utf8(notes.skip.text())};
 }
 
 HoldingsStatus holdings_status(const Holdings& holdings, const WorldLayout& layout) {
@@ -216,6 +227,7 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
   worker.signal = end.signal;
   worker.wait.reset();
   worker.is_lifeless = false;
+  worker.speed.reset();
   ended_at_ = now;
   const bool stopping = mode_ == Mode::kStopping || mode_ == Mode::kLeaving;
   const bool has_saved = end.exit_code == kExitStopped && end.signal == 0;
@@ -231,7 +243,7 @@ void RoundMachine::end_worker(WorkerState& worker, const WorkerEnd& end, TimePoi
     worker.reason = end.hung          ? kHang
                     : end.oom_killed  ? "OOMKilled"
                     : end.signal != 0 ? "Signal"
-                                      : "Error";
+                                      : reason_of(end.exit_code, assignment_->train.has_value());
     worker.log_tail = end.log_tail;
     failed_at_[static_cast<size_t>(worker.local_rank)] = now;
     if (first_failed_local_rank_ < 0) first_failed_local_rank_ = worker.local_rank;
@@ -265,6 +277,12 @@ void RoundMachine::storage(int64_t round, int64_t local_rank, const StorageNotes
   const WorkerState* worker = find(local_rank);
   if (round != live_.round || worker == nullptr || worker->rank != 0) return;
   live_.storage = storage_state(notes);
+}
+
+void RoundMachine::update_speed(int64_t round, int64_t local_rank,
+                                const std::optional<WorkerSpeed>& speed) {
+  WorkerState* worker = find(local_rank);
+  if (round == live_.round && worker != nullptr) worker->speed = speed;
 }
 
 void RoundMachine::update_health(int64_t round, int64_t local_rank,

@@ -14,6 +14,7 @@
 #include "agent/node/files.h"
 #include "agent/node/hang_watch.h"
 #include "agent/node/rank_environment.h"
+#include "agent/node/speed_watch.h"
 #include "common/base/log.h"
 
 namespace lockstep::node {
@@ -43,8 +44,9 @@ Duration hang_floor(const Assignment& assignment) {
   return assignment.world.world_size() == 1 ? alone : std::max(alone, 2 * kSilenceLimit);
 }
 
-bool stores_checkpoints(const Launch& launch) {
-  return launch.rank == 0 && !launch.config.checkpoint.path.empty();
+bool stores_states(const Launch& launch) {
+  const CheckpointSpec& checkpoint = launch.config.checkpoint;
+  return launch.rank == 0 && (!checkpoint.path.empty() || checkpoint.memory);
 }
 
 }  // namespace
@@ -75,6 +77,7 @@ struct WorkerSet::Worker {
   WorkerLog log;
   std::optional<ProgressPage> page;  // only for a lockstep-worker
   BoardWatch board;
+  SpeedWatch speed;
   ProgressNumbers numbers;
   bool reported = false;             // numbers are from this round
   StorageNotes notes;                // only of rank 0
@@ -124,7 +127,7 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     workers_.push_back(std::make_unique<Worker>(std::move(launch), output_));
     Worker& worker = *workers_.back();
     ++started_;
-    if (stores_checkpoints(worker.launch)) has_stored_ = true;
+    if (stores_states(worker.launch)) has_stored_ = true;
     if (assignment.train) {
       worker.watch.emplace(hang_floor(assignment),
                            longest_step(assignment.world, assignment.train->batch));
@@ -279,7 +282,7 @@ void WorkerSet::drain(Worker& worker) {
 void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wall) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
     if (workers_[local_rank]->page) {
-      read_page(local_rank, machine, wall);
+      read_page(local_rank, machine, now, wall);
       read_storage(local_rank, machine);
       read_board(local_rank, machine, now);
     }
@@ -290,7 +293,7 @@ void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wal
   }
 }
 
-void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wall) {
+void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall) {
   Worker& worker = *workers_[local_rank];
   ProgressNumbers numbers;
   if (!worker.page->read(numbers)) return;
@@ -301,6 +304,8 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, WallTime wal
   worker.reported = true;
   if (local_rank == 0) counters_.observe(numbers, share_);
   machine.progress(round, static_cast<int64_t>(local_rank), numbers, wall);
+  worker.speed.observe(numbers, now);
+  machine.update_speed(round, static_cast<int64_t>(local_rank), worker.speed.speed());
 }
 
 void WorkerSet::read_storage(size_t local_rank, RoundMachine& machine) {

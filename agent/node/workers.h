@@ -65,7 +65,7 @@ class WorkerSet {
   void write_round_files(const Assignment& assignment) const;
   Status start_one(int64_t local_rank, const Assignment& assignment, int shm_fd);
   void drain(Worker& worker);
-  void read_page(size_t local_rank, RoundMachine& machine, WallTime wall);
+  void read_page(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);
   void describe_gpu(size_t local_rank, MetricsInput& input) const;
   void read_storage(size_t local_rank, RoundMachine& machine);
   void describe_storage(MetricsInput& input) const;
@@ -83,7 +83,7 @@ class WorkerSet {
   std::vector<RankTotals> totals_;  // by local rank; over all rounds
   std::vector<int> state_fds_;      // by local rank; over all rounds. -1: there is none
   StorageTotals ended_storage_;     // of processes that have ended
-  bool has_stored_ = false;         // this node has or had a rank 0 with a place for checkpoints
+  bool has_stored_ = false;         // this node has or had a rank 0 with a place for states
   bool is_command_ = false;
   size_t first_to_read_ = 0;
   double share_ = 1;

@@ -24,6 +24,8 @@ int exit_code_of(const Error& error) {
       return kExitPortTaken;
     case Blame::kDivergence:
       return kExitNotFinite;
+    case Blame::kLossSpike:
+      return kExitLossSpike;
     case Blame::kFenced:
       return kExitFenced;
   }

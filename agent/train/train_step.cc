@@ -1,8 +1,5 @@
 #include "agent/train/train_step.h"
 
-#include <cmath>
-#include <string>
-
 namespace lockstep::train {
 
 Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts& parts) {
@@ -26,16 +23,7 @@ Result<TrainStep::Outcome> TrainStep::run(const Request& request) {
                                             .before_update = request.before_update}));
   report.numbers.step = request.step;
   report.numbers.learning_rate = rate;
-  const bool is_known = report.known_step > 0;
-  const double loss = report.numbers.loss.value_or(NAN);
-  const double norm = report.numbers.gradient_norm.value_or(NAN);
-  if (!is_known || (std::isfinite(loss) && std::isfinite(norm))) {
-    return Outcome{report.numbers, {.stop = report.stop, .busy = report.busy}};
-  }
-  return invalid("[train] step " + std::to_string(report.known_step) + ": loss " +
-                     std::to_string(loss) + ", gradient norm " + std::to_string(norm) +
-                     ": a lower learning rate or a longer warm-up may help",
-                 Blame::kDivergence);
+  return Outcome{report.numbers, {.stop = report.stop, .busy = report.busy}, report.known_step};
 }
 
 }  // namespace lockstep::train

@@ -42,12 +42,12 @@ class TrainStep {
     std::function<Status()> before_update = {};      // parallel::StepRequest::before_update
   };
   struct Outcome {
-    StepNumbers numbers;  // those that one step has, without rates
-    Flags any;            // of some rank, as parallel::StepReport tells
+    StepNumbers numbers;      // those that one step has, without rates
+    Flags any;                // of some rank, as parallel::StepReport tells
+    int64_t known_step = -1;  // parallel::StepReport::known_step, of the loss and the norm
   };
-  // A loss or a norm that isn't finite is kInvalid, blaming kDivergence, on every rank that learns
-  // of it; with such a norm nothing is updated. If steps overlap, the norm that counts is that of
-  // the stage, and other stages may find that the first one has left.
+  // With a norm that isn't finite nothing is updated. If steps overlap, the norm that counts is
+  // that of the stage.
   Result<Outcome> run(const Request& request);
 
  private:

@@ -63,7 +63,9 @@ class Worker {
   Status open_storage();
   Status share_starting_point();
   Status resume_or_begin();
-  Status go_on_from(const Manifest& manifest);
+  // Loads the newest checkpoint in storage, if there is one. All ranks call it.
+  Result<std::optional<Manifest>> load_checkpoint();
+  void go_on_from(const Manifest& manifest);
   bool keeps_states() const { return config_.checkpoint.memory && has_states_memory_; }
   // All ranks keep states in memory, or none does.
   Status agree_on_states();
@@ -85,6 +87,7 @@ class Worker {
       const std::function<std::pair<int, std::span<const float>>(int64_t rank)>& share_of);
   void go_on_keeping();
   void begin_to_keep();
+  void tell_kept_state();
   void keep_in_memory_if_due();
   Status tell_what_was_kept();
   void open_metrics();
@@ -104,6 +107,19 @@ class Worker {
   void tell_what_is_trained() const;
   Status tell_what_was_sent(int64_t first_step, const comm::Traffic& before);
   Status step_once();
+  // Judges the loss of the last step by the job's rules, and does what they say.
+  Status judge_loss(const TrainStep::Outcome& outcome);
+  // The last step, whose loss a rule is about.
+  struct BadStep {
+    std::string_view action;  // kRollBack or kSkipBatch
+    std::string what;         // for people
+    bool is_updated = false;  // the state is after its update
+  };
+  Status go_on_without(const BadStep& bad);
+  // Return the step whose state this rank's share has then.
+  Result<int64_t> go_back(const BadStep& bad);
+  Result<int64_t> go_back_in_memory(const BadStep& bad);
+  Error cannot_go_back(const BadStep& bad, const std::string& why) const;
   // Returns the next step after which a checkpoint or a validation needs an empty pipeline
   // (parallel::StepRequest::flush).
   int64_t next_flush() const;
@@ -136,6 +152,7 @@ class Worker {
   Agreement agreement_;
   TrainingPosition position_;
   int64_t saved_step_ = -1;  // whose state is stored or being saved; the same on all ranks
+  double loss_ = 0;          // of the newest step that changed the state, as far as it is known
   HangLimit hang_limit_;
   double smoothed_seconds_ = 0;
   bool stopping_ = false;

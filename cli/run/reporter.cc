@@ -47,14 +47,14 @@ bool warns_anew(const TrainingJobStatus& before, const TrainingJobStatus& after,
                 std::string_view type) {
   if (!is_true(after, type)) return false;
   if (!is_true(before, type)) return true;
-  return type == kCheckpointSetAside &&
+  return (type == kCheckpointSetAside || type == kBatchSkipped) &&
          find_condition(before, type)->message != find_condition(after, type)->message;
 }
 
 void add_warnings(const TrainingJobStatus& before, const TrainingJobStatus& after,
                   std::vector<std::string>& events) {
-  for (const char* type :
-       {kPrecisionReduced, kCheckpointFailing, kCheckpointSetAside, kNetworkPolicyFailing}) {
+  for (const char* type : {kPrecisionReduced, kStraggling, kCheckpointFailing, kCheckpointSetAside,
+                           kBatchSkipped, kNetworkPolicyFailing}) {
     if (!warns_anew(before, after, type)) continue;
     events.push_back("warning: " + find_condition(after, type)->message);
   }

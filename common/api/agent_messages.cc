@@ -69,13 +69,14 @@ Status check_world(const Assignment& assignment) {
     return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t needed =
-      protocol_needed(world, assignment.train, assignment.checkpoint.memory.has_value());
+  const int64_t needed = protocol_needed(
+      world, assignment.train,
+      {.keeps_states = assignment.checkpoint.memory.has_value(), .losses = assignment.losses});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
-                   " for a world with a mesh, gaps, roles, a layout or encryption, and for a new "
-                   "model, optimizer or timeline");
+                   " for a world with a mesh, gaps, roles, a layout or encryption, for rules about "
+                   "losses, and for a new model, optimizer or timeline");
   }
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
@@ -115,9 +116,15 @@ bool shares_evenly(const BatchSpec& batch, int64_t data_ranks) {
   return batch.micro <= 0 || batch.global / data_ranks % batch.micro == 0;
 }
 
+WorkerWishes wishes_of(const TrainingJobSpec& spec) {
+  return {.keeps_states = spec.checkpoint.memory.has_value(),
+          .losses = spec.train ? loss_rules(spec) : LossRules()};
+}
+
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
-                        bool keeps_states) {
-  if (keeps_states) return kProtocolWithUnevenBatches;
+                        const WorkerWishes& wishes) {
+  if (wishes.losses != LossRules{}) return kProtocolWithLossRules;
+  if (wishes.keeps_states) return kProtocolWithUnevenBatches;
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
   const bool is_recorded = train && train->timeline.everySteps > 0;
   const std::string& schedule = world.layout.schedule;
@@ -174,7 +181,8 @@ Result<AgentState> agent_state_from_json(const Json& document) {
     make_printable(worker.wait->ranks);
   }
   if (state.storage) {
-    for (std::string* text : {&state.storage->failure, &state.storage->set_aside_reason}) {
+    StorageState& storage = *state.storage;
+    for (std::string* text : {&storage.failure, &storage.set_aside_reason, &storage.skip}) {
       std::replace_if(text->begin(), text->end(), is_control, '?');
     }
   }

@@ -53,7 +53,8 @@ namespace lockstep {
 //   7  workers encrypt what they send each other if the world says so (`encryption`); pipedream's
 //      unit in flight is one micro-batch, not one batch as in version 6
 //   8  workers share a batch that their number does not divide, and keep states in memory
-inline constexpr int64_t kProtocolNewest = 8;
+//   9  workers roll back or skip a batch because of its loss (`losses`)
+inline constexpr int64_t kProtocolNewest = 9;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -70,6 +71,8 @@ inline constexpr int64_t kProtocolWithStages = 6;
 inline constexpr int64_t kProtocolWithEncryption = 7;
 // Older workers refuse such a batch, and keep no states.
 inline constexpr int64_t kProtocolWithUnevenBatches = 8;
+// Older workers would fail for a loss that is not finite, and not look for spikes.
+inline constexpr int64_t kProtocolWithLossRules = 9;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -81,10 +84,17 @@ inline constexpr size_t kAssignmentBytesMax = 4 * 1024 * 1024;
 // Returns whether all micro-batches of all ranks have the same size.
 bool shares_evenly(const BatchSpec& batch, int64_t data_ranks);
 
-// Returns the oldest version in which an assignment may tell of this world and this training, which
-// keeps states in memory or not (CheckpointSpec::memory).
+// Services that an assignment asks of the workers, in addition to its world and training.
+struct WorkerWishes {
+  bool keeps_states = false;  // CheckpointSpec::memory
+  LossRules losses = {};
+};
+
+WorkerWishes wishes_of(const TrainingJobSpec& spec);
+
+// Returns the oldest version in which an assignment may tell of this world and this training.
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
-                        bool keeps_states = false);
+                        const WorkerWishes& wishes = {});
 
 // Returns the name of the pod of a job's node, which is also its agent's name in sessions.
 inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
@@ -114,6 +124,7 @@ struct Assignment {
   int64_t rendezvous_timeout_seconds = 60;
   int64_t hang_seconds = kHangSeconds;  // as in WorkerConfig
   int64_t command_hang_seconds = 0;     // as command_hang_seconds(); 0: no limit
+  LossRules losses = {};                // as in WorkerConfig
   int64_t grace_period_seconds = 30;    // from SIGTERM to SIGKILL of the workers
 
   bool operator==(const Assignment&) const = default;
@@ -144,6 +155,19 @@ struct WorkerWait {
   bool operator==(const WorkerWait&) const = default;
 };
 
+// Seconds of a rank's steps by part, averaged over its last steps, as StepNumbers has them. The
+// rest of a step's seconds is communication: mostly waiting for others.
+struct WorkerSpeed {
+  double step_seconds = 0;
+  double data_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double update_seconds = 0;
+
+  bool operator==(const WorkerSpeed&) const = default;
+};
+inline constexpr double kStepSecondsMax = 1e6;  // of WorkerSpeed
+
 // The job's checkpoints in storage, as the round's rank 0 reports them (StorageNotes).
 struct StorageState {
   int64_t saved = 0;             // complete checkpoints of this round
@@ -154,6 +178,8 @@ struct StorageState {
   std::string set_aside_reason;  // why; empty: there are none
   int64_t resumed_step = -1;     // where this round began to train; -1: not known yet
   bool from_memory = false;      // the state of resumed_step was in memory
+  int64_t skips = 0;             // how often training went on without batches, in the whole job
+  std::string skip;              // the newest one: which batches, and why; empty: there was none
 
   bool operator==(const StorageState&) const = default;
 };
@@ -166,8 +192,8 @@ struct WorkerState {
   bool running = false;
   int64_t exit_code = 0;  // set once not running; 128 + signal if a signal ended it
   int64_t signal = 0;     // the signal that ended it, 0 if none
-  std::string
-      reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Hang, Stopped (by the agent)
+  std::string reason;  // "", Completed, Error, Signal, OOMKilled, StartError, Hang, LossNotFinite,
+                       // LossSpike, Stopped (by the agent)
   std::string log_tail;  // the end of its stderr, at most 2 KiB, after a failure
   WorkerPhase phase = WorkerPhase::kStarting;
   int64_t step = 0;
@@ -175,8 +201,9 @@ struct WorkerState {
   int64_t suspect_rank = -1;      // the rank that its communicator blames, -1: none
   double failed_seconds_ago = 0;  // set after a failure
   std::optional<WorkerWait> wait;
-  bool is_lifeless = false;  // it runs, but has shown no sign of life for a while
-  bool lacks_bf16 = false;   // its device can't multiply bf16
+  bool is_lifeless = false;          // it runs, but has shown no sign of life for a while
+  bool lacks_bf16 = false;           // its device can't multiply bf16
+  std::optional<WorkerSpeed> speed;  // of the built-in loop, once it is known in this round
 
   bool operator==(const WorkerState&) const = default;
 };

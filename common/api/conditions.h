@@ -17,6 +17,8 @@ inline constexpr char kSuspended[] = "Suspended";
 inline constexpr char kComplete[] = "Complete";
 inline constexpr char kFailed[] = "Failed";
 inline constexpr char kStuck[] = "Stuck";  // ranks wait for one that does not come
+// A rank computes for longer than its peers, which wait for it (controller/plan/straggler.h).
+inline constexpr char kStraggling[] = "Straggling";
 // A pod is being stopped, and the ranks of the round save a checkpoint.
 inline constexpr char kDraining[] = "Draining";
 // The job asks for bf16 and computes in fp32 (controller/plan/precision.h).
@@ -25,6 +27,8 @@ inline constexpr char kPrecisionReduced[] = "PrecisionReduced";
 // (controller/plan/storage.h).
 inline constexpr char kCheckpointFailing[] = "CheckpointFailing";
 inline constexpr char kCheckpointSetAside[] = "CheckpointSetAside";
+// Training went on without batches, because of a loss (controller/plan/storage.h).
+inline constexpr char kBatchSkipped[] = "BatchSkipped";
 // The job's NetworkPolicy is not as the job asks (controller/plan/network_policy.h).
 inline constexpr char kNetworkPolicyFailing[] = "NetworkPolicyFailing";
 

@@ -52,6 +52,7 @@ struct Schema<Assignment> {
           &Assignment::hang_seconds);
     visit(Field{.name = "commandHangSeconds", .minimum = 0, .maximum = kHangSecondsMax},
           &Assignment::command_hang_seconds);
+    visit(Field{.name = "losses"}, &Assignment::losses);
     visit(Field{.name = "gracePeriodSeconds", .minimum = 0, .maximum = kGraceSecondsMax},
           &Assignment::grace_period_seconds);
   }
@@ -87,6 +88,23 @@ struct Schema<StorageState> {
           &StorageState::set_aside_reason);
     visit(Field{.name = "resumedStep", .minimum = -1}, &StorageState::resumed_step);
     visit(Field{.name = "fromMemory"}, &StorageState::from_memory);
+    visit(Field{.name = "skips", .minimum = 0}, &StorageState::skips);
+    visit(Field{.name = "skip", .bytes_max = kStorageTextBytesMax}, &StorageState::skip);
+  }
+};
+
+template <>
+struct Schema<WorkerSpeed> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    const auto seconds = [](std::string_view name) {
+      return Field{.name = name, .minimum = 0, .maximum = kStepSecondsMax};
+    };
+    visit(seconds("stepSeconds"), &WorkerSpeed::step_seconds);
+    visit(seconds("dataSeconds"), &WorkerSpeed::data_seconds);
+    visit(seconds("forwardSeconds"), &WorkerSpeed::forward_seconds);
+    visit(seconds("backwardSeconds"), &WorkerSpeed::backward_seconds);
+    visit(seconds("updateSeconds"), &WorkerSpeed::update_seconds);
   }
 };
 
@@ -111,6 +129,7 @@ struct Schema<WorkerState> {
     visit(Field{.name = "wait"}, &WorkerState::wait);
     visit(Field{.name = "lifeless"}, &WorkerState::is_lifeless);
     visit(Field{.name = "lacksBf16"}, &WorkerState::lacks_bf16);
+    visit(Field{.name = "speed"}, &WorkerState::speed);
   }
 };
 

@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'07;  // "LKSPROG" and the layout's version
+constexpr size_t kPageBytes = 8192;
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'08;  // "LKSPROG" and the layout's version
 // The file must not shrink (the agent's access would raise SIGBUS) or grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -30,7 +30,7 @@ struct ProgressPage::Layout {
 };
 
 CollectiveBoard ProgressPage::board() const {
-  constexpr size_t kBoardAt = 1280;
+  constexpr size_t kBoardAt = 1536;
   static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
   CHECK(page_ != nullptr);
   return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);
@@ -74,8 +74,8 @@ Result<ProgressPage> ProgressPage::attach(int fd) {
     return invalid(where + ": expected a memory file created by the agent, found another file");
   }
   if ((seals & kSeals) != kSeals || status.st_size != static_cast<off_t>(kPageBytes)) {
-    return invalid(where + ": expected a sealed page of 4096 bytes, found " +
-                   std::to_string(status.st_size) + " bytes");
+    return invalid(where + ": expected a sealed page of " + std::to_string(kPageBytes) +
+                   " bytes, found " + std::to_string(status.st_size) + " bytes");
   }
   void* memory = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return errno_error(where + ": mmap", errno);

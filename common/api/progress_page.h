@@ -69,7 +69,7 @@ class StorageBoard {
   SequenceLocked<StorageNotes>* notes_;
 };
 
-// A memfd of one page, created by the agent and inherited by descriptor. It holds ProgressNumbers,
+// A memfd of two pages, created by the agent and inherited by descriptor. It holds ProgressNumbers,
 // GpuNumbers and StorageNotes, each under its own sequence lock, then the communicator's board.
 class ProgressPage {
  public:

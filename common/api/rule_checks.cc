@@ -147,13 +147,40 @@ void check_hang(const TrainingJob& job, Problems& problems) {
   for (size_t i = 0; i < job.spec.failure.rules.size(); ++i) {
     const FailureRule& rule = job.spec.failure.rules[i];
     const std::string path = at_item("spec.failure.rules", i);
-    if (rule.event == kHang && !job.spec.train) {
-      problems.push_back(not_in_this_version(path + ".event", "event Hang with spec.command",
-                                             "another event (set a time limit in the program)"));
+    if (rule.event == kStraggler && !job.spec.train) {
+      problems.push_back(path + ".event: found " + in_quotes(rule.event) +
+                         ", which needs spec.train, expected another event");
     }
     if (is_duration(rule.after) && !hang_seconds_from_text(rule.after)) {
       problems.push_back(path + ".after: found " + in_quotes(rule.after) + ", expected " +
                          kHangText);
+    }
+  }
+}
+
+void check_losses(const TrainingJob& job, Problems& problems) {
+  const TrainingJobSpec& spec = job.spec;
+  const bool overlaps = spec.parallelism.pipelineSchedule == "pipedream";
+  for (size_t i = 0; i < spec.failure.rules.size(); ++i) {
+    const FailureRule& rule = spec.failure.rules[i];
+    const bool is_spike = rule.event == kLossSpike;
+    if (!is_spike && rule.event != kLossNotFinite) continue;
+    const std::string path = at_item("spec.failure.rules", i);
+    if (!spec.train) {
+      problems.push_back(path + ".event: found " + in_quotes(rule.event) +
+                         ", which needs spec.train, expected another event");
+    } else if (overlaps && (is_spike || is_about_loss(rule.action))) {
+      problems.push_back(path + ": " + in_quotes(is_spike ? rule.event : rule.action) +
+                         " does not work with pipelineSchedule: pipedream, whose stages learn the "
+                         "loss of a step in later steps; expected LossNotFinite with Fail");
+    } else if (rule.action == kRollBack && spec.checkpoint.path.empty()) {
+      problems.push_back(path +
+                         ".action: RollBack needs a checkpoint to go back to, expected "
+                         "spec.checkpoint.path too");
+    } else if (is_spike && rule.action == kSkipBatch && !spec.checkpoint.memory) {
+      problems.push_back(path +
+                         ".action: SkipBatch needs the state before the step, expected "
+                         "spec.checkpoint.memory too");
     }
   }
 }

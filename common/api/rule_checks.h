@@ -24,6 +24,7 @@ extern const Pattern kLlamaPreset;
 // the table names.
 void check_metadata(const TrainingJob& job, Problems& problems);
 void check_hang(const TrainingJob& job, Problems& problems);
+void check_losses(const TrainingJob& job, Problems& problems);
 void check_preemption(const TrainingJob& job, Problems& problems);
 void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);

@@ -149,16 +149,29 @@ void Table::add_failure_rules() {
   const Expression has_after = rule.given("after");
   require(rule, "", rule.given("exitCodes") || rule.given("event"),
           "found neither exitCodes nor event, expected at least one of them");
-  require(rule, "after", !has_after || rule["event"] == kHang, "only valid with event: Hang");
+  require(rule, "after", !has_after || is_one_of(rule["event"], "Hang Straggler"),
+          "only valid with event: Hang or Straggler");
   require(rule, "after", !has_after || rule.matches("after", kDuration),
           std::string("[found {}, ]expected ") + kHangText, {rule["after"]});
+  const Expression is_about_loss = is_one_of(rule["event"], kLossEvents);
+  require(rule, "action", !is_about_loss || is_one_of(rule["action"], kLossActions),
+          "[found {} with event {text}, ]expected Fail, RollBack or SkipBatch, because a restart "
+          "repeats the loss",
+          {rule["action"], rule["event"]});
+  require(rule, "action", is_about_loss || !is_one_of(rule["action"], "RollBack SkipBatch"),
+          "[found {}, ]only valid with event: LossNotFinite or LossSpike", {rule["action"]});
+  require(rule, "exitCodes", !is_about_loss || !rule.given("exitCodes"),
+          "not valid with event: LossNotFinite or LossSpike, expected none");
+  require(rule, "deviations", rule["deviations"] == 0 || rule["event"] == kLossSpike,
+          "only valid with event: LossSpike");
   require(rule, "action",
-          rule["action"] != "RestartInPlace" || !rule.given("event") ||
+          rule["action"] != "RestartInPlace" || !rule.given("event") || is_about_loss ||
               is_one_of(rule["event"], kProcessEvents),
           "found RestartInPlace, but event [{text} ]removes the pod; expected RecreatePod, Ignore "
           "or Fail",
           {rule["event"]});
   check(check_hang, {"spec.failure.rules"});
+  check(check_losses, {"spec.failure.rules"});
 }
 
 void Table::add_mesh() {

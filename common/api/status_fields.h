@@ -29,13 +29,14 @@ template <>
 struct Schema<Condition> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(
-        Field{.name = "type",
-              .meaning = "Type of the condition: Valid, PodsScheduled, Ready, Running, "
-                         "Restarting, Draining, Stuck, PrecisionReduced, CheckpointFailing, "
-                         "CheckpointSetAside, NetworkPolicyFailing, Suspended, Complete or Failed.",
-              .required = true},
-        &Condition::type);
+    visit(Field{.name = "type",
+                .meaning =
+                    "Type of the condition: Valid, PodsScheduled, Ready, Running, "
+                    "Restarting, Draining, Stuck, Straggling, PrecisionReduced, CheckpointFailing, "
+                    "CheckpointSetAside, BatchSkipped, NetworkPolicyFailing, Suspended, "
+                    "Complete or Failed.",
+                .required = true},
+          &Condition::type);
     visit(Field{.name = "status",
                 .meaning = "Whether the condition holds.",
                 .choices = "True False Unknown",

@@ -20,7 +20,8 @@ struct FixedText {
   bool operator==(const FixedText&) const = default;
 };
 
-// Rank 0's report about the job's checkpoints in storage. Plain values, kept in shared memory.
+// Rank 0's report about the job's states in storage and in memory. Plain values, kept in shared
+// memory.
 struct StorageNotes {
   int64_t saved = 0;   // checkpoints that this process completed
   int64_t failed = 0;  // saves of this process that failed
@@ -38,6 +39,13 @@ struct StorageNotes {
   FixedText failure{};
   FixedText set_aside_reason{};
   int64_t from_memory = 0;  // 1: the state of resumed_step was in memory
+  int64_t skips = 0;        // how often training went on without batches, in the whole job so far
+  FixedText skip{};         // the newest one: which batches, and why
+  // The newest state of this rank in memory that outlives it; -1: none. Bytes of all of them, and
+  // the time in which training waited for copies, in total.
+  int64_t kept_step = -1;
+  int64_t kept_bytes = 0;
+  double kept_blocked_seconds = 0;
 
   bool operator==(const StorageNotes&) const = default;
 };

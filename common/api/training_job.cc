@@ -241,6 +241,26 @@ int64_t grace_seconds(const TrainingJobSpec& spec) {
   return std::max(spec.terminationGracePeriodSeconds, to_save.value_or(0));
 }
 
+bool is_about_loss(std::string_view action) {
+  return action == kRollBack || action == kSkipBatch;
+}
+
+LossRules loss_rules(const TrainingJobSpec& spec) {
+  LossRules found;
+  const std::vector<FailureRule>& rules = spec.failure.rules;
+  const auto first_about = [&](std::string_view event) {
+    return std::ranges::find(rules, event, &FailureRule::event);
+  };
+  if (const auto rule = first_about(kLossNotFinite); rule != rules.end()) {
+    found.not_finite = rule->action;
+  }
+  if (const auto rule = first_about(kLossSpike); rule != rules.end()) {
+    found.spike = rule->action;
+    if (rule->deviations > 0) found.deviations = rule->deviations;
+  }
+  return found;
+}
+
 int64_t hang_seconds(const TrainingJobSpec& spec) {
   for (const FailureRule& rule : spec.failure.rules) {
     if (rule.event == kHang) return hang_seconds_from_text(rule.after).value_or(kHangSeconds);

@@ -210,8 +210,9 @@ struct CheckpointSpec {
 struct FailureRule {
   std::vector<int64_t> exitCodes;  // 128 + signal if a signal ended the process
   std::string event;               // a reason as in status.lastFailure; empty: any
-  std::string action;              // Fail, RestartInPlace, RecreatePod, Ignore
-  std::string after;               // for event Hang: "90s", "10m", "1h"; empty: kHangSeconds
+  std::string action;              // Fail, RestartInPlace, RecreatePod, Ignore, or as in LossRules
+  std::string after;       // for events Hang and Straggler: "90s", "10m", "1h"; empty: the default
+  int64_t deviations = 0;  // for event LossSpike; 0: kLossDeviations
 
   bool operator==(const FailureRule&) const = default;
 };
@@ -230,8 +231,28 @@ struct FailureSpec {
 inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 20;
 inline constexpr int64_t kCommandHangSeconds = 600;
+// The event of a rank that computes for longer than its peers, and how long it may do so.
+inline constexpr char kStraggler[] = "Straggler";
+inline constexpr int64_t kStragglerSeconds = 300;
 inline constexpr int64_t kHangSecondsMin = 5;  // several heartbeats
 inline constexpr int64_t kHangSecondsMax = 86400;
+
+// Events of the built-in loop, and what the ranks do about them without ending the round.
+inline constexpr char kLossNotFinite[] = "LossNotFinite";
+inline constexpr char kLossSpike[] = "LossSpike";
+inline constexpr char kFailAction[] = "Fail";
+inline constexpr char kRollBack[] = "RollBack";    // go back to the newest checkpoint
+inline constexpr char kSkipBatch[] = "SkipBatch";  // go back to the state before the step
+inline constexpr int64_t kLossDeviations = 10;
+
+// The ranks' actions about losses.
+struct LossRules {
+  std::string not_finite = kFailAction;  // Fail, RollBack, SkipBatch
+  std::string spike;                     // the same; empty: nothing looks for spikes
+  int64_t deviations = kLossDeviations;  // standard deviations above the mean that are a spike
+
+  bool operator==(const LossRules&) const = default;
+};
 
 inline constexpr int64_t kGraceSecondsMax = 86400;
 
@@ -468,6 +489,11 @@ int64_t processes_per_node(const TrainingJobSpec& spec);
 // Returns what backward recomputes: none, ops or blocks. auto is blocks with the schedule gpipe,
 // which keeps all micro-batches of a step in flight.
 std::string recompute_of(std::string_view recompute, std::string_view schedule);
+// Returns whether ranks take the action themselves, about a loss (LossRules).
+bool is_about_loss(std::string_view action);
+// Returns what the first rule about each of the events says.
+LossRules loss_rules(const TrainingJobSpec& spec);
+
 // Returns the limit of the first rule about hangs, or kHangSeconds.
 int64_t hang_seconds(const TrainingJobSpec& spec);
 // Returns how long a command's rank may be silent in its progress file before it counts as hung:

@@ -246,16 +246,31 @@ struct Schema<CheckpointSpec> {
   }
 };
 
+inline constexpr std::string_view kLossEvents = "LossNotFinite LossSpike";
+inline constexpr std::string_view kLossActions = "Fail RollBack SkipBatch";
+
 // Reasons of failures: how agents classify processes, what happened to pods, and why pods did not
 // start.
 inline constexpr std::string_view kProcessEvents =
-    "Error Signal OOMKilled StartError Suspected Hang";
+    "Error Signal OOMKilled StartError Suspected Hang Straggler";
 inline constexpr std::string_view kFailureEvents =
-    "Error Signal OOMKilled StartError Suspected Hang AgentSilent PodLost PodDeleted PodFailed "
-    "PodStopped "
+    "Error Signal OOMKilled StartError Suspected Hang Straggler LossNotFinite LossSpike "
+    "AgentSilent "
+    "PodLost "
+    "PodDeleted PodFailed PodStopped "
     "PodEnded PodRejected Evicted Preempted NodeTainted NodeShutdown NodeNotReady NodeDeleted "
     "NoAddress Unschedulable ImagePullFailed ContainerCreateFailed PodPending "
     "AgentDisagrees";
+
+template <>
+struct Schema<LossRules> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "notFinite", .choices = kLossActions}, &LossRules::not_finite);
+    visit(Field{.name = "spike", .choices = kLossActions}, &LossRules::spike);
+    visit(Field{.name = "deviations", .minimum = 1, .maximum = 1000}, &LossRules::deviations);
+  }
+};
 
 template <>
 struct Schema<FailureRule> {
@@ -277,17 +292,29 @@ struct Schema<FailureRule> {
     visit(Field{.name = "action",
                 .meaning = "What to do: Fail ends the job; RestartInPlace restarts all ranks in "
                            "their pods; RecreatePod replaces the failed rank's pod; Ignore "
-                           "restarts as without a rule, but does not count against maxRestarts.",
-                .choices = "Fail RestartInPlace RecreatePod Ignore",
+                           "restarts as without a rule, but does not count against maxRestarts. "
+                           "For LossNotFinite and LossSpike: Fail; SkipBatch goes on with the next "
+                           "batch from the state before the step; RollBack does so from the newest "
+                           "checkpoint.",
+                .choices = "Fail RestartInPlace RecreatePod Ignore RollBack SkipBatch",
                 .required = true},
           &FailureRule::action);
     visit(Field{.name = "after",
-                .meaning = "For event Hang: how long the other ranks wait in a step for a rank "
-                           "before it counts as hung, such as 90s, 10m or 1h, but at least 5 times "
-                           "the median step; 20s if omitted. A command's rank counts as hung if it "
-                           "has written nothing to its progress file for so long; 10m if omitted.",
+                .meaning =
+                    "For event Hang: how long the other ranks wait in a step for a rank "
+                    "before it counts as hung, such as 90s, 10m or 1h, but at least 5 times "
+                    "the median step; 20s if omitted. A command's rank counts as hung if it "
+                    "has written nothing to its progress file for so long; 10m if omitted. For "
+                    "event Straggler: how long a rank may be slower than its peers; 5m if "
+                    "omitted.",
                 .bytes_max = 8},
           &FailureRule::after);
+    visit(Field{.name = "deviations",
+                .meaning = "For event LossSpike: how many standard deviations above the mean of "
+                           "the last 20 or so losses a loss is a spike; 0 means 10.",
+                .minimum = 0,
+                .maximum = 1000},
+          &FailureRule::deviations);
   }
 };
 

@@ -24,6 +24,7 @@ struct Schema<WorkerConfig> {
           &WorkerConfig::rendezvous_timeout_seconds);
     visit(Field{.name = "hangSeconds", .minimum = 1, .maximum = kHangSecondsMax},
           &WorkerConfig::hang_seconds);
+    visit(Field{.name = "losses"}, &WorkerConfig::losses);
     visit(Field{.name = "progressFd", .minimum = -1, .maximum = 1 << 20},
           &WorkerConfig::progress_fd);
     visit(Field{.name = "shmFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::shm_fd);

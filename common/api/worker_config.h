@@ -28,6 +28,7 @@ struct WorkerConfig {
   int64_t rendezvous_timeout_seconds = 60;
   // Minimum time that ranks wait in a step before a rank counts as hung; see hang_limit.h.
   int64_t hang_seconds = kHangSeconds;
+  LossRules losses = {};     // what the ranks do about losses
   int64_t progress_fd = -1;  // inherited memfd with this rank's ProgressPage; -1: none
   // Inherited memfd shared by the ranks of this node, which size it (empty at first); -1: none.
   int64_t shm_fd = -1;
@@ -54,6 +55,7 @@ inline constexpr int kExitPortTaken = 7;     // its rendezvous port is in use
 inline constexpr int kExitPeerHung = 8;      // another rank did not reach a collective in time
 inline constexpr int kExitNoDevice = 9;      // the GPU it was assigned does not exist
 inline constexpr int kExitFenced = 10;       // another job, or a newer round, owns its checkpoints
+inline constexpr int kExitLossSpike = 11;    // the loss has a spike, and the job's rules say Fail
 inline constexpr int kExitStopped = 143;     // SIGTERM: saved a checkpoint (if it has a path)
 
 }  // namespace lockstep

@@ -36,6 +36,7 @@ enum class Blame {
   kDevice,      // the GPU that this rank was assigned
   kPort,        // the port to listen on is in use
   kDivergence,  // the loss or a gradient is not finite
+  kLossSpike,   // the loss is far above those before
   kFenced,      // another job, or a newer round of this one, owns the checkpoint folder
 };
 // `message` has the form `[where] what was expected, what was found`. A user's mistake starts with

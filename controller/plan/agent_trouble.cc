@@ -76,12 +76,13 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
   add(train && train->timeline.everySteps > 0, "records a timeline");
   add(train && !shares_evenly(train->batch, world.data), "shares a batch unevenly");
   add(spec.checkpoint.memory.has_value(), "keeps states in memory");
+  add(wishes_of(spec).losses != LossRules{}, "has rules about losses");
   return text.empty() ? "reorders nodes" : text;
 }
 
 AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world,
                                const TrainingJobSpec& spec) {
-  const int64_t needed = protocol_needed(world, spec.train, spec.checkpoint.memory.has_value());
+  const int64_t needed = protocol_needed(world, spec.train, wishes_of(spec));
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
                      std::to_string(protocol) + ", but the round " + special_parts(world, spec) +
@@ -105,8 +106,7 @@ std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) return std::nullopt;
   const TrainingJobSpec& spec = pass.spec();
-  const auto old =
-      first_below(protocol_needed(*world, spec.train, spec.checkpoint.memory.has_value()));
+  const auto old = first_below(protocol_needed(*world, spec.train, wishes_of(spec)));
   if (old == pods.end()) return std::nullopt;
   return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, spec);
 }

@@ -354,7 +354,8 @@ double failed_seconds_ago(const AgentState& state, const WorkerState& worker) {
 }
 
 bool is_repeated_by_a_restart(int64_t exit_code) {
-  constexpr int kFinal[] = {kExitBadConfig, kExitDataError, kExitNotFinite, kExitFenced};
+  constexpr int kFinal[] = {kExitBadConfig, kExitDataError, kExitNotFinite, kExitLossSpike,
+                            kExitFenced};
   return std::find(std::begin(kFinal), std::end(kFinal), exit_code) != std::end(kFinal);
 }
 

@@ -42,7 +42,8 @@ Damage assess_damage(const Pass& pass);
 double failed_seconds_ago(const AgentState& state, const WorkerState& worker);
 
 // Returns whether the built-in loop must not be restarted after this exit code:
-// - Its configuration or data is wrong, or the loss is not finite, which the same bits reproduce.
+// - Its configuration or data is wrong, or its rules end it because of a loss, which the same bits
+//   reproduce.
 // - It met another job's mark in the checkpoint folder. Two jobs that restart would push each other
 //   out forever.
 bool is_repeated_by_a_restart(int64_t exit_code);

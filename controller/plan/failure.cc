@@ -12,6 +12,7 @@
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
 #include "controller/plan/silence.h"
+#include "controller/plan/straggler.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -303,11 +304,15 @@ Verdict decide(Pass& pass, const Damage& damage) {
 }  // namespace
 
 Verdict failure(Pass& pass) {
-  const Damage damage = assess_damage(pass);
+  Damage damage = assess_damage(pass);
   if (!damage.culprit && !damage.unseen.empty()) {
     pass.plan.why = "a member's pod is not in the cache";
     for (const std::string& name : damage.unseen) pass.act(ConfirmPod{.name = name});
     return Verdict::kActed;
+  }
+  if (!damage.culprit) {
+    damage.culprit = find_straggler(pass);
+    damage.is_new = damage.ends_round = damage.culprit.has_value();
   }
   if (!damage.culprit) {
     requeue_for_timeouts(pass);

@@ -6,6 +6,7 @@ namespace lockstep::plan {
 namespace {
 
 bool matches(const FailureRule& rule, const FailureStatus& failure) {
+  if (is_about_loss(rule.action)) return false;
   const auto& codes = rule.exitCodes;
   const bool has_code =
       codes.empty() || std::find(codes.begin(), codes.end(), failure.exitCode) != codes.end();

@@ -24,9 +24,9 @@ constexpr std::string_view kNotOfTheNode[] = {"PodDeleted", "PodStopped", "PodEn
                                               "PodLost",    "Evicted",    "Preempted",
                                               "Suspected",  "NoAddress",  "ImagePullFailed"};
 
-// Reasons that say that the node itself is gone.
-constexpr std::string_view kLosses[] = {"AgentSilent", "NodeNotReady", "NodeDeleted",
-                                        "NodeShutdown", "NodeTainted"};
+// Reasons that say that the node itself is gone, or slow.
+constexpr std::string_view kLosses[] = {"AgentSilent",  "NodeNotReady", "NodeDeleted",
+                                        "NodeShutdown", "NodeTainted",  kStraggler};
 constexpr Duration kLately = std::chrono::minutes(10);
 
 using Part = std::optional<double> RecoveryStatus::*;

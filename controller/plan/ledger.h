@@ -49,8 +49,8 @@ double longest_run_seconds(const TrainingJobStatus& status, WallTime now);
 // preemption and the like.
 std::vector<std::string> nodes_to_avoid(const TrainingJobStatus& status, int64_t failures);
 
-// Returns the Kubernetes nodes that were lost (silent, not ready, deleted) at failures of the last
-// ten minutes, sorted.
+// Returns the Kubernetes nodes that were lost (silent, not ready, deleted) or had a slow rank at
+// failures of the last ten minutes, sorted.
 std::vector<std::string> lately_lost_nodes(const TrainingJobStatus& status, WallTime now);
 
 // Records the first step known after the newest failure, and where its state was

@@ -14,6 +14,7 @@
 #include "controller/plan/precision.h"
 #include "controller/plan/round_nodes.h"
 #include "controller/plan/storage.h"
+#include "controller/plan/straggler.h"
 #include "controller/plan/stuck.h"
 
 namespace lockstep::plan {
@@ -245,6 +246,7 @@ void derive_status(Pass& pass) {
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
     derive_stuck(pass);
+    derive_straggling(pass);
     derive_precision(pass);
     derive_network_policy(pass);
   }

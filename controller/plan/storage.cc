@@ -68,6 +68,19 @@ void derive_set_aside(Pass& pass, const AgentState& state) {
   pass.set(kCheckpointSetAside, true, "Corrupt", std::move(message));
 }
 
+// Stays true: the job's result misses those batches.
+void derive_skipped(Pass& pass, const StorageState& storage) {
+  const Condition* before = find_condition(pass.status, kBatchSkipped);
+  if (storage.skips == 0) return;
+  if (storage.skip.empty() && before != nullptr) return;  // an earlier round has told
+  const std::string what =
+      storage.skip.empty() ? "training went on without batches in an earlier round" : storage.skip;
+  const std::string message = what + " (" + std::to_string(storage.skips) + " so far)";
+  if (before != nullptr && before->message == message) return;
+  pass.event(true, kBatchSkipped, message);
+  pass.set(kBatchSkipped, true, "LossRule", message);
+}
+
 }  // namespace
 
 void derive_storage(Pass& pass) {
@@ -76,6 +89,7 @@ void derive_storage(Pass& pass) {
   if (state == nullptr) return;
   derive_failing(pass, *state->storage);
   derive_set_aside(pass, *state);
+  derive_skipped(pass, *state->storage);
 }
 
 }  // namespace lockstep::plan

@@ -11,6 +11,8 @@ namespace lockstep::plan {
 //   not saved yet does not change it.
 // - CheckpointSetAside: a corrupt checkpoint was set aside. It begins when training resumes, or
 //   when the round ends before that. It ends when a later round resumes without setting one aside.
+// - BatchSkipped: training went on without batches, because of a loss and a rule of the job. It
+//   stays, and its message tells the newest case.
 // Applies to a job that has ended too: its last save may have failed.
 void derive_storage(Pass& pass);
 

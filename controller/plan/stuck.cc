@@ -115,20 +115,6 @@ std::string cycle_text(const StuckRank& stuck, const RankStates& ranks) {
   return text;
 }
 
-RankStates states_of(const Pass& pass) {
-  const auto each = static_cast<size_t>(processes_per_node(pass.spec()));
-  RankStates ranks(pass.round_nodes.size() * each);
-  for (const PodView* pod : pass.in_round()) {
-    const AgentState* state = pass.current_report(pod);
-    if (state == nullptr) continue;
-    for (const WorkerState& worker : state->workers) {
-      if (worker.rank < 0 || worker.rank >= static_cast<int64_t>(ranks.size())) continue;
-      ranks[static_cast<size_t>(worker.rank)] = &worker;
-    }
-  }
-  return ranks;
-}
-
 // For most plans nothing more needs checking.
 bool any_waits(const Pass& pass) {
   return std::any_of(pass.current.begin(), pass.current.end(), [&](const PodView* pod) {
@@ -193,6 +179,20 @@ int64_t stage_of(const Pass& pass, int64_t rank, size_t world) {
 
 }  // namespace
 
+RankStates rank_states(const Pass& pass) {
+  const auto each = static_cast<size_t>(processes_per_node(pass.spec()));
+  RankStates ranks(pass.round_nodes.size() * each);
+  for (const PodView* pod : pass.in_round()) {
+    const AgentState* state = pass.current_report(pod);
+    if (state == nullptr) continue;
+    for (const WorkerState& worker : state->workers) {
+      if (worker.rank < 0 || worker.rank >= static_cast<int64_t>(ranks.size())) continue;
+      ranks[static_cast<size_t>(worker.rank)] = &worker;
+    }
+  }
+  return ranks;
+}
+
 std::optional<StuckRank> find_stuck(const RankStates& ranks) {
   std::map<int64_t, StuckRank> by_culprit;
   const std::vector<int64_t> blocking_rank_of = find_blocking_ranks(ranks);
@@ -240,7 +240,7 @@ void derive_stuck(Pass& pass) {
   const bool was_stuck = before != nullptr && before->status == "True";
   const bool waits = pass.formed() && any_waits(pass);
   if (!waits && !was_stuck) return;
-  const RankStates ranks = states_of(pass);
+  const RankStates ranks = rank_states(pass);
   std::optional<StuckRank> stuck = waits ? find_stuck(ranks) : std::nullopt;
   if (stuck && is_excused(pass, *stuck, ranks)) stuck.reset();
   if (!stuck && !was_stuck) return;

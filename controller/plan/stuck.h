@@ -13,6 +13,9 @@ namespace lockstep::plan {
 // State of each rank of one round, by rank; null if unknown.
 using RankStates = std::vector<const WorkerState*>;
 
+// Returns the states that the round's agents report.
+RankStates rank_states(const Pass& pass);
+
 // Ranks that wait, and the rank that holds them up while it waits for nobody.
 struct StuckRank {
   int64_t rank = -1;             // -1: the waiting ranks wait for each other

@@ -26,10 +26,6 @@ int64_t port_stride(const Pass& pass) {
   return last > kPortMax || meets_agent ? 0 : port_count(pass.spec());
 }
 
-bool keeps_states(const Pass& pass) {
-  return pass.spec().checkpoint.memory.has_value();
-}
-
 // A smaller world of an elastic job has more micro-batches instead of larger ones, which might not
 // fit. An interleaved pipeline chooses their number by itself.
 int64_t micro_batch_of(const TrainingJobSpec& spec) {
@@ -51,7 +47,7 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
-  return std::max(common, protocol_needed(world, pass.spec().train, keeps_states(pass)));
+  return std::max(common, protocol_needed(world, pass.spec().train, wishes_of(pass.spec())));
 }
 
 }  // namespace
@@ -71,7 +67,7 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
 }
 
 bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  const int64_t needed = protocol_needed(world, pass.spec().train, keeps_states(pass));
+  const int64_t needed = protocol_needed(world, pass.spec().train, wishes_of(pass.spec()));
   if (needed == kProtocolOldest) return true;
   return agent != nullptr && agent->state && agent->state->protocol >= needed;
 }
@@ -100,6 +96,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
           .hang_seconds = hang_seconds(spec),
           .command_hang_seconds = command_hang_seconds(spec),
+          .losses = wishes_of(spec).losses,
           .grace_period_seconds = grace_seconds(spec)};
 }
 

@@ -83,6 +83,20 @@ TEST_F(CommandTest, ARuleMakesThePodOfTheFailedRankAnew) {
   EXPECT_TRUE(says("exit code 13 -> RecreatePod\n")) << log();
 }
 
+TEST_F(CommandTest, ARankThatReportsNothingForLongHangs) {
+  start(
+      "[ $LOCKSTEP_RESTARTS = 1 ] && exit 0\n"
+      "echo '{\"step\": 7}' >> $LOCKSTEP_PROGRESS_FILE\n"
+      "while [ $RANK != 3 ]; do sleep 0.5; echo '{}' >> $LOCKSTEP_PROGRESS_FILE; done\n"
+      "sleep 1000\n",
+      "  failure: {rules: [{event: Hang, after: 5s, action: RestartInPlace}]}\n"
+      "  terminationGracePeriodSeconds: 1\n");
+  EXPECT_EQ(run_->wait(), 0) << log();
+  EXPECT_EQ(run_->result()["restarts"], 1);
+  EXPECT_TRUE(says("failure: rank 3: Hang on node 1")) << log();
+  EXPECT_TRUE(says("rank 3 hung after step 7")) << log();
+}
+
 TEST_F(CommandTest, TheEndOfRankZeroCompletesTheJobIfItSaysSo) {
   start("[ $RANK = 0 ] && exit 0\nsleep 1000\n",
         "  successPolicy: RankZero\n  terminationGracePeriodSeconds: 1\n");

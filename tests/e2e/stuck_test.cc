@@ -1,5 +1,9 @@
 // `lockstep status --stuck` on whole jobs: a stopped rank is named, with the operation it is
 // missing from, and no longer named once it continues.
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
 #include "tests/e2e/client_fixture.h"
 #include "tests/support/processes.h"
 
@@ -60,6 +64,28 @@ TEST_F(StuckTest, AStoppedRankIsNamedWithWhatItIsMissingFromAndWhoWaits) {
   EXPECT_TRUE(stuck_says("still", "still: no rank is known to be stuck."))
       << tool({"status", "still", "--stuck"}).output;
   EXPECT_EQ(tool({"delete", "still"}).code, 0);
+}
+
+// The rank is stopped for four fifths of the time.
+TEST_F(StuckTest, ARankThatIsSlowerThanItsPeersIsNamed) {
+  ASSERT_EQ(tool({"submit", endless_job("slow")}).code, 0);
+  const pid_t pid = process_of(3);
+  ASSERT_NE(pid, 0) << tool({"status", "slow"}).output;
+  const std::jthread slows([pid](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      ::kill(pid, SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ::kill(pid, SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  ASSERT_TRUE(eventually([&] {
+    return has(tool({"status", "slow"}).output, "RankSlow");
+  })) << tool({"status", "slow"}).output;
+  const std::string page = tool({"status", "slow"}).output;
+  EXPECT_TRUE(has(page, "rank 3 on ")) << page;
+  EXPECT_TRUE(has(page, "times as long as its peers for a step")) << page;
+  EXPECT_EQ(tool({"delete", "slow"}).code, 0);
 }
 
 TEST_F(StuckTest, OfACommandItIsNotKnown) {

@@ -1,5 +1,7 @@
 #include "agent/train/checkpoint/manifest.h"
 
+#include <algorithm>
+
 #include "agent/train/checkpoint/file_io.h"
 #include "common/base/json.h"
 
@@ -15,6 +17,7 @@ constexpr size_t kHexDigits = 2 * sizeof(Digest);
 constexpr size_t kDigestLine = kDigestBefore.size() + kHexDigits + kDigestAfter.size();
 constexpr size_t kFilesMax = 200'000;
 constexpr size_t kChunkDigits = 8;
+constexpr uint64_t kCountMax = uint64_t{1} << 62;
 
 Error bad_manifest(const std::string& what) {
   return corrupt("[manifest] " + what, Blame::kStorage);
@@ -72,7 +75,7 @@ Result<uint64_t> unsigned_member(const Json& object, std::string_view key) {
 
 Result<int64_t> count_member(const Json& object, std::string_view key) {
   TRY_ASSIGN(const uint64_t value, unsigned_member(object, key));
-  if (value > uint64_t{1} << 62) return bad_manifest(std::string(key) + " is out of range");
+  if (value > kCountMax) return bad_manifest(std::string(key) + " is out of range");
   return static_cast<int64_t>(value);
 }
 
@@ -107,6 +110,49 @@ Result<Mesh> read_mesh(const Json& document) {
   TRY_ASSIGN(mesh.data, count_member(*layout, "data"));
   TRY_ASSIGN(mesh.tensor, count_member(*layout, "tensor"));
   return mesh;
+}
+
+Result<double> number_member(const Json& object, std::string_view key) {
+  const Json* value = find_member(object, key);
+  if (value == nullptr || !value->is_number()) {
+    return bad_manifest(std::string(key) + " is not a number");
+  }
+  return value->get<double>();
+}
+
+// Absent where nothing looks at losses. The skipped steps are the first and the last step of each
+// range, one after another.
+Status read_losses(const Json& document, LossRecord& losses) {
+  const Json* stored = find_member(document, "losses");
+  if (stored == nullptr) return {};
+  TRY_ASSIGN(losses.mean, number_member(*stored, "mean"));
+  TRY_ASSIGN(losses.variance, number_member(*stored, "variance"));
+  TRY_ASSIGN(losses.losses, count_member(*stored, "count"));
+  const Json* steps = find_member(*stored, "skippedSteps");
+  const bool is_list = steps != nullptr && steps->is_array() && steps->size() % 2 == 0 &&
+                       steps->size() / 2 <= losses.skipped.size() &&
+                       std::ranges::all_of(*steps, [](const Json& step) {
+                         return step.is_number_unsigned() && step.get<uint64_t>() <= kCountMax;
+                       });
+  if (!is_list) return bad_manifest("skippedSteps is not a list of pairs");
+  for (size_t i = 0; i < steps->size(); i += 2) {
+    losses.skipped[static_cast<size_t>(losses.skips++)] = {(*steps)[i].get<int64_t>(),
+                                                           (*steps)[i + 1].get<int64_t>()};
+  }
+  return {};
+}
+
+Json json_of(const LossRecord& losses) {
+  Json steps = Json::array();
+  for (int64_t i = 0; i < losses.skips; ++i) {
+    const SkippedSteps& skipped = losses.skipped[static_cast<size_t>(i)];
+    steps.push_back(static_cast<uint64_t>(skipped.first));
+    steps.push_back(static_cast<uint64_t>(skipped.last));
+  }
+  return {{"mean", losses.mean},
+          {"variance", losses.variance},
+          {"count", static_cast<uint64_t>(losses.losses)},
+          {"skippedSteps", std::move(steps)}};
 }
 
 Json json_of(const std::vector<ManifestFile>& files) {
@@ -157,6 +203,7 @@ std::string format_manifest(const Manifest& manifest) {
                    {"chunkBytes", kChunkBytes},
                    {"files", json_of(manifest.files)}};
   if (!manifest.settings.empty()) document["settings"] = manifest.settings;
+  if (position.losses != LossRecord{}) document["losses"] = json_of(position.losses);
   const std::string rest = document.dump(2).substr(2) + "\n";  // without "{\n"
   return std::string(kDigestBefore) + hex(sha256(rest)) + std::string(kDigestAfter) + rest;
 }
@@ -177,11 +224,10 @@ Result<Manifest> parse_manifest(std::string_view text) {
   TRY_ASSIGN(manifest.position.samples, count_member(*document, "samples"));
   TRY_ASSIGN(manifest.position.weights_seed, unsigned_member(*document, "weightsSeed"));
   TRY_ASSIGN(manifest.position.data_seed, unsigned_member(*document, "dataSeed"));
-  const Json* loss = find_member(*document, "loss");
-  if (loss == nullptr || !loss->is_number()) return bad_manifest("loss is not a number");
-  manifest.loss = loss->get<double>();
+  TRY_ASSIGN(manifest.loss, number_member(*document, "loss"));
   TRY_ASSIGN(manifest.round, count_member(*document, "round"));
   TRY(read_settings(*document, manifest.settings));
+  TRY(read_losses(*document, manifest.position.losses));
   if (is_format_2) {
     TRY_ASSIGN(manifest.mesh, read_mesh(*document));
     TRY_ASSIGN(const uint64_t chunk, unsigned_member(*document, "chunkBytes"));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/train/loss_record.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 #include "common/layout/mesh.h"
@@ -20,6 +21,7 @@ struct TrainingPosition {
   int64_t samples = 0;        // done by the whole job: the position in the data
   uint64_t weights_seed = 0;  // of the initial parameters; only to tell where they came from
   uint64_t data_seed = 0;     // of the order of the samples that `samples` is a position in
+  LossRecord losses = {};
 
   bool operator==(const TrainingPosition&) const = default;
 };

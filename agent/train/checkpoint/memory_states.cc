@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr uint64_t kMagic = 0x3173746174732d6c;  // "l-stats1"
+constexpr uint64_t kMagic = 0x3273746174732d6c;  // "l-stats2"
 constexpr uint64_t kPageBytes = 4096;
 
 uint64_t place_bytes(uint64_t values) {
@@ -27,8 +27,7 @@ uint64_t place_bytes(uint64_t values) {
 struct MemoryStates::Head {
   struct Place {
     std::atomic<int64_t> step;
-    int64_t samples;
-    double loss;
+    KeptState state;
   };
   std::atomic<uint64_t> magic;  // set last
   uint64_t values;
@@ -125,7 +124,9 @@ std::array<KeptState, MemoryStates::kPlaces> MemoryStates::kept() const {
   for (size_t i = 0; i < kPlaces; ++i) {
     const Head::Place& place = head_->places[i];
     const int64_t step = place.step.load(std::memory_order_acquire);
-    if (step >= 0) all[i] = {.step = step, .samples = place.samples, .loss = place.loss};
+    if (step < 0) continue;
+    all[i] = place.state;
+    all[i].step = step;
   }
   return all;
 }
@@ -155,8 +156,7 @@ std::span<float> MemoryStates::begin() {
 
 void MemoryStates::complete(const KeptState& state) {
   Head::Place& place = head_->places[begun_];
-  place.samples = state.samples;
-  place.loss = state.loss;
+  place.state = state;
   place.step.store(state.step, std::memory_order_release);
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "agent/parallel/shared_segment.h"
+#include "agent/train/loss_record.h"
 #include "common/base/result.h"
 #include "common/base/sha256.h"
 
@@ -16,6 +17,7 @@ struct KeptState {
   int64_t step = -1;  // -1: there is none
   int64_t samples = 0;
   double loss = 0;
+  LossRecord losses = {};
 
   bool operator==(const KeptState&) const = default;
 };

@@ -56,6 +56,7 @@ Status Worker::share_start() {
   go_on_keeping();
   if (config_.rank != 0 || !(stores() || keeper_)) return {};
   progress_.storage().resumed_step = position_.step;
+  progress_.storage().skips = position_.losses.skips;
   progress_.publish_storage();
   if (!stores()) return {};
   keep_attention();
@@ -86,23 +87,16 @@ Status Worker::resume_or_begin() {
   TRY_ASSIGN(const bool resumed, resume_from_memory());
   if (resumed) return {};
   if (stores()) {
-    const StateTable table = state_table();
-    TRY_ASSIGN(const std::optional<Manifest> found,
-               resume({.world = *world_,
-                       .model = *model_,
-                       .storage = *storage_,
-                       .folder = checkpoints_ ? &*checkpoints_ : nullptr,
-                       .progress = progress_,
-                       .table = table,
-                       .check = [this](const Manifest& manifest, const std::string& path) {
-                         return check_run(manifest, path);
-                       }}));
+    TRY_ASSIGN(const std::optional<Manifest> found, load_checkpoint());
     const int64_t loaded = found ? found->position.step : -1;
     if (loaded < stored_step_) {  // the newest one was corrupt: memory may have a newer state
       TRY_ASSIGN(const bool is_newer, resume_from_memory());
       if (is_newer) return {};
     }
-    if (found) return go_on_from(*found);
+    if (found) {
+      go_on_from(*found);
+      return {};
+    }
   }
   if (has_weights()) {
     std::unique_ptr<parallel::StateSource> weights;
@@ -121,16 +115,30 @@ Status Worker::resume_or_begin() {
   return model_->initialise(position_.weights_seed);
 }
 
-Status Worker::go_on_from(const Manifest& manifest) {
+Result<std::optional<Manifest>> Worker::load_checkpoint() {
+  const StateTable table = state_table();
+  return resume({.world = *world_,
+                 .model = *model_,
+                 .storage = *storage_,
+                 .folder = checkpoints_ ? &*checkpoints_ : nullptr,
+                 .progress = progress_,
+                 .table = table,
+                 .check = [this](const Manifest& manifest, const std::string& path) {
+                   return check_run(manifest, path);
+                 }});
+}
+
+void Worker::go_on_from(const Manifest& manifest) {
   position_.step = manifest.position.step;
   position_.samples = manifest.position.samples;
+  position_.losses = manifest.position.losses;
+  loss_ = manifest.loss;
   saved_step_ = position_.step;
-  if (config_.rank != 0) return {};
-  progress_.numbers().loss = manifest.loss;
+  if (config_.rank != 0) return;
+  progress_.numbers().loss = loss_;
   log_info(
       "resuming from a checkpoint",
       {{"step", position_.step}, {"path", storage_->describe(checkpoint_name(position_.step))}});
-  return {};
 }
 
 // Metrics are for people: a job trains without them if their file can't be written. Those of a

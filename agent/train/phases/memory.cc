@@ -246,9 +246,11 @@ Result<bool> Worker::resume_from_memory() {
   }
   position_.step = found->state.step;
   position_.samples = found->state.samples;
+  position_.losses = found->state.losses;
+  loss_ = found->state.loss;
   saved_step_ = stored;
   if (config_.rank != 0) return true;
-  progress_.numbers().loss = found->state.loss;
+  progress_.numbers().loss = loss_;
   progress_.storage().from_memory = 1;
   log_info("resuming from memory", {{"step", position_.step},
                                     {"storedStep", stored},
@@ -310,10 +312,22 @@ void Worker::go_on_keeping() {
   if (position_.step > 0) begin_to_keep();
 }
 
+// The copy before this one is complete, since the update has waited for it.
 void Worker::begin_to_keep() {
+  if (config_.rank == 0) tell_kept_state();
   keeper_->begin({.step = position_.step,
                   .samples = position_.samples,
-                  .loss = progress_.numbers().loss.value_or(0)});
+                  .loss = loss_,
+                  .losses = position_.losses});
+}
+
+void Worker::tell_kept_state() {
+  const auto states = keeper_->own().kept();
+  StorageNotes& notes = progress_.storage();
+  notes.kept_step = std::ranges::max(states, {}, &KeptState::step).step;
+  notes.kept_bytes = static_cast<int64_t>(states_bytes_);
+  notes.kept_blocked_seconds = keeper_->counts().blocked_seconds;
+  progress_.publish_storage();
 }
 
 void Worker::keep_in_memory_if_due() {
@@ -324,6 +338,7 @@ void Worker::keep_in_memory_if_due() {
 Status Worker::tell_what_was_kept() {
   if (!keeper_) return {};
   TRY(keeper_->wait());
+  if (config_.rank == 0) tell_kept_state();
   const StateKeeper::Counts& counts = keeper_->counts();
   log_info("states in memory", {{"copies", counts.copies},
                                 {"copySeconds", counts.copy_seconds},

@@ -96,6 +96,7 @@ Status Worker::step_once() {
   if (saver_ && saver_->awaits_commit() && !outcome.any.busy) saver_->commit();
   if (saver_) TRY(saver_->poll());
   report(outcome.numbers);
+  TRY(judge_loss(outcome));
   return timeline_ ? timeline_->step_done(position_.step) : Status();
 }
 
@@ -183,7 +184,7 @@ Status Worker::begin_save() {
   saved_step_ = position_.step;
   return saver_->begin({.position = position_,
                         .settings = settings(),
-                        .loss = progress_.numbers().loss.value_or(0),
+                        .loss = loss_,
                         .round = config_.world.round,
                         .mesh = mesh_of(config_.world),
                         .files = {}});

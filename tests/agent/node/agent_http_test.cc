@@ -54,7 +54,8 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=4", 4},
                                                   {"?protocol=5", 5},
                                                   {"?protocol=6", 6},
-                                                  {"?protocol=9", kProtocolNewest}};
+                                                  {"?protocol=8", 8},
+                                                  {"?protocol=10", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);
     const Json state = *parse_json(agent.get("/v1/state" + query).body);

@@ -160,6 +160,20 @@ TEST(Metrics, ShowTheCheckpointsOfAllRoundsWhereARankZeroSaves) {
   EXPECT_EQ(text.type(prefix + "save_seconds"), "gauge");
 }
 
+TEST(Metrics, ShowTheStatesInMemory) {
+  MetricsInput input = some_input();
+  input.storage.emplace();
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_memory_state"));
+  add_notes({.kept_step = 40, .kept_bytes = 1000, .kept_blocked_seconds = 0.5}, *input.storage);
+  add_notes({.kept_step = 52, .kept_bytes = 2000, .kept_blocked_seconds = 0.25}, *input.storage);
+  const MetricsText text(render_metrics(input));
+  const std::string labels = "{job=\"gpt\",namespace=\"team\",node_index=\"1\"}";
+  EXPECT_EQ(text.value("lockstep_memory_state_step" + labels), 52);
+  EXPECT_EQ(text.value("lockstep_memory_state_bytes" + labels), 2000);
+  EXPECT_EQ(text.value("lockstep_memory_state_blocked_seconds_total" + labels), 0.75);
+  EXPECT_EQ(text.type("lockstep_memory_state_blocked_seconds_total"), "counter");
+}
+
 TEST(Metrics, CountXidsThatDoNotFitAsOthers) {
   MetricsInput input = some_input();
   GpuNumbers gpu;
@@ -243,6 +257,7 @@ TEST(Metrics, OfTheLargestNodeFitIntoTheLimitOfTheChart) {
   MetricsInput input = some_input();
   input.storage.emplace();
   input.storage->save_seconds = 1;
+  input.storage->kept_step = 1;
   for (int64_t rank = 0; rank < kRanksMax; ++rank) {
     input.ranks.push_back({rank, ProgressNumbers{every_number()}});
     input.programs.push_back({.rank = rank, .numbers = every_number()});

@@ -182,6 +182,8 @@ TEST(RoundMachine, NamesTheReasonOfAnExit) {
                            {code(1), "Error", "Failed"},
                            {code(kExitPeerLost), "Error", "Failed"},
                            {code(kExitStopped), "Error", "Failed"},
+                           {code(kExitNotFinite), "LossNotFinite", "Failed"},
+                           {code(kExitLossSpike), "LossSpike", "Failed"},
                            {killed_by(SIGSEGV), "Signal", "Failed"},
                            {killed_by(SIGKILL), "Signal", "Failed"},
                            {oom, "OOMKilled", "Failed"}};

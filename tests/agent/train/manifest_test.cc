@@ -11,7 +11,14 @@ namespace lockstep::train {
 namespace {
 
 Manifest some_manifest() {
-  return {.position = {.step = 500, .samples = 16000, .weights_seed = UINT64_MAX, .data_seed = 4},
+  LossRecord losses{.mean = 1.0 / 3, .variance = 1e-17, .losses = 499, .skips = 2};
+  losses.skipped[0] = {7, 7};
+  losses.skipped[1] = {401, 420};
+  return {.position = {.step = 500,
+                       .samples = 16000,
+                       .weights_seed = UINT64_MAX,
+                       .data_seed = 4,
+                       .losses = losses},
           .settings = {{"optimizer.name", "adamw"}},
           .loss = 1.75,
           .round = 3,
@@ -73,6 +80,11 @@ TEST(Manifest, RefusesWhatFormatTwoIsNot) {
       {"\"tensor\": 4", "\"tensor\": -4"},
       {"\"adamw\"", "7"},
       {"\"loss\": 1.75", "\"loss\": \"1.75\""},
+      {"\"mean\"", "\"other\""},
+      {"\"count\": 499", "\"count\": -1"},
+      {"\"skippedSteps\"", "\"other\""},
+      {"401,", "401, 401,"},
+      {"401,", "\"401\","},
       {"\"files\"", "\"other\""},
   };
   for (const auto& [from, to] : cases) expect_corrupt(sealed(replaced(text, from, to)), to);

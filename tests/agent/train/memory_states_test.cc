@@ -26,7 +26,10 @@ class MemoryStatesTest : public testing::Test {
 
   static void keep(MemoryStates& states, int64_t step) {
     std::ranges::fill(states.begin(), static_cast<float>(step));
-    states.complete({.step = step, .samples = 4 * step, .loss = 1.0 / static_cast<double>(step)});
+    states.complete({.step = step,
+                     .samples = 4 * step,
+                     .loss = 1.0 / static_cast<double>(step),
+                     .losses = {.mean = 2, .losses = step}});
   }
 
   static std::vector<int64_t> steps(const MemoryStates& states) {
@@ -72,7 +75,9 @@ TEST_F(MemoryStatesTest, OutliveTheProgramThatKeptThem) {
   expect_values(states, 7);
   const auto kept = states.kept();
   const auto newest = std::ranges::find(kept, 8, &KeptState::step);
-  EXPECT_EQ(*newest, (KeptState{.step = 8, .samples = 32, .loss = 0.125}));
+  EXPECT_EQ(
+      *newest,
+      (KeptState{.step = 8, .samples = 32, .loss = 0.125, .losses = {.mean = 2, .losses = 8}}));
 }
 
 TEST_F(MemoryStatesTest, LoseAStateThatIsBeingReplaced) {

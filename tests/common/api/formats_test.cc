@@ -137,9 +137,9 @@ GpuNumbers some_gpu() {
 TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
   Result<ProgressPage> page = ProgressPage::create();
   ASSERT_TRUE(page.ok());
-  void* mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, page->fd(), 0);
+  void* mapped = mmap(nullptr, 8192, PROT_READ, MAP_SHARED, page->fd(), 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  const std::string_view memory(static_cast<const char*>(mapped), 4096);
+  const std::string_view memory(static_cast<const char*>(mapped), 8192);
   const ProgressNumbers numbers = some_numbers();
   page->write(numbers);
   page->write(numbers);
@@ -154,6 +154,11 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                      .set_aside_step = 30,
                      .resumed_step = 20};
   notes.from_memory = 1;
+  notes.skips = 3;
+  notes.skip.assign("step 9");
+  notes.kept_step = 41;
+  notes.kept_bytes = 5000;
+  notes.kept_blocked_seconds = 0.375;
   notes.failure.assign("no space");
   notes.set_aside_reason.assign("a byte changed");
   page->storage().write(notes);
@@ -170,9 +175,9 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
 
   std::string waits_for = raw(int64_t{5});
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
-  const std::string groups(memory.substr(1456, 2304));
+  const std::string groups(memory.substr(1712, 2304));
   test::expect_format("Progress page", memory,
-                      {{"magic", raw(uint64_t{0x4c4b5350524f4707})},
+                      {{"magic", raw(uint64_t{0x4c4b5350524f4708})},
                        {"sequence", raw(uint64_t{4})},
                        {"numbers", raw<StepNumbers>(numbers)},
                        {"round", raw(uint64_t{3})},
@@ -212,6 +217,11 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"failure", "no space"},
                        {"setAsideReason", "a byte changed"},
                        {"fromMemory", raw(int64_t{1})},
+                       {"skips", raw(int64_t{3})},
+                       {"skip", "step 9"},
+                       {"keptStep", raw(int64_t{41})},
+                       {"keptBytes", raw(int64_t{5000})},
+                       {"keptBlockedSeconds", raw(0.375)},
                        {"beats", raw(uint64_t{1})},
                        {"waitSequence", raw(uint64_t{2})},
                        {"waits", raw(uint64_t{1})},
@@ -231,7 +241,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"entered", raw(uint64_t{8})},
                        {"completed", raw(uint64_t{6})},
                        {"operation", "barrier"}});
-  munmap(mapped, 4096);
+  munmap(mapped, 8192);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 9), "assignment.protocol: 9 is out of range, expected 1 to 8");
+  EXPECT_EQ(error_of("/protocol", 10), "assignment.protocol: 10 is out of range, expected 1 to 9");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -183,11 +183,26 @@ TEST(AgentMessages, AnEncryptedWorldNeedsItsProtocolVersionAndTrain) {
   assignment.protocol = 6;
   EXPECT_EQ(error_of(assignment),
             "assignment.protocol: 6, expected 7 for a world with a mesh, gaps, roles, a layout or "
-            "encryption, and for a new model, optimizer or timeline");
+            "encryption, for rules about losses, and for a new model, optimizer or timeline");
   assignment.protocol = 7;
   assignment.train.reset();
   EXPECT_EQ(error_of(assignment),
             "assignment.world.encryption: found required, expected none without train");
+}
+
+TEST(AgentMessages, RulesAboutLossesNeedTheirProtocolVersion) {
+  TrainingJobSpec spec;
+  spec.train.emplace();
+  const WorldInput input{.job_uid = "uid", .round = 7, .members = {{0, 1, "10.0.0.1", 29500}}};
+  const WorldAssignment world = *make_world(spec, input);
+  EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), kProtocolOldest);
+  spec.failure.rules = {{.event = "LossNotFinite", .action = "Fail"}};
+  EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), kProtocolOldest)
+      << "what older workers do";
+  spec.failure.rules = {{.event = "LossNotFinite", .action = "SkipBatch"}};
+  EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
+  spec.failure.rules = {{.event = "LossSpike", .action = "Fail"}};
+  EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {

@@ -1,6 +1,7 @@
 // Validation of a TrainingJob: each error names the path and the expected value.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -352,9 +353,13 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
             at + ": found neither exitCodes nor event, expected at least one of them");
   EXPECT_EQ(error_of({{"event", "Error"}}), at + ".action: missing, expected a string");
   EXPECT_EQ(error_of({{"event", "Error"}, {"action", ""}}),
-            at + ".action: found \"\", expected Fail, RestartInPlace, RecreatePod or Ignore");
-  EXPECT_EQ(error_of({{"event", "Error"}, {"action", "Retry"}}),
-            at + ".action: found \"Retry\", expected Fail, RestartInPlace, RecreatePod or Ignore");
+            at +
+                ".action: found \"\", expected Fail, RestartInPlace, RecreatePod, Ignore, RollBack "
+                "or SkipBatch");
+  EXPECT_EQ(
+      error_of({{"event", "Error"}, {"action", "Retry"}}),
+      at + ".action: found \"Retry\", expected Fail, RestartInPlace, RecreatePod, Ignore, RollBack "
+           "or SkipBatch");
   EXPECT_EQ(error_of({{"exitCodes", {0}}, {"action", "Fail"}}),
             at + ".exitCodes[0]: 0 is out of range, expected 1 to 255");
   EXPECT_NE(error_of({{"event", "Evict"}, {"action", "Fail"}}).find(at + ".event: found \"Evict\""),
@@ -363,7 +368,7 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
             at + ".action: found RestartInPlace, but event Evicted removes the pod; expected "
                  "RecreatePod, Ignore or Fail");
   EXPECT_EQ(error_of({{"event", "Error"}, {"after", "10m"}, {"action", "Fail"}}),
-            at + ".after: only valid with event: Hang");
+            at + ".after: only valid with event: Hang or Straggler");
   EXPECT_EQ(error_of({{"event", "Hang"}, {"after", "10m"}, {"action", "RestartInPlace"}}),
             "no error");
   for (const char* text : {"10", "m", "-5s", "0s", "4s", "1.5h", "25h", "1 m", "10d", "999999m"}) {
@@ -371,6 +376,67 @@ TEST(TrainingJob, FailureRulesSayWhatTheyAreAboutAndWhatFollows) {
               at + ".after: found \"" + text +
                   "\", expected a whole number with unit s, m or h, from 5s to 24h");
   }
+}
+
+TEST(TrainingJob, RulesAboutLossesFitTheJob) {
+  const auto error_of = [](Json rule, const std::function<void(Json&)>& change = {}) {
+    Json job = good_document();
+    job["spec"]["failure"]["rules"] = Json::array({std::move(rule)});
+    if (change) change(job["spec"]);
+    const Result<TrainingJob> read = valid_training_job_from_json(job);
+    return read.ok() ? "no error" : read.error().message;
+  };
+  const std::string at = "spec.failure.rules[0]";
+  const auto with_path = [](Json& spec) { spec["checkpoint"] = {{"path", "/ckpt"}}; };
+  const auto in_memory = [](Json& spec) { spec["checkpoint"] = {{"memory", {{"everySteps", 1}}}}; };
+  const auto pipedream = [](Json& spec) {
+    spec["nodes"] = 2;
+    spec["checkpoint"] = {{"path", "/ckpt"}};
+    spec["parallelism"] = {{"pipeline", 2}, {"pipelineSchedule", "pipedream"}};
+    spec["train"]["optimizer"]["clipNorm"] = 0;
+    spec["train"]["model"]["head"] = "own";
+  };
+  const Json spike = {{"event", "LossSpike"}, {"action", "Fail"}};
+  const Json skip = {{"event", "LossNotFinite"}, {"action", "SkipBatch"}};
+  const Json skip_spike = {{"event", "LossSpike"}, {"action", "SkipBatch"}, {"deviations", 6}};
+  const Json roll_back = {{"event", "LossSpike"}, {"action", "RollBack"}};
+  EXPECT_EQ(error_of(spike), "no error");
+  EXPECT_EQ(error_of(skip), "no error");
+  EXPECT_EQ(error_of(skip_spike, in_memory), "no error");
+  EXPECT_EQ(error_of(roll_back, with_path), "no error");
+  EXPECT_EQ(error_of(roll_back), at + ".action: RollBack needs a checkpoint to go back to, "
+                                      "expected spec.checkpoint.path too");
+  EXPECT_EQ(error_of(skip_spike), at + ".action: SkipBatch needs the state before the step, "
+                                       "expected spec.checkpoint.memory too");
+  EXPECT_EQ(error_of({{"event", "LossSpike"}, {"action", "RestartInPlace"}}),
+            at + ".action: found \"RestartInPlace\" with event LossSpike, expected Fail, RollBack "
+                 "or SkipBatch, because a restart repeats the loss");
+  EXPECT_EQ(error_of({{"event", "Error"}, {"action", "SkipBatch"}}),
+            at + ".action: found \"SkipBatch\", only valid with event: LossNotFinite or LossSpike");
+  EXPECT_EQ(error_of({{"exitCodes", {6}}, {"event", "LossSpike"}, {"action", "Fail"}}),
+            at + ".exitCodes: not valid with event: LossNotFinite or LossSpike, expected none");
+  EXPECT_EQ(error_of({{"event", "LossNotFinite"}, {"action", "Fail"}, {"deviations", 3}}),
+            at + ".deviations: only valid with event: LossSpike");
+  EXPECT_NE(error_of(skip, pipedream).find(at + ": \"SkipBatch\" does not work with"),
+            std::string::npos);
+  EXPECT_NE(error_of(spike, pipedream).find(at + ": \"LossSpike\" does not work with"),
+            std::string::npos);
+  EXPECT_EQ(error_of(skip,
+                     [](Json& spec) {
+                       spec.erase("train");
+                       spec["command"] = {"true"};
+                     }),
+            at + ".event: found \"LossNotFinite\", which needs spec.train, expected another event");
+}
+
+TEST(TrainingJob, ACommandMayHaveARuleAboutHangs) {
+  Json job = good_document();
+  job["spec"].erase("train");
+  job["spec"]["command"] = {"sleep", "100"};
+  job["spec"]["failure"]["rules"] =
+      Json::array({{{"event", "Hang"}, {"after", "5m"}, {"action", "RestartInPlace"}}});
+  const Result<TrainingJob> read = valid_training_job_from_json(job);
+  EXPECT_TRUE(read.ok()) << read.error().message;
 }
 
 TEST(TrainingJob, TimesAndPoliciesOfItsEndAreChecked) {

@@ -151,6 +151,17 @@ TEST(TrainingJob, ACommandHangsOnlyByARuleAboutIt) {
   EXPECT_EQ(command_hang_seconds(spec), 0);
 }
 
+TEST(TrainingJob, TheFirstRuleAboutEachLossEventDecides) {
+  TrainingJobSpec spec;
+  EXPECT_EQ(loss_rules(spec), LossRules());
+  spec.failure.rules = {{.event = "Hang", .action = "Fail"},
+                        {.event = "LossSpike", .action = "SkipBatch", .deviations = 6},
+                        {.event = "LossSpike", .action = "Fail"},
+                        {.event = "LossNotFinite", .action = "RollBack"}};
+  EXPECT_EQ(loss_rules(spec),
+            (LossRules{.not_finite = "RollBack", .spike = "SkipBatch", .deviations = 6}));
+}
+
 TEST(TrainingJob, AHangLastsAsLongAsTheFirstRuleAboutItSays) {
   TrainingJobSpec spec;
   EXPECT_EQ(hang_seconds(spec), 20);

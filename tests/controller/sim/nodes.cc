@@ -66,8 +66,9 @@ std::string secret_key_of(const Json& pod) {
 // Refuses an assignment that the agent cannot carry out. One of an older version knows ordinary
 // worlds alone.
 Status check_world(const Node& node, const Assignment& assignment) {
-  const int64_t needed =
-      protocol_needed(assignment.world, assignment.train, assignment.checkpoint.memory.has_value());
+  const int64_t needed = protocol_needed(
+      assignment.world, assignment.train,
+      {.keeps_states = assignment.checkpoint.memory.has_value(), .losses = assignment.losses});
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }
