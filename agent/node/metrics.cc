@@ -184,12 +184,12 @@ void add_storage(const MetricsInput& input, Exposition& out) {
                Type::kGauge, input.storage->save_seconds);
   }
   if (input.storage->kept_step < 0) return;
-  out.single("lockstep_memory_state_step", "Step of rank 0's newest state in memory", Type::kGauge,
-             input.storage->kept_step);
-  out.single("lockstep_memory_state_bytes",
+  out.single("lockstep_checkpoint_memory_step", "Step of rank 0's newest state in memory",
+             Type::kGauge, input.storage->kept_step);
+  out.single("lockstep_checkpoint_memory_bytes",
              "Memory that rank 0 takes for its states and for those it keeps for another rank",
              Type::kGauge, input.storage->kept_bytes);
-  out.single("lockstep_memory_state_blocked_seconds_total",
+  out.single("lockstep_checkpoint_memory_blocked_seconds_total",
              "Seconds in which training waited for copies of rank 0's state in memory",
              Type::kCounter, input.storage->kept_blocked_seconds);
 }

@@ -66,7 +66,7 @@ HEADS = {
 class ProgressPage:
     """What rank 0 tells its agent; readable after the rank's end. Offsets: docs/formats.md."""
 
-    MAGIC = 0x4c4b5350524f4707
+    MAGIC = 0x4c4b5350524f4708
     NUMBERS, STEP, STEP_IS_KNOWN, PHASE = 8, 16, 24, 392
     STORAGE = 704
     Notes = collections.namedtuple("Notes", "saved failed failed_step save_seconds blocked_seconds set_aside "
@@ -74,7 +74,7 @@ class ProgressPage:
 
     def __init__(self, pid, descriptor):
         with open(f"/proc/{pid}/fd/{descriptor}", "rb") as file:
-            self.page = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)
+            self.page = mmap.mmap(file.fileno(), 8192, prot=mmap.PROT_READ)
         magic, = struct.unpack_from("<Q", self.page, 0)
         if magic != self.MAGIC:
             sys.exit(f"the progress page of rank 0 has the magic {magic:#x}, this program knows {self.MAGIC:#x}")

@@ -20,6 +20,8 @@ inline constexpr char kCreatedInRoundAnnotation[] = "lockstep.dev/created-in-rou
 // Its value is kRequestsSigned if the pod's agent knows sessions, kRequestsEncrypted if it refuses
 // those without encryption.
 inline constexpr char kRequestsAnnotation[] = "lockstep.dev/requests";
+// Somebody's warning that the pod will be preempted, as before a spot instance ends; not "false".
+inline constexpr char kPreemptionWarning[] = "lockstep.dev/preemption-warning";
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedByValue[] = "lockstep";
 inline constexpr char kOurLabelPrefix[] = "lockstep.dev/";

@@ -91,6 +91,7 @@ Verdict validation(Pass& pass);
 Verdict suspension(Pass& pass);
 Verdict deadline(Pass& pass);
 Verdict membership(Pass& pass);  // gives each node index an incarnation
+Verdict warning(Pass& pass);     // deletes pods that will be preempted, which begins a drain
 Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
 Verdict network(Pass& pass);     // directly before placement: the job's NetworkPolicy

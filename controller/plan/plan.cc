@@ -13,9 +13,9 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr Policy kPolicies[] = {deletion,   ending,   completion, validation,
-                                suspension, deadline, membership, draining,
-                                failure,    network,  placement,  assignment};
+constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
+                                deadline, membership, warning,    draining,   failure,
+                                network,  placement,  assignment};
 
 // Undoes changes of a message alone: while a condition stays the same, its message only reports how
 // far things are.

@@ -62,7 +62,8 @@ const char* end_of_pod(const PodView& pod) {
   if (std::string_view(pod.reason).starts_with("OutOf")) return "PodRejected";
   if (pod.disruption == "TerminationByKubelet") return "Evicted";
   const bool has_ended = pod.phase == "Failed" || (pod.exit_code && !pod.terminating);
-  return has_ended && !ended_by_deletion(pod) ? "PodFailed" : "PodDeleted";
+  if (has_ended && !ended_by_deletion(pod)) return "PodFailed";
+  return pod.is_warned ? "Preempted" : "PodDeleted";
 }
 
 const char* start_trouble(const PodView& pod) {

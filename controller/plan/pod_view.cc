@@ -166,6 +166,8 @@ std::optional<PodView> pod_view_from_json(const Json& pod) {
   const std::string requests = string_or(annotations, kRequestsAnnotation, "");
   view.is_encrypted = requests == kRequestsEncrypted;
   view.is_signed = requests == kRequestsSigned || view.is_encrypted;
+  const std::string warning = string_or(annotations, kPreemptionWarning, "");
+  view.is_warned = !warning.empty() && warning != "false";
   if (view.created_in_round.value_or(0) < 0) view.created_in_round.reset();
   view.terminating = !string_or(metadata, "deletionTimestamp", "").empty();
   view.gone_by = time_at(metadata, "deletionTimestamp");

@@ -19,6 +19,7 @@ struct PodView {
   std::optional<int64_t> created_in_round;  // status.round when it was created; nullopt: unknown
   bool is_signed = false;  // made with an agent that knows sessions (common/api/agent_messages.h)
   bool is_encrypted = false;  // and that wants them encrypted
+  bool is_warned = false;     // kPreemptionWarning
   std::string phase;          // Pending, Running, Succeeded, Failed, Unknown
   std::string ip;
   std::string node_name;

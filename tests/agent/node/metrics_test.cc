@@ -163,15 +163,15 @@ TEST(Metrics, ShowTheCheckpointsOfAllRoundsWhereARankZeroSaves) {
 TEST(Metrics, ShowTheStatesInMemory) {
   MetricsInput input = some_input();
   input.storage.emplace();
-  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_memory_state"));
+  EXPECT_FALSE(MetricsText(render_metrics(input)).has("lockstep_checkpoint_memory"));
   add_notes({.kept_step = 40, .kept_bytes = 1000, .kept_blocked_seconds = 0.5}, *input.storage);
   add_notes({.kept_step = 52, .kept_bytes = 2000, .kept_blocked_seconds = 0.25}, *input.storage);
   const MetricsText text(render_metrics(input));
   const std::string labels = "{job=\"gpt\",namespace=\"team\",node_index=\"1\"}";
-  EXPECT_EQ(text.value("lockstep_memory_state_step" + labels), 52);
-  EXPECT_EQ(text.value("lockstep_memory_state_bytes" + labels), 2000);
-  EXPECT_EQ(text.value("lockstep_memory_state_blocked_seconds_total" + labels), 0.75);
-  EXPECT_EQ(text.type("lockstep_memory_state_blocked_seconds_total"), "counter");
+  EXPECT_EQ(text.value("lockstep_checkpoint_memory_step" + labels), 52);
+  EXPECT_EQ(text.value("lockstep_checkpoint_memory_bytes" + labels), 2000);
+  EXPECT_EQ(text.value("lockstep_checkpoint_memory_blocked_seconds_total" + labels), 0.75);
+  EXPECT_EQ(text.type("lockstep_checkpoint_memory_blocked_seconds_total"), "counter");
 }
 
 TEST(Metrics, CountXidsThatDoNotFitAsOthers) {

@@ -264,7 +264,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.protocol = 2;
   EXPECT_EQ(error_of(assignment),
             "assignment.protocol: 2, expected 3 for a world with a mesh, gaps, roles, a layout or "
-            "encryption, and for a new model, optimizer or timeline");
+            "encryption, for rules about losses, and for a new model, optimizer or timeline");
   assignment.protocol = 3;
   assignment.train.reset();
   EXPECT_TRUE(assignment_from_json(through_text(assignment)).ok()) << "a gap concerns any program";
@@ -273,7 +273,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   assignment.hash = world_hash(assignment.world);
   EXPECT_EQ(error_of(assignment),
             "assignment.protocol: 3, expected 4 for a world with a mesh, gaps, roles, a layout or "
-            "encryption, and for a new model, optimizer or timeline");
+            "encryption, for rules about losses, and for a new model, optimizer or timeline");
   assignment.protocol = 4;
   EXPECT_EQ(error_of(assignment),
             "assignment.world: found roles or a layout, expected none without train");

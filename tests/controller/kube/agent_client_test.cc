@@ -44,7 +44,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   answer.reset();
   client.poll_state(agent, 7, seconds(10), done);
   wait();
-  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=8 HTTP/1.1"));
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=9 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
                                                           {401, Code::kNotFound},
                                                           {409, Code::kConflict},

@@ -95,6 +95,24 @@ TEST(Draining, BeginsWhenAPodOfTheRoundIsStopped) {
   EXPECT_FALSE(scene.has_failure());
 }
 
+TEST(Draining, BeginsWithTheDeletionOfAPodThatWillBePreempted) {
+  Drain scene;
+  scene.pod(1).is_warned = true;
+  const std::vector<DeletePod> deleted = only<DeletePod>(scene.plan());
+  ASSERT_EQ(deleted.size(), 1u);
+  EXPECT_EQ(deleted[0].name, scene.pod(1).name);
+  EXPECT_EQ(deleted[0].uid, scene.pod(1).uid);
+  EXPECT_EQ(deleted[0].grace_seconds, kGrace.count());
+  scene.drain(1);
+  EXPECT_EQ(condition(scene.status(), kDraining).message,
+            "the pod of node index 1 on machine-1 is being stopped: Preempted; the ranks save a "
+            "checkpoint and leave");
+  EXPECT_TRUE(only<DeletePod>(scene.plan()).empty());
+  scene.leave_all();
+  scene.settle();
+  EXPECT_FALSE(scene.has_failure());
+}
+
 TEST(Draining, NothingIsDoneWhileRanksRunAndTheirTimeIsNotOver) {
   Drain scene;
   scene.drain(1);

@@ -298,6 +298,17 @@ TEST(PodView, TheRoundOfItsCreationIsUnknownWhereNobodyCanReadIt) {
   EXPECT_EQ(pod_view_from_json(pod)->created_in_round, std::nullopt);
 }
 
+TEST(PodView, ReadsAWarningOfAPreemptionFromWhatTheCacheKeeps) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {});
+  EXPECT_FALSE(pod_view_from_json(pod)->is_warned);
+  for (const auto& [value, expected] :
+       {std::pair("ends at 12:00", true), std::pair("true", true), std::pair("false", false)}) {
+    pod["metadata"]["annotations"][kPreemptionWarning] = value;
+    EXPECT_EQ(pod_view_from_json(trimmed_pod(pod))->is_warned, expected) << value;
+  }
+}
+
 TEST(PodView, ReadsWhyAPodCannotStartAndWhyItIsDisrupted) {
   const Scene scene;
   Json pod = make_worker_pod(scene.seen.job, {});
