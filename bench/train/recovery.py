@@ -6,6 +6,9 @@
   bench/train/recovery.py --build build-release --victim agent
   bench/train/recovery.py --build build-release --layouts all --minutes 1 --every 3
 
+  python3 -m venv env && env/bin/pip install torch numpy    # a current release
+  bench/train/recovery.py --build build-release --peer torchrun --python env/bin/python --minutes 5 --turns 2
+
 The job trains with 4 processes on 2 nodes, with `lockstep run` on this machine, and keeps its states in
 memory. The victim is drawn by a seed: a rank, or the agent of a node, which is what a lost pod looks like.
 First the job runs undisturbed. Then it runs again with the kills, and must end with the same losses and the
@@ -14,12 +17,19 @@ same bits. Of each kill:
 - resumed: seconds until training has the state that it resumes from
 - lost: steps that were done and are done again
 Productive time is the time of all steps, each with the median of the undisturbed run, over the time of the
-disturbed run from its first step on. The progress page of rank 0 (docs/formats.md) tells the steps.
-Prints Markdown; exits with 1 if bits differ, or if more than one step is lost when a worker was killed.
+disturbed run from its first step on. The same share of the undisturbed run shows what saves cost without
+kills. The progress page of rank 0 (docs/formats.md) tells the steps.
+
+With --peer torchrun, PyTorch takes turns with Lockstep: two torchrun agents on loopback train a model of the
+same shape with DDP (torch_recovery.py). They save with torch.distributed.checkpoint in the background. Each
+interval of --peer-checkpoint is a job of its own.
+
+Prints Markdown; exits with 1 if Lockstep's bits differ, or if it lost more than one step when a worker was
+killed, and with 77 if --python has no suitable PyTorch.
 """
 import argparse
-import hashlib
-import json
+import collections
+import math
 import os
 import pathlib
 import random
@@ -31,157 +41,72 @@ import tempfile
 import time
 
 import local_job
-import stored_tensors
-from checkpoints import SMALL, TINY, processor
-from rank_kills import PHASES, page_of
+from checkpoints import processor
+from recovery_jobs import LAYOUTS, NODES, PER_NODE, LockstepJob, TorchrunJob
 
-NODES, PER_NODE = 2, 2
 POLL_SECONDS = 0.002
-LIMIT_SECONDS = 120
-LAYOUTS = {
-    "replicated": {},
-    "ZeRO-1": {"sharding": "optimizer"},
-    "ZeRO-2": {"sharding": "gradients"},
-    "ZeRO-3": {"sharding": "parameters"},
-    "tensor 2": {"tensor": 2},
-    "pipeline 2": {"pipeline": 2},
-    "pipeline 2 x tensor 2": {"pipeline": 2, "tensor": 2},
-    "pipeline 2, ZeRO-3": {"pipeline": 2, "sharding": "parameters"},
-}
+LIMIT_SECONDS = 300
+CALIBRATION_STEPS = 60
+TORCH_CHECK = "from torch.distributed.checkpoint import async_save"
+# start: a function of steps and output that starts a job; is_ours: whether it has to meet Lockstep's targets.
+Program = collections.namedtuple("Program", "name start is_ours")
+Kill = collections.namedtuple("Kill", "next_step resumed lost")
+# undisturbed, disturbed: seconds of the two runs, from the first step to the end.
+Turn = collections.namedtuple("Turn", "steps median undisturbed disturbed kills difference")
 
 
-def wait_for(what, condition, process):
+def wait_for(what, condition, job):
     limit = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < limit and process.poll() is None:
+    while time.monotonic() < limit and job.process.poll() is None:
         if (found := condition()) is not None:
             return found
         time.sleep(POLL_SECONDS)
+    if job.process.poll():
+        job.wait()  # raises with what the job said
     raise local_job.JobFailed(f"waited in vain for {what}")
 
 
-class Job:
-    """A job that runs. With a context manager, it is ended."""
-
-    def __init__(self, options, layout, steps, output):
-        self.output = output
-        self.program = pathlib.Path(options.build).resolve() / "bin/lockstep"
-        train = {"model": TINY if options.tiny else SMALL, "data": {"path": str(options.text), "tokenizer": "bytes"},
-                 "steps": steps, "batch": {"global": 16}, "optimizer": {"schedule": "constant"}}
-        checkpoint = {"everySteps": options.checkpoint, "keep": 2}
-        if options.memory:
-            checkpoint["memory"] = {"everySteps": options.memory}
-        spec = local_job.job(train, NODES, PER_NODE, LAYOUTS[layout], checkpoint, restarts=1_000_000)
-        file = output.with_suffix(".json")
-        file.write_text(json.dumps(spec))
-        self.errors = open(output.with_suffix(".errors"), "w")
-        self.result = open(output.with_suffix(".result"), "w")
-        self.process = subprocess.Popen([str(self.program), "run", str(file), "--output", str(output), "-o", "json"],
-                                        stdin=subprocess.DEVNULL, stdout=self.result, stderr=self.errors,
-                                        start_new_session=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        local_job.end(self.process)
-        self.errors.close()
-        self.result.close()
-
-    def workers(self):
-        """Returns the pid of each rank."""
-        found = {}
-        for pid in local_job.below(self.process.pid):
-            if (rank := local_job.rank_of(pid)) is not None:
-                found[rank] = pid
-        return found
-
-    def agents(self):
-        found = []
-        for pid in local_job.below(self.process.pid):
-            try:
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            except OSError:
-                continue
-            if words[0].endswith("lockstep-agent"):
-                found.append(pid)
-        return found
-
-    def wait(self):
-        if self.process.wait() != 0:
-            text = pathlib.Path(self.errors.name).read_text(errors="replace")
-            raise local_job.JobFailed(f"exit code {self.process.returncode}: {text[-1500:]}")
-
-
-def steps_of(pages):
-    return max((page.step_and_phase()[0] for page in pages), default=0)
-
-
 class Disturbed:
-    """Kills processes of a job, and takes the times."""
+    """Kills a process of a job each `every` seconds until the job ends, and takes the times."""
 
-    def __init__(self, options, job, draw):
-        self.options, self.job, self.draw = options, job, draw
-        self.kills = []  # next step, resumed, lost
-        self.first_step_at = None
-
-    def page_of_first(self, old=None):
-        """Returns the page of rank 0's process, of a new one if `old` is given, once it trains."""
-        pid = self.job.workers().get(0)
-        if pid is None or pid == old:
-            return None
-        page = page_of(pid)
-        return (pid, page) if page else None
+    def __init__(self, job, every, victim="worker", draw=None):
+        self.job, self.every, self.victim, self.draw = job, every, victim, draw
+        self.kills = []
+        self.round = None
 
     def run(self):
-        pid, page = wait_for("rank 0", self.page_of_first, self.job.process)
-        wait_for("the first step", lambda: page.step_and_phase()[0] or None, self.job.process)
-        self.first_step_at = last = time.monotonic()
+        """Returns the seconds from the first step to the end."""
+        self.round = wait_for("rank 0", lambda: self.job.round_after(None), self.job)
+        wait_for("the first step", lambda: self.round.step() or None, self.job)
+        first_step_at = last = time.monotonic()
         while self.job.process.poll() is None:
-            if time.monotonic() - last < self.options.every:
+            if time.monotonic() - last < self.every:
                 time.sleep(0.05)
                 continue
             last = time.monotonic()
-            if not self.kill(pid, page):
+            if not self.kill():
                 break
-            pid, page = self.pid, self.page
         self.job.wait()
-        self.ended_at = time.monotonic()
+        return time.monotonic() - first_step_at
 
-    def kill(self, first, page):
+    def kill(self):
         """Returns whether the job goes on."""
-        workers = self.job.workers()
-        pages = [found for pid in workers.values() if (found := page_of(pid))]
-        if len(workers) < NODES * PER_NODE or page.step_and_phase()[1] != PHASES["training"]:
-            self.pid, self.page = first, page
+        workers, before = self.job.workers(), self.round
+        if len(workers) < NODES * PER_NODE or not before.is_training():
             return True  # it ends, or saves just now
-        victims = self.job.agents() if self.options.victim == "agent" else list(workers.values())
+        reached = self.job.reached(before)
+        victims = self.job.agents() if self.victim == "agent" else list(workers.values())
         os.kill(self.draw.choice(sorted(victims)), signal.SIGKILL)
         killed = time.monotonic()
-        found = wait_for("the next round", lambda: self.page_of_first(first), self.job.process)
-        self.pid, self.page = found
-        reached = steps_of(pages)
-        resumed = wait_for("the state to resume from", self.resumed_step, self.job.process)
+        self.round = wait_for("the next round", lambda: self.job.round_after(before.id), self.job)
+        reached = reached()
+        resumed = wait_for("the state to resume from", self.round.resumed_step, self.job)
         resumed_at = time.monotonic()
-        if self.options.steps and reached >= self.options.steps:
+        if reached >= self.job.steps:
             return False
-        wait_for("the next step", lambda: (self.page.step_and_phase()[0] > reached) or None, self.job.process)
-        self.kills.append((time.monotonic() - killed, resumed_at - killed, reached - resumed))
+        wait_for("the next step", lambda: (self.round.step() > reached) or None, self.job)
+        self.kills.append(Kill(time.monotonic() - killed, resumed_at - killed, reached - resumed))
         return True
-
-    def resumed_step(self):
-        step = self.page.notes().resumed_step
-        return step if step >= 0 and self.page.step_and_phase()[1] >= PHASES["training"] else None
-
-
-def result_of(job):
-    losses = [(numbers["step"], numbers["loss"]) for numbers in local_job.steps(job.output)]
-    newest = max(job.output.glob("checkpoints/step-*"))
-    tensors = stored_tensors.read_checkpoint(newest)
-    return losses, {name: hashlib.sha256(tensor.data).hexdigest() for name, tensor in tensors.items()}
-
-
-def step_seconds(output):
-    return [numbers["seconds"]["total"] for numbers in local_job.steps(output) if "seconds" in numbers]
 
 
 def percentile(values, ratio):
@@ -189,62 +114,138 @@ def percentile(values, ratio):
     return values[min(len(values) - 1, int(ratio * len(values)))]
 
 
-def measure(options, layout, folder):
-    steps = options.steps
-    if not steps:
-        with Job(options, layout, 60, folder / "calibration") as job:
-            job.wait()
-        median = statistics.median(step_seconds(job.output)[10:])
-        steps = max(20, int(60 * options.minutes / median))
-    with Job(options, layout, steps, folder / "undisturbed") as job:
+def difference(found, expected):
+    """Compares the losses and digests of two runs. Returns what differs, or an empty text."""
+    (losses, digests), (expected_losses, expected_digests) = found, expected
+    if len(losses) != len(expected_losses):
+        return f"{len(losses)} losses, expected {len(expected_losses)}"
+    for (step, loss), (_, expected_loss) in zip(losses, expected_losses):
+        if loss != expected_loss:
+            return f"losses differ from step {step} on: {loss}, expected {expected_loss}"
+    return "" if digests == expected_digests else "only the parameters at the end differ"
+
+
+def calibrated(options, program, folder):
+    """Returns the steps of the job: as many as its minutes allow."""
+    if options.steps:
+        return options.steps
+    with program.start(CALIBRATION_STEPS, folder / "calibration") as job:
         job.wait()
-        expected = result_of(job)
-        median = statistics.median(step_seconds(job.output)[5:])
-    with Job(options, layout, steps, folder / "disturbed") as job:
-        disturbed = Disturbed(options, job, random.Random(options.seed))
-        disturbed.run()
-        same = result_of(job) == expected
-    wall = disturbed.ended_at - disturbed.first_step_at
-    return steps, median, disturbed.kills, same, 100 * (steps - 1) * median / wall
+        median = statistics.median(job.step_seconds()[10:])
+    return max(20, int(60 * options.minutes / median))
 
 
-def row(options, layout, folder):
-    steps, median, kills, same, productive = measure(options, layout, folder)
+def measure(options, program, steps, seed):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        steps = steps or calibrated(options, program, folder)
+        with program.start(steps, folder / "undisturbed") as job:
+            undisturbed = Disturbed(job, math.inf).run()
+            expected = job.losses(), job.digests()
+            median = statistics.median(job.step_seconds()[5:])
+        with program.start(steps, folder / "disturbed") as job:
+            disturbed = Disturbed(job, options.every, options.victim, random.Random(seed))
+            seconds = disturbed.run()
+            found = difference((job.losses(), job.digests()), expected)
+    return Turn(steps, median, undisturbed, seconds, disturbed.kills, found)
+
+
+def row(options, program, turns):
+    """Prints the row of a program. Returns whether it met Lockstep's targets."""
+    kills = [kill for turn in turns for kill in turn.kills]
     nexts, resumes, losts = zip(*kills) if kills else ([0], [0], [0])
-    cells = [layout, f"{steps}", f"{1e3 * median:.1f}", f"{len(kills)}",
+    useful = sum((turn.steps - 1) * turn.median for turn in turns)
+    same = not any(turn.difference for turn in turns)
+    cells = [program.name, f"{sum(turn.steps for turn in turns)}",
+             f"{1e3 * statistics.median(turn.median for turn in turns):.1f}", f"{len(kills)}",
              f"{statistics.median(nexts):.2f}, {percentile(nexts, 0.99):.2f}", f"{statistics.median(resumes):.2f}",
-             f"{max(losts)}", f"{productive:.1f}", "yes" if same else "NO"]
+             f"{statistics.mean(losts):.1f}, {max(losts)}",
+             f"{100 * useful / sum(turn.undisturbed for turn in turns):.1f}",
+             f"{100 * useful / sum(turn.disturbed for turn in turns):.1f}", "yes" if same else "NO"]
     print(f"| {' | '.join(cells)} |", flush=True)
     return same and len(kills) > 0 and (options.victim == "agent" or max(losts) <= options.memory)
 
 
-def main():
+def compare(options, programs):
+    """Runs the programs in turns, and prints their rows. Returns whether Lockstep met the targets."""
+    turns = {program: [] for program in programs}
+    for turn in range(options.turns):
+        for program in programs:
+            steps = turns[program][0].steps if turn else 0
+            done = measure(options, program, steps, options.seed + turn)
+            turns[program].append(done)
+            print(f"turn {turn}: {program.name}: {done.undisturbed:.1f} s, with kills {done.disturbed:.1f} s: "
+                  + ", ".join(f"{kill.next_step:.2f}" for kill in done.kills)
+                  + (f"; {done.difference}" if done.difference else ""), file=sys.stderr, flush=True)
+    good = True
+    for program in programs:
+        good &= row(options, program, turns[program]) or not program.is_ours
+    return good
+
+
+def lockstep(options, layout):
+    return Program(layout, lambda steps, output: LockstepJob(options, layout, steps, output), True)
+
+
+def torchrun(options, every):
+    return Program(f"torchrun, DDP, saves each {every} steps",
+                   lambda steps, output: TorchrunJob(options, every, steps, output), False)
+
+
+def has_torch(python):
+    try:
+        return subprocess.run([python, "-c", TORCH_CHECK], capture_output=True).returncode == 0
+    except OSError:
+        return False  # there is no such interpreter
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--every", type=float, default=60, help="seconds between kills")
-    parser.add_argument("--minutes", type=float, default=10, help="of the undisturbed run of each layout")
+    parser.add_argument("--minutes", type=float, default=10, help="of the undisturbed run of each job and turn")
+    parser.add_argument("--turns", type=int, default=1, help="of each job")
     parser.add_argument("--victim", choices=("worker", "agent"), default="worker")
     parser.add_argument("--layouts", default="replicated", help="names, with ; between them, or all: "
                         + "; ".join(LAYOUTS))
     parser.add_argument("--memory", type=int, default=1, help="spec.checkpoint.memory.everySteps; 0: none")
     parser.add_argument("--checkpoint", type=int, default=500, help="spec.checkpoint.everySteps")
+    parser.add_argument("--peer", choices=("torchrun",), help="takes turns with the layout replicated")
+    parser.add_argument("--peer-checkpoint", type=lambda text: [int(item) for item in text.split(",")], default=[10],
+                        help="steps between the peer's saves; several with commas")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has torch, for the peer")
     parser.add_argument("--steps", type=int, default=0, help="of the job; 0: as many as the minutes allow")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tiny", action="store_true", help="a small run that keeps this program working")
     options = parser.parse_args()
-    layouts = list(LAYOUTS) if options.layouts == "all" else options.layouts.split("; ")
-    if unknown := [name for name in layouts if name not in LAYOUTS]:
+    options.layouts = list(LAYOUTS) if options.layouts == "all" else options.layouts.split("; ")
+    if unknown := [name for name in options.layouts if name not in LAYOUTS]:
         parser.error(f"no layout has the name {unknown[0]!r}")
+    if options.peer and (options.victim != "worker" or "replicated" not in options.layouts):
+        parser.error("--peer needs the layout replicated, and --victim worker, as nothing restarts torchrun's agents")
+    if min(options.turns, *options.peer_checkpoint) < 1:
+        parser.error("expected --turns and --peer-checkpoint from 1")
+    return options
+
+
+def main():
+    options = parse()
+    if options.peer and not has_torch(options.python):
+        print(f"--peer torchrun: no PyTorch with torch.distributed.checkpoint.async_save for {options.python}; "
+              "choose another interpreter with --python")
+        sys.exit(77)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the jobs
+    peers = [torchrun(options, every) for every in options.peer_checkpoint] if options.peer else []
     print(f"{processor()}. A {options.victim} is killed each {options.every:g} s, seed {options.seed}.\n")
-    print("| layout | steps | step, ms | kills | kill to next step, median and p99, s | to resumed state, s "
-          "| most steps lost | productive, % | same bits |\n|" + "---|" * 9, flush=True)
+    print("| job | steps | step, ms | kills | kill to next step, median and p99, s | to resumed state, s "
+          "| steps lost, mean and most | productive without kills, % | productive, % | same bits |\n|" + "---|" * 10,
+          flush=True)
     good = True
-    for layout in layouts:
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            options.text = folder / "text"
-            options.text.write_bytes(random.Random(7).randbytes(1 << 20))
-            good &= row(options, layout, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        options.text = pathlib.Path(folder) / "text"
+        options.text.write_bytes(random.Random(7).randbytes(1 << 20))
+        for layout in options.layouts:
+            good &= compare(options, [lockstep(options, layout)] + (peers if layout == "replicated" else []))
     sys.exit(0 if good else 1)
 
 
