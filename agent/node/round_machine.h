@@ -76,8 +76,8 @@ class RoundMachine {
   // sum.
   void program_progress(int64_t round, int64_t local_rank, int64_t step,
                         const ProgressStatus& of_node);
-  // Takes what the rank's board shows: whether it waits, since when, and whether it is alive.
   void update_speed(int64_t round, int64_t local_rank, const std::optional<WorkerSpeed>& speed);
+  // Takes what the rank's board shows: whether it waits, since when, and whether it is alive.
   void update_health(int64_t round, int64_t local_rank, const BoardWatch::RankHealth& health);
   void all_processes_gone();  // no process is left below the agent
 

@@ -14,7 +14,7 @@ namespace lockstep::node {
 // round; one thread.
 class SpeedWatch {
  public:
-  static constexpr Duration kWindow = std::chrono::seconds(15);
+  static constexpr Duration kWindow = std::chrono::seconds(60);
   static constexpr int64_t kStepsLeftOut = 3;
   static constexpr int64_t kStepsMin = 3;  // of a window; it lasts longer if steps do
 

@@ -43,12 +43,15 @@ class HostStepTimer final : public StepTimer {
     return {};
   }
   Status lap(StepPart part) override {
-    add(part, part);
+    const TimePoint now = clock_.now();
+    const TimePoint begin = std::exchange(mark_, now);
+    seconds_.add(part, to_seconds(now - begin));
+    if (recorder_ != nullptr) recorder_->add(action_, part, {begin, now});
     return {};
   }
   Status end(StepNumbers& numbers) override {
     action_ = nullptr;
-    add(last_, StepPart::kCommunication);
+    TRY(lap(StepPart::kCommunication));
     seconds_.write(numbers);
     numbers.step_seconds = to_seconds(mark_ - begin_);
     if (recorder_ != nullptr) std::exchange(recorder_, nullptr)->end_step(mark_);
@@ -56,20 +59,10 @@ class HostStepTimer final : public StepTimer {
   }
 
  private:
-  // Ends the lap. The recorder may count it to another part.
-  void add(StepPart part, StepPart recorded) {
-    const TimePoint now = clock_.now();
-    const TimePoint begin = std::exchange(mark_, now);
-    seconds_.add(part, to_seconds(now - begin));
-    last_ = part;
-    if (recorder_ != nullptr) recorder_->add(action_, recorded, {begin, now});
-  }
-
   const Clock& clock_;
   TimelineRecorder* recorder_ = nullptr;
   TimePoint begin_{};
   TimePoint mark_{};
-  StepPart last_ = StepPart::kData;
   PartSeconds seconds_;
 };
 

@@ -31,7 +31,7 @@ class StepTimer {
   void enter(const Action& action) { action_ = &action; }
   // Ends the step and sets the seconds of its parts and of the whole. Returns kUnavailable unless
   // all work issued on the stream up to the last lap is complete. Time that the host spends after
-  // the last lap counts to the last part in the host's timer. It counts to no part in the GPU's
+  // the last lap counts as communication in the host's timer. It counts to no part in the GPU's
   // timer, so the parts there add up to less than the total.
   virtual Status end(StepNumbers& numbers) = 0;
 

@@ -113,6 +113,7 @@ class Worker {
   struct BadStep {
     std::string_view action;  // kRollBack or kSkipBatch
     std::string what;         // for people
+    Blame blame = Blame::kDivergence;
     bool is_updated = false;  // the state is after its update
   };
   Status go_on_without(const BadStep& bad);

@@ -160,7 +160,9 @@ void check_hang(const TrainingJob& job, Problems& problems) {
 
 void check_losses(const TrainingJob& job, Problems& problems) {
   const TrainingJobSpec& spec = job.spec;
-  const bool overlaps = spec.parallelism.pipelineSchedule == "pipedream";
+  const bool overlaps =
+      spec.parallelism.pipeline > 1 && spec.parallelism.pipelineSchedule == "pipedream";
+  const std::optional<MemoryStatesSpec>& memory = spec.checkpoint.memory;
   for (size_t i = 0; i < spec.failure.rules.size(); ++i) {
     const FailureRule& rule = spec.failure.rules[i];
     const bool is_spike = rule.event == kLossSpike;
@@ -177,10 +179,10 @@ void check_losses(const TrainingJob& job, Problems& problems) {
       problems.push_back(path +
                          ".action: RollBack needs a checkpoint to go back to, expected "
                          "spec.checkpoint.path too");
-    } else if (is_spike && rule.action == kSkipBatch && !spec.checkpoint.memory) {
+    } else if (rule.action == kSkipBatch && (memory ? memory->everySteps != 1 : is_spike)) {
       problems.push_back(path +
                          ".action: SkipBatch needs the state before the step, expected "
-                         "spec.checkpoint.memory too");
+                         "spec.checkpoint.memory with everySteps: 1");
     }
   }
 }

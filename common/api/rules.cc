@@ -160,8 +160,12 @@ void Table::add_failure_rules() {
           {rule["action"], rule["event"]});
   require(rule, "action", is_about_loss || !is_one_of(rule["action"], "RollBack SkipBatch"),
           "[found {}, ]only valid with event: LossNotFinite or LossSpike", {rule["action"]});
-  require(rule, "exitCodes", !is_about_loss || !rule.given("exitCodes"),
-          "not valid with event: LossNotFinite or LossSpike, expected none");
+  const Expression is_slow = rule["event"] == kStraggler;
+  require(rule, "exitCodes", !(is_about_loss || is_slow) || !rule.given("exitCodes"),
+          "not valid with event: Straggler, LossNotFinite or LossSpike, expected none");
+  require(rule, "action", !is_slow || rule["action"] != "Ignore",
+          "[found {} with event Straggler, ]expected RecreatePod, RestartInPlace or Fail",
+          {rule["action"]});
   require(rule, "deviations", rule["deviations"] == 0 || rule["event"] == kLossSpike,
           "only valid with event: LossSpike");
   require(rule, "action",

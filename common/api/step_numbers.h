@@ -35,7 +35,7 @@ struct StepNumbers {
   // also computes. Communication is what backward did not hide. On a GPU the parts are times of the
   // stream that computes (step_timer.h). The step's own seconds are the host's, and longer than all
   // parts by the time that the host needs to learn the results and to tell the other ranks. On the
-  // CPU that time counts as update.
+  // CPU that time counts as communication.
   std::optional<double> data_seconds;
   std::optional<double> forward_seconds;
   std::optional<double> backward_seconds;

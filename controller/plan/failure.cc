@@ -171,7 +171,8 @@ std::string sentence(const FailureStatus& failure) {
 Verdict fail_job(Pass& pass, FailureStatus failure, const char* reason, const std::string& why) {
   failure.action = "Fail";
   std::string message = sentence(failure) + "; " + why;
-  if (!failure.message.empty()) message += "; the end of its log:\n" + failure.message;
+  const char* const what = failure.reason == kStraggler ? "; " : "; the end of its log:\n";
+  if (!failure.message.empty()) message += what + failure.message;
   failure.recovery = {};
   record_failure(pass.status, std::move(failure));
   pass.set(kRunning, false, reason, "");

@@ -10,7 +10,9 @@ bool matches(const FailureRule& rule, const FailureStatus& failure) {
   const auto& codes = rule.exitCodes;
   const bool has_code =
       codes.empty() || std::find(codes.begin(), codes.end(), failure.exitCode) != codes.end();
-  return has_code && (rule.event.empty() || rule.event == failure.reason);
+  if (!has_code || rule.event.empty() || rule.event == failure.reason) return has_code;
+  // Agents of protocol 8 and older called a loss that is not finite an Error.
+  return rule.event == "Error" && failure.reason == kLossNotFinite;
 }
 
 }  // namespace

@@ -236,6 +236,7 @@ void derive_status(Pass& pass) {
   derive_holdings(pass);
   derive_storage(pass);
   derive_draining(pass);
+  derive_straggling(pass);
   const bool is_over = is_finished(pass.status);
   const bool is_valid =
       is_true(pass.status, kValid) || find_condition(pass.status, kValid) == nullptr;
@@ -246,7 +247,6 @@ void derive_status(Pass& pass) {
     derive_ready(pass);
     if (!is_true(pass.status, kSuspended)) derive_running(pass);
     derive_stuck(pass);
-    derive_straggling(pass);
     derive_precision(pass);
     derive_network_policy(pass);
   }

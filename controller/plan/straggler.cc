@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <vector>
+#include <functional>
+#include <string>
 
 #include "controller/plan/conditions.h"
 
@@ -37,15 +38,18 @@ double median(std::vector<double> values) {
 
 using Peers = std::vector<int64_t>;  // ranks
 
-std::vector<Peers> peers_of(const SlowRankSearch& search) {
-  const bool is_alone = search.mesh.data * search.mesh.tensor == 1;
-  if (is_alone && !search.stages_are_even) return {};
-  std::vector<Peers> groups(is_alone ? 1 : static_cast<size_t>(search.mesh.pipeline));
-  for (int64_t rank = 0; rank < search.mesh.size(); ++rank) {
-    const int64_t stage = is_alone ? 0 : coordinates(search.mesh, rank).pipeline;
-    groups[static_cast<size_t>(stage)].push_back(rank);
+std::vector<Peers> peers_of(const Mesh& mesh) {
+  if (mesh.data * mesh.tensor == 1) return {};
+  std::vector<Peers> stages(static_cast<size_t>(mesh.pipeline));
+  for (int64_t rank = 0; rank < mesh.size(); ++rank) {
+    stages[static_cast<size_t>(coordinates(mesh, rank).pipeline)].push_back(rank);
   }
-  return groups;
+  return stages;
+}
+
+bool all_have_speed(const RankStates& ranks) {
+  return std::ranges::all_of(
+      ranks, [](const WorkerState* state) { return state != nullptr && state->speed; });
 }
 
 std::string_view slowest_part(const RankStates& ranks, const Peers& peers, int64_t slow) {
@@ -64,45 +68,50 @@ std::string_view slowest_part(const RankStates& ranks, const Peers& peers, int64
   return slowest;
 }
 
-std::optional<SlowRank> slowest_of(const RankStates& ranks, const Peers& peers, double ratio_min) {
+void add_slow(const RankStates& ranks, const Peers& peers, double ratio_min,
+              std::vector<SlowRank>& found) {
+  const auto speed_of = [&](int64_t rank) -> const WorkerSpeed& {
+    return *ranks[static_cast<size_t>(rank)]->speed;
+  };
   std::vector<double> busy;
-  for (const int64_t rank : peers) {
-    const WorkerState* state = ranks[static_cast<size_t>(rank)];
-    if (state == nullptr || !state->speed) return std::nullopt;
-    busy.push_back(busy_seconds(*state->speed));
+  for (const int64_t rank : peers) busy.push_back(busy_seconds(speed_of(rank)));
+  const double usual = median(busy);
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const double more = busy[i] - usual;
+    const bool is_slow = usual > 0 && busy[i] >= ratio_min * usual &&
+                         more >= kShareOfStepMin * speed_of(peers[i]).step_seconds;
+    if (!is_slow) continue;
+    found.push_back({.rank = peers[i],
+                     .ratio = busy[i] / usual,
+                     .seconds = busy[i],
+                     .usual = usual,
+                     .slowest = slowest_part(ranks, peers, peers[i])});
   }
-  if (busy.size() < 2) return std::nullopt;
-  const auto most = std::ranges::max_element(busy);
-  const int64_t rank = peers[static_cast<size_t>(most - busy.begin())];
-  const double seconds = *most;
-  const double usual = median(std::move(busy));
-  const double step = ranks[static_cast<size_t>(rank)]->speed->step_seconds;
-  const bool is_slow = seconds >= ratio_min * usual && seconds - usual >= kShareOfStepMin * step;
-  if (!is_slow || usual <= 0) return std::nullopt;
-  return SlowRank{.rank = rank,
-                  .ratio = seconds / usual,
-                  .seconds = seconds,
-                  .usual = usual,
-                  .slowest = slowest_part(ranks, peers, rank)};
 }
 
 // Ranks whose share of an uneven batch is larger may take longer.
-double share_ratio(const TrainingJobSpec& spec, const Mesh& mesh) {
-  const int64_t least = spec.train->batch.global / mesh.data;
-  const bool is_even = shares_evenly(spec.train->batch, mesh.data);
+double share_ratio(const TrainingJobSpec& spec, int64_t data_ranks) {
+  const int64_t least = spec.train->batch.global / data_ranks;
+  const bool is_even = shares_evenly(spec.train->batch, data_ranks);
   return is_even || least == 0 ? 1 : static_cast<double>(least + 1) / static_cast<double>(least);
 }
 
-std::optional<SlowRank> slow_rank_of(const Pass& pass, double ratio_min) {
+double least_ratio(const Pass& pass) {
+  const ParallelismSpec& parallelism = pass.spec().parallelism;
+  const int64_t ranks = std::ssize(pass.round_nodes) * processes_per_node(pass.spec());
+  const int64_t data = ranks / (parallelism.pipeline * parallelism.tensor);
+  return data > 0 ? share_ratio(pass.spec(), data) : 1;
+}
+
+// Where the reports of the round's ranks are complete.
+std::optional<std::vector<SlowRank>> slow_ranks(const Pass& pass, double ratio_min) {
   const TrainingJobSpec& spec = pass.spec();
   const RankStates ranks = rank_states(pass);
   const Result<Mesh> mesh = make_mesh({.world_size = std::ssize(ranks),
                                        .pipeline = spec.parallelism.pipeline,
                                        .tensor = spec.parallelism.tensor});
-  if (!mesh.ok()) return std::nullopt;
-  return find_slow(ranks, {.mesh = *mesh,
-                           .ratio_min = ratio_min * share_ratio(spec, *mesh),
-                           .stages_are_even = spec.parallelism.stages.empty()});
+  if (!mesh.ok() || !all_have_speed(ranks)) return std::nullopt;
+  return find_slow(ranks, *mesh, ratio_min * share_ratio(spec, mesh->data));
 }
 
 std::string name_of(const Pass& pass, int64_t rank) {
@@ -119,19 +128,25 @@ std::string sentence(const SlowRank& slow) {
   return numbers + ("; most of the difference is in " + std::string(slow.slowest));
 }
 
+// Returns the rank that the message names; nullptr if it is not among these.
+const SlowRank* named_in(const Pass& pass, const std::vector<SlowRank>& slow,
+                         const std::string& message) {
+  const auto found = std::ranges::find_if(
+      slow, [&](const SlowRank& one) { return message.starts_with(name_of(pass, one.rank)); });
+  return found == slow.end() ? nullptr : &*found;
+}
+
 bool trains(const Pass& pass) {
   return pass.spec().train && pass.formed() && is_true(pass.status, kRunning);
 }
 
 }  // namespace
 
-std::optional<SlowRank> find_slow(const RankStates& ranks, const SlowRankSearch& search) {
-  std::optional<SlowRank> found;
-  if (std::ssize(ranks) != search.mesh.size()) return found;
-  for (const Peers& peers : peers_of(search)) {
-    const std::optional<SlowRank> slow = slowest_of(ranks, peers, search.ratio_min);
-    if (slow && (!found || slow->ratio > found->ratio)) found = slow;
-  }
+std::vector<SlowRank> find_slow(const RankStates& ranks, const Mesh& mesh, double ratio_min) {
+  std::vector<SlowRank> found;
+  if (std::ssize(ranks) != mesh.size() || !all_have_speed(ranks)) return found;
+  for (const Peers& peers : peers_of(mesh)) add_slow(ranks, peers, ratio_min, found);
+  std::ranges::stable_sort(found, std::ranges::greater(), &SlowRank::ratio);
   return found;
 }
 
@@ -142,27 +157,27 @@ void derive_straggling(Pass& pass) {
     if (was_slow) pass.set(kStraggling, false, "RoundEnded");
     return;
   }
-  const std::optional<SlowRank> slow = slow_rank_of(pass, was_slow ? kSlowNoMore : kSlow);
-  if (!slow) {
-    if (was_slow) pass.set(kStraggling, false, "AsFastAsOthers");
-    return;
-  }
-  const std::string name = name_of(pass, slow->rank);
-  if (was_slow && before->message.starts_with(name)) return;     // its numbers would always change
-  if (was_slow) pass.set(kStraggling, false, "AsFastAsOthers");  // begins anew for another rank
-  const std::string message = name + sentence(*slow);
+  const auto slow = slow_ranks(pass, kSlowNoMore);
+  if (!slow) return;
+  if (was_slow && named_in(pass, *slow, before->message)) return;  // its numbers always change
+  if (was_slow) pass.set(kStraggling, false, "AsFastAsOthers");
+  if (slow->empty() || slow->front().ratio < kSlow * least_ratio(pass)) return;
+  const std::string message = name_of(pass, slow->front().rank) + sentence(slow->front());
   pass.event(true, kStraggling, message);
   pass.set(kStraggling, true, "RankSlow", message);
 }
 
 std::optional<FailureStatus> find_straggler(Pass& pass) {
-  const std::vector<FailureRule>& rules = pass.spec().failure.rules;
-  const auto rule = std::ranges::find(rules, std::string_view(kStraggler), &FailureRule::event);
+  const FailureSpec& spec = pass.spec().failure;
+  const auto rule =
+      std::ranges::find(spec.rules, std::string_view(kStraggler), &FailureRule::event);
   const Condition* known = find_condition(pass.status, kStraggling);
-  const bool may_be = rule != rules.end() && known != nullptr && known->status == "True";
+  const bool may_be = rule != spec.rules.end() && known != nullptr && known->status == "True";
   if (!may_be || !trains(pass)) return std::nullopt;
-  const std::optional<SlowRank> slow = slow_rank_of(pass, kSlowNoMore);
-  if (!slow || !known->message.starts_with(name_of(pass, slow->rank))) return std::nullopt;
+  if (rule->action != kFailAction && pass.status.restarts >= spec.maxRestarts) return std::nullopt;
+  const auto all = slow_ranks(pass, kSlowNoMore);
+  const SlowRank* slow = all ? named_in(pass, *all, known->message) : nullptr;
+  if (slow == nullptr) return std::nullopt;
   const Result<WallTime> since = wall_time_from_rfc3339(known->lastTransitionTime);
   if (!since.ok()) return std::nullopt;
   const int64_t seconds = hang_seconds_from_text(rule->after).value_or(kStragglerSeconds);

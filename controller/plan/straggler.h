@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/layout/mesh.h"
 #include "controller/plan/pass.h"
@@ -19,23 +20,19 @@ struct SlowRank {
   std::string_view slowest = {};  // the part of the step with most of the difference
 };
 
-// Ranks that compute the same are compared: those of a stage or, if each stage has one rank, all
-// (`stages_are_even`: the stages have about the same work; else none). Returns the slowest one that
-// takes at least `ratio_min` as long as the median of all, if that makes a step at least a tenth
-// longer. Nothing until all of them have reported a speed. Pure.
-struct SlowRankSearch {
-  const Mesh& mesh;
-  double ratio_min = 0;
-  bool stages_are_even = true;
-};
-std::optional<SlowRank> find_slow(const RankStates& ranks, const SlowRankSearch& search);
+// Compares ranks that compute the same: those of a pipeline stage, if it has several. Returns those
+// that take at least `ratio_min` times as long as the median of all, the slowest first, where that
+// makes a step at least a tenth longer. Nothing unless all ranks have reported a speed. Pure.
+std::vector<SlowRank> find_slow(const RankStates& ranks, const Mesh& mesh, double ratio_min);
 
 // Derives the condition Straggling from the reports of the round's agents: a rank takes at least
-// 1.5 times as long as its peers; it ends below 1.25 times, or with the round.
+// 1.5 times as long as its peers. It stays with this rank until that takes less than 1.25 times as
+// long, or the round ends. A missing report changes nothing.
 void derive_straggling(Pass& pass);
 
 // Returns the failure of a rank that has been straggling for as long as the job's first rule about
-// kStraggler says. Otherwise requeues for when that may be so.
+// kStraggler says, unless it asks for a restart and none is left. Otherwise requeues for when that
+// may be so.
 std::optional<FailureStatus> find_straggler(Pass& pass);
 
 }  // namespace lockstep::plan

@@ -1,7 +1,8 @@
-// Losses that are not finite, and spikes: training fails, or goes on without batches from a state
-// of before.
+// Losses that are not finite, and spikes: training fails, or goes on without batches from an
+// earlier state.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string>
 
 #include "agent/train/worker.h"
@@ -12,11 +13,15 @@ namespace {
 
 std::string describe(LossVerdict verdict, double loss, double norm, const LossRecord& record,
                      const LossRules& rules) {
-  const std::string found = "loss " + std::to_string(loss);
-  if (verdict == LossVerdict::kNotFinite) return found + ", gradient norm " + std::to_string(norm);
-  return found + " is above " + std::to_string(spike_threshold(record, rules)) + ", " +
-         std::to_string(rules.deviations) + " standard deviations over the mean of " +
-         std::to_string(record.mean);
+  char text[200];
+  if (verdict == LossVerdict::kNotFinite) {
+    std::snprintf(text, sizeof(text), "loss %.6g, gradient norm %.6g", loss, norm);
+  } else {
+    std::snprintf(text, sizeof(text),
+                  "loss %.6g is above %.6g, %d standard deviations over the mean of %.6g", loss,
+                  spike_threshold(record, rules), static_cast<int>(rules.deviations), record.mean);
+  }
+  return text;
 }
 
 std::string batches_of(const SkippedSteps& steps) {
@@ -53,7 +58,8 @@ Status Worker::judge_loss(const TrainStep::Outcome& outcome) {
                        " times: a lower learning rate or a longer warm-up may help",
                    blame);
   }
-  return go_on_without({.action = action, .what = what, .is_updated = std::isfinite(norm)});
+  return go_on_without(
+      {.action = action, .what = what, .blame = blame, .is_updated = std::isfinite(norm)});
 }
 
 // Training goes on at the same step, so that the learning rate and the order of the samples stay
@@ -61,6 +67,7 @@ Status Worker::judge_loss(const TrainStep::Outcome& outcome) {
 // Source: Chowdhery et al., 2022 (PaLM), section 5.1, for skipping the batches since a checkpoint.
 Status Worker::go_on_without(const BadStep& bad) {
   hang_limit_.note_pause();
+  progress_.enter(WorkerPhase::kSaving);  // reading and writing states takes its time
   TRY(model_->settle());
   const TrainingPosition there = position_;
   TRY_ASSIGN(const int64_t from, go_back(bad));
@@ -71,6 +78,7 @@ Status Worker::go_on_without(const BadStep& bad) {
   position_.losses.skipped = there.losses.skipped;
   CHECK(add_skip(position_.losses, skipped));
   TRY(model_->exchange_shares(position_.step));
+  progress_.enter(WorkerPhase::kTraining);
   if (config_.rank != 0) return {};
   const std::string text = bad.what + "; training goes on from the state of step " +
                            std::to_string(from) + ", " + batches_of(skipped);
@@ -92,7 +100,11 @@ Result<int64_t> Worker::go_back(const BadStep& bad) {
   if (!saver_) return cannot_go_back(bad, "there is no spec.checkpoint.path");
   TRY(saver_->finish());
   TRY_ASSIGN(const std::optional<Manifest> found, load_checkpoint());
-  if (!found) return cannot_go_back(bad, "there is no checkpoint yet");
+  if (!found) return cannot_go_back(bad, "there is no checkpoint");
+  if (found->position.step >= position_.step) {
+    return cannot_go_back(
+        bad, "the newest checkpoint is that of step " + std::to_string(found->position.step));
+  }
   go_on_from(*found);
   return position_.step;
 }
@@ -112,7 +124,7 @@ Result<int64_t> Worker::go_back_in_memory(const BadStep& bad) {
 Error Worker::cannot_go_back(const BadStep& bad, const std::string& why) const {
   return invalid("[train] " + bad.what + ", and " + std::string(bad.action) +
                      " has nothing to go back to: " + why,
-                 Blame::kDivergence);
+                 bad.blame);
 }
 
 }  // namespace lockstep::train

@@ -30,14 +30,14 @@ class SpeedWatchTest : public testing::Test {
 TEST_F(SpeedWatchTest, AveragesTheStepsOfAWindow) {
   steps(SpeedWatch::kStepsLeftOut, 0.9);
   EXPECT_FALSE(watch_.speed());
-  steps(10, 0.2);
+  steps(40, 0.2);
   EXPECT_FALSE(watch_.speed()) << "the window is not over";
-  steps(5, 0.5);
+  steps(20, 0.5);
   ASSERT_TRUE(watch_.speed());
   EXPECT_NEAR(watch_.speed()->forward_seconds, 0.3, 1e-9);
   EXPECT_NEAR(watch_.speed()->step_seconds, 1, 1e-9);
   EXPECT_EQ(watch_.speed()->backward_seconds, 0);
-  steps(14, 0.8);
+  steps(59, 0.8);
   EXPECT_NEAR(watch_.speed()->forward_seconds, 0.3, 1e-9) << "until the next window is over";
   steps(1, 0.8);
   EXPECT_NEAR(watch_.speed()->forward_seconds, 0.8, 1e-9);
@@ -49,7 +49,7 @@ TEST_F(SpeedWatchTest, LooksAtTrainingAlone) {
 }
 
 TEST_F(SpeedWatchTest, IgnoresNumbersThatAreNone) {
-  steps(40, -1e300);
+  steps(80, -1e300);
   ASSERT_TRUE(watch_.speed());
   EXPECT_EQ(watch_.speed()->forward_seconds, 0);
 }

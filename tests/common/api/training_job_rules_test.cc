@@ -407,14 +407,30 @@ TEST(TrainingJob, RulesAboutLossesFitTheJob) {
   EXPECT_EQ(error_of(roll_back), at + ".action: RollBack needs a checkpoint to go back to, "
                                       "expected spec.checkpoint.path too");
   EXPECT_EQ(error_of(skip_spike), at + ".action: SkipBatch needs the state before the step, "
-                                       "expected spec.checkpoint.memory too");
+                                       "expected spec.checkpoint.memory with everySteps: 1");
+  const auto seldom = [](Json& spec) { spec["checkpoint"] = {{"memory", {{"everySteps", 2}}}}; };
+  for (const Json& rule : {skip, skip_spike}) {
+    EXPECT_NE(error_of(rule, seldom).find("with everySteps: 1"), std::string::npos);
+  }
+  for (const char* action : {"RecreatePod", "RestartInPlace", "Fail"}) {
+    EXPECT_EQ(error_of({{"event", "Straggler"}, {"action", action}, {"after", "2m"}}), "no error");
+  }
+  EXPECT_EQ(error_of({{"event", "Straggler"}, {"action", "Ignore"}}),
+            at + ".action: found \"Ignore\" with event Straggler, expected RecreatePod, "
+                 "RestartInPlace or Fail");
+  EXPECT_EQ(error_of({{"exitCodes", {6}}, {"event", "Straggler"}, {"action", "Fail"}}),
+            at +
+                ".exitCodes: not valid with event: Straggler, LossNotFinite or LossSpike, expected "
+                "none");
   EXPECT_EQ(error_of({{"event", "LossSpike"}, {"action", "RestartInPlace"}}),
             at + ".action: found \"RestartInPlace\" with event LossSpike, expected Fail, RollBack "
                  "or SkipBatch, because a restart repeats the loss");
   EXPECT_EQ(error_of({{"event", "Error"}, {"action", "SkipBatch"}}),
             at + ".action: found \"SkipBatch\", only valid with event: LossNotFinite or LossSpike");
   EXPECT_EQ(error_of({{"exitCodes", {6}}, {"event", "LossSpike"}, {"action", "Fail"}}),
-            at + ".exitCodes: not valid with event: LossNotFinite or LossSpike, expected none");
+            at +
+                ".exitCodes: not valid with event: Straggler, LossNotFinite or LossSpike, expected "
+                "none");
   EXPECT_EQ(error_of({{"event", "LossNotFinite"}, {"action", "Fail"}, {"deviations", 3}}),
             at + ".deviations: only valid with event: LossSpike");
   EXPECT_NE(error_of(skip, pipedream).find(at + ": \"SkipBatch\" does not work with"),

@@ -460,6 +460,8 @@ std::vector<Case> all_cases() {
        "{" + kTrain + "}, failure: {rules: [{action: SkipBatch, event: Error}]}}"},
       {"spec.failure.rules[0].exitCodes",
        "{" + kTrain + "}, failure: {rules: [{action: Fail, event: LossSpike, exitCodes: [6]}]}}"},
+      {"spec.failure.rules[0].action",
+       "{" + kTrain + "}, failure: {rules: [{action: Ignore, event: Straggler}]}}"},
       {"spec.failure.rules[0].deviations",
        "{" + kTrain + "}, failure: {rules: [{action: Fail, event: Error, deviations: 3}]}}"},
       {"spec.failure.rules[0].action",

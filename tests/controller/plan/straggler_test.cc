@@ -28,55 +28,55 @@ std::vector<WorkerState> ranks_with(const std::vector<double>& seconds) {
   return ranks;
 }
 
-// The rank that is slow; -1 if none is.
-int64_t slow_of(const std::vector<double>& seconds, const Mesh& mesh, bool stages_are_even = true) {
+// The ranks that are slow, the slowest first.
+std::vector<int64_t> slow_of(const std::vector<double>& seconds, const Mesh& mesh) {
   const std::vector<WorkerState> states = ranks_with(seconds);
   RankStates ranks;
   for (const WorkerState& state : states) ranks.push_back(&state);
-  const auto slow =
-      find_slow(ranks, {.mesh = mesh, .ratio_min = 1.5, .stages_are_even = stages_are_even});
-  return slow ? slow->rank : -1;
+  std::vector<int64_t> slow;
+  for (const SlowRank& one : find_slow(ranks, mesh, 1.5)) slow.push_back(one.rank);
+  return slow;
 }
+
+using Ranks = std::vector<int64_t>;
 
 TEST(FindSlow, ComparesRanksThatComputeTheSame) {
-  EXPECT_EQ(slow_of({0.4, 0.8}, {.data = 2}), 1);
-  EXPECT_EQ(slow_of({0.4, 0.55}, {.data = 2}), -1) << "not by half";
-  EXPECT_EQ(slow_of({0.4, 0.4, 0.4, 0.8}, {.data = 4}), 3);
-  EXPECT_EQ(slow_of({0.8, 0.8, 0.8, 0.3}, {.data = 4}), -1) << "one is faster";
-  EXPECT_EQ(slow_of({0.4, 0.4, 0.4, 0.8}, {.data = 2, .tensor = 2}), 3);
-  EXPECT_EQ(slow_of({0.3, 0.3, 0.9, 0.9}, {.pipeline = 2, .data = 2}), -1) << "stages differ";
-  EXPECT_EQ(slow_of({0.3, 0.3, 0.4, 0.9}, {.pipeline = 2, .data = 2}), 3);
-  EXPECT_EQ(slow_of({0.3, 0.7, 0.3, 0.3}, {.pipeline = 4}), 1) << "stages of one rank each";
-  EXPECT_EQ(slow_of({0.3, 0.7, 0.3, 0.3}, {.pipeline = 4}, false), -1);
-  EXPECT_EQ(slow_of({0.5}, {}), -1) << "it is alone";
+  EXPECT_EQ(slow_of({0.4, 0.8}, {.data = 2}), Ranks{1});
+  EXPECT_EQ(slow_of({0.4, 0.55}, {.data = 2}), Ranks()) << "not by half";
+  EXPECT_EQ(slow_of({0.4, 0.4, 0.4, 0.8}, {.data = 4}), Ranks{3});
+  EXPECT_EQ(slow_of({0.8, 0.8, 0.8, 0.3}, {.data = 4}), Ranks()) << "one is faster";
+  EXPECT_EQ(slow_of({0.4, 0.4, 0.4, 0.8}, {.data = 2, .tensor = 2}), Ranks{3});
+  EXPECT_EQ(slow_of({0.3, 0.3, 0.9, 0.9}, {.pipeline = 2, .data = 2}), Ranks()) << "stages differ";
+  EXPECT_EQ(slow_of({0.3, 0.3, 0.4, 0.9}, {.pipeline = 2, .data = 2}), Ranks{3});
+  EXPECT_EQ(slow_of({0.3, 0.7, 0.3, 0.3}, {.pipeline = 4}), Ranks()) << "none has a peer";
+  EXPECT_EQ(slow_of({0.5}, {}), Ranks()) << "it is alone";
 }
 
-TEST(FindSlow, NamesTheSlowestOfSeveral) {
-  EXPECT_EQ(slow_of({0.3, 0.5, 0.8, 0.3, 0.3}, {.data = 5}), 2);
+TEST(FindSlow, NamesTheSlowestOfSeveralFirst) {
+  EXPECT_EQ(slow_of({0.3, 0.5, 0.8, 0.3, 0.3}, {.data = 5}), (Ranks{2, 1}));
 }
 
 TEST(FindSlow, WaitsForAllSpeeds) {
-  EXPECT_EQ(slow_of({0.3, 0.8, 0, 0.3}, {.data = 4}), -1);
+  EXPECT_EQ(slow_of({0.3, 0.8, 0, 0.3}, {.data = 4}), Ranks());
   const WorkerState state{.rank = 0, .speed = computing(1)};
-  EXPECT_FALSE(find_slow({&state, nullptr}, {.mesh = {.data = 2}, .ratio_min = 1.5}));
-  EXPECT_FALSE(find_slow({&state}, {.mesh = {.data = 2}, .ratio_min = 1.5})) << "another world";
+  EXPECT_TRUE(find_slow({&state, nullptr}, {.data = 2}, 1.5).empty());
+  EXPECT_TRUE(find_slow({&state}, {.data = 2}, 1.5).empty()) << "another world";
 }
 
 TEST(FindSlow, LeavesOutWhatHardlyDelaysAStep) {
-  EXPECT_EQ(slow_of({0.05, 0.14}, {.data = 2}), -1) << "less than a tenth of the step";
-  EXPECT_EQ(slow_of({0.05, 0.16}, {.data = 2}), 1);
+  EXPECT_EQ(slow_of({0.05, 0.14}, {.data = 2}), Ranks()) << "less than a tenth of the step";
+  EXPECT_EQ(slow_of({0.05, 0.16}, {.data = 2}), Ranks{1});
 }
 
 TEST(FindSlow, TellsThePartAndTheNumbers) {
   std::vector<WorkerState> states = ranks_with({0.4, 0.4, 0.4});
   states[2].speed->data_seconds += 0.6;
-  const auto slow =
-      find_slow({&states[0], &states[1], &states[2]}, {.mesh = {.data = 3}, .ratio_min = 1.5});
-  ASSERT_TRUE(slow);
-  EXPECT_EQ(slow->slowest, "data");
-  EXPECT_DOUBLE_EQ(slow->ratio, 2.5);
-  EXPECT_DOUBLE_EQ(slow->seconds, 1);
-  EXPECT_DOUBLE_EQ(slow->usual, 0.4);
+  const auto slow = find_slow({&states[0], &states[1], &states[2]}, {.data = 3}, 1.5);
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].slowest, "data");
+  EXPECT_DOUBLE_EQ(slow[0].ratio, 2.5);
+  EXPECT_DOUBLE_EQ(slow[0].seconds, 1);
+  EXPECT_DOUBLE_EQ(slow[0].usual, 0.4);
 }
 
 class StragglingTest : public testing::Test {
@@ -160,6 +160,37 @@ TEST_F(StragglingTest, CountsAnewForAnotherRank) {
   advance(std::chrono::seconds(21));
   EXPECT_EQ(scene_.status().restarts, 1);
   EXPECT_EQ(scene_.status().lastFailure->rank, 2);
+}
+
+TEST_F(StragglingTest, StaysWithItsRankWhileAnotherOneIsSlowToo) {
+  report({0.4, 0.8, 0.4});
+  const Condition before = *condition();
+  report({0.4, 0.8, 0.55});
+  report({0.3, 0.55, 0.3});
+  EXPECT_EQ(*condition(), before);
+  report({0.4, 0.4, 0.52});
+  EXPECT_EQ(condition()->status, "False") << "1.3 times is not enough to begin with";
+}
+
+TEST_F(StragglingTest, IsNotOverBecauseAReportIsMissing) {
+  report({0.4, 0.8, 0.4});
+  const Condition before = *condition();
+  scene_.agent(0).workers[0].speed.reset();
+  scene_.settle();
+  EXPECT_EQ(*condition(), before);
+}
+
+TEST_F(StragglingTest, TakesNoRestartThatIsNotLeft) {
+  FailureSpec& spec = scene_.seen.job.spec.failure;
+  spec.rules = {{.event = "Straggler", .action = "RecreatePod", .after = "2m"}};
+  spec.maxRestarts = 0;
+  report({0.4, 0.8, 0.4});
+  advance(std::chrono::seconds(130));
+  EXPECT_FALSE(is_true(scene_.status(), kFailed));
+  spec.rules[0].action = "Fail";
+  advance(std::chrono::seconds(1));
+  EXPECT_TRUE(is_true(scene_.status(), kFailed));
+  EXPECT_EQ(condition()->status, "False");
 }
 
 TEST_F(StragglingTest, ExpectsMoreOfALargerShareOfAnUnevenBatch) {
