@@ -4,8 +4,11 @@
 #include <cmath>
 
 namespace lockstep::train {
+namespace {
 
 constexpr double kLeastDeviation = 0.01;  // of the mean: losses of a constant have none
+
+}  // namespace
 
 double spike_threshold(const LossRecord& record, const LossRules& rules) {
   const double deviation =

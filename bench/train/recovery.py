@@ -21,7 +21,8 @@ disturbed run from its first step on. The same share of the undisturbed run show
 kills. The progress page of rank 0 (docs/formats.md) tells the steps.
 
 With --peer torchrun, PyTorch takes turns with Lockstep: two torchrun agents on loopback train a model of the
-same shape with DDP (torch_recovery.py). They save with torch.distributed.checkpoint in the background. Each
+same shape with DDP (torch_recovery.py). PyTorch's store listens on all addresses, so everything then runs in a
+network namespace of its own, which needs root. They save with torch.distributed.checkpoint in the background. Each
 interval of --peer-checkpoint is a job of its own. The default is near the best one by Young's formula,
 sqrt(2 x cost of a save x time between kills): a save takes 0.3 s of CPU time of all ranks, on 2 CPUs. With
 shorter intervals torchrun loses fewer steps and spends more time on saves. After a restart its losses may
@@ -50,6 +51,7 @@ from recovery_jobs import LAYOUTS, NODES, PER_NODE, LockstepJob, TorchrunJob
 POLL_SECONDS = 0.002
 LIMIT_SECONDS = 300
 CALIBRATION_STEPS = 60
+IN_NAMESPACE = "LOCKSTEP_BENCH_IN_NAMESPACE"
 TORCH_CHECK = "from torch.distributed.checkpoint import async_save"
 # start: a function of steps and output that starts a job; is_ours: whether it has to meet Lockstep's targets.
 Program = collections.namedtuple("Program", "name start is_ours")
@@ -231,12 +233,23 @@ def parse():
     return options
 
 
+def enter_network_namespace():
+    """Starts this program again in a network namespace that has only a loopback device."""
+    if os.environ.get(IN_NAMESPACE):
+        return
+    os.environ[IN_NAMESPACE] = "1"
+    os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh",
+                          sys.executable, *sys.argv])
+
+
 def main():
     options = parse()
     if options.peer and not has_torch(options.python):
         print(f"--peer torchrun: no PyTorch with torch.distributed.checkpoint.async_save for {options.python}; "
               "choose another interpreter with --python")
         sys.exit(77)
+    if options.peer:
+        enter_network_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the jobs
     peers = [torchrun(options, every) for every in options.peer_checkpoint] if options.peer else []
     print(f"{processor()}. A {options.victim} is killed each {options.every:g} s, seed {options.seed}.\n")

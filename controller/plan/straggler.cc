@@ -103,8 +103,15 @@ double least_ratio(const Pass& pass) {
   return data > 0 ? share_ratio(pass.spec(), data) : 1;
 }
 
-// Where the reports of the round's ranks are complete.
+// Spares a young round the look at all of its ranks.
+bool may_have_speeds(const Pass& pass) {
+  const AgentState* state = pass.current_report(pass.in_round().front());
+  return state != nullptr && !state->workers.empty() && state->workers.front().speed;
+}
+
+// Returns nothing unless the reports of the round's ranks are complete.
 std::optional<std::vector<SlowRank>> slow_ranks(const Pass& pass, double ratio_min) {
+  if (!may_have_speeds(pass)) return std::nullopt;
   const TrainingJobSpec& spec = pass.spec();
   const RankStates ranks = rank_states(pass);
   const Result<Mesh> mesh = make_mesh({.world_size = std::ssize(ranks),
