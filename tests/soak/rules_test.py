@@ -9,6 +9,7 @@ import unittest
 import bounds
 import cluster
 import jobs
+import victims
 
 
 class FakeServer:
@@ -42,6 +43,28 @@ def users_with_a_job(kind):
     users = jobs.Users(server, random.Random(1), pathlib.Path("/nowhere"), 0)
     users.create("j", kind, 1, {"command": ["true"]})
     return server, users
+
+
+class Victims(unittest.TestCase):
+    def kills(self, names, times):
+        """Returns how often the processes of each of these jobs were killed."""
+        killed = []
+        pods = victims.Victims(
+            random.Random(1), lambda pid: f"HOME=/\0LOCKSTEP_JOB_NAME={names[pid]}\0",
+            lambda pid: killed.append(names[pid]) or True)
+        for _ in range(times):
+            pods.kill_one(range(len(names)))
+        return {name: killed.count(name) for name in names}
+
+    def test_no_job_is_hit_without_end(self):
+        most = victims.MOST_KILLS
+        self.assertEqual(self.kills(["a", "b"], 100), {"a": most, "b": most})
+
+    def test_eternal_jobs_are_spared(self):
+        self.assertEqual(self.kills(["eternal-0", "a"], 2), {"eternal-0": 0, "a": 2})
+
+    def test_a_process_that_is_gone_is_not_killed(self):
+        self.assertEqual(self.kills([""], 5), {"": 0})
 
 
 class Jobs(unittest.TestCase):

@@ -14,6 +14,7 @@ import bounds
 import cluster
 import jobs
 import processes
+import victims
 
 QUEUES = ("workqueue_depth", "lockstep_controller_requests_waiting")
 QUIET_SECONDS = 300
@@ -55,7 +56,7 @@ class Soak:
 
     def run(self):
         for i in range(ETERNAL):
-            self.users.create(f"eternal-{i}", "eternal", 0,
+            self.users.create(f"{victims.ETERNAL}{i}", "eternal", 0,
                               {"nodes": 2, "command": jobs.eternal(self.folder)})
         self.began = time.monotonic()
         threads = [threading.Thread(target=self.guarded, args=(each,))
@@ -95,7 +96,7 @@ class Soak:
         now = self.elapsed()
         for what, pid in self.cluster.measured().items():
             self.series.add(now, what, pid, processes.usage(pid))
-        agents = [pid for pid in self.programs("lockstep-agent") if self.is_spared(pid)]
+        agents = [pid for pid in self.programs("lockstep-agent") if self.is_eternal(pid)]
         for pid in agents:
             self.series.add(now, "eternal agents", pid, processes.usage(pid))
         metrics = self.cluster.controller.metrics()
@@ -107,8 +108,8 @@ class Soak:
         return [pid for pid in processes.descendants(self.cluster.node_pid())
                 if processes.name_of(pid) == name]
 
-    def is_spared(self, pid):
-        return "eternal-" in processes.environment(pid)
+    def is_eternal(self, pid):
+        return victims.job_of(processes.environment(pid)).startswith(victims.ETERNAL)
 
     def ranks(self):
         """Processes that agents started."""
@@ -116,28 +117,25 @@ class Soak:
         agents = set(self.programs("lockstep-agent"))
         return [pid for pid, parent in parents.items() if parent in agents and pid not in agents]
 
-    def kill_one(self, pids):
-        pids = [pid for pid in pids if not self.is_spared(pid)]
-        return bool(pids) and processes.kill(self.chance.choice(sorted(pids)))
-
     def cause_faults(self):
-        self.chance = random.Random(self.arguments.seed + 1)
+        chance = random.Random(self.arguments.seed + 1)
+        pods = victims.Victims(chance)
         pause = min(4, self.seconds / 60)
-        kinds = [("rank killed", lambda _: self.kill_one(self.ranks()), 8),
-                 ("agent killed", lambda _: self.kill_one(self.programs("lockstep-agent")), 4)]
+        kinds = [("rank killed", lambda _: pods.kill_one(self.ranks()), 8),
+                 ("agent killed", lambda _: pods.kill_one(self.programs("lockstep-agent")), 4)]
         rare = [("controller killed", lambda _: self.cluster.kill_controller(), 2)]
         rare += [(name, fault, 1) for name, fault in self.cluster.server_faults().items()]
         controller_at = -30.0
-        while not self.is_over.wait(self.chance.uniform(0.2 * pause, 1.8 * pause)):
+        while not self.is_over.wait(chance.uniform(0.2 * pause, 1.8 * pause)):
             # Growth is judged in the second half: controller and server live on there.
             allowed = kinds + (rare if self.elapsed() < self.seconds / 2 else [])
-            name, fault, _ = self.chance.choices(allowed, [kind[2] for kind in allowed])[0]
+            name, fault, _ = chance.choices(allowed, [kind[2] for kind in allowed])[0]
             if name == "controller killed":
                 # `lockstep up` gives up if it ends ten times without 20 healthy seconds in between.
                 if self.elapsed() - controller_at < min(25, self.seconds / 10):
                     continue
                 controller_at = self.elapsed()
-            if fault(self.chance) is not False:
+            if fault(chance) is not False:
                 self.faults[name] = self.faults.get(name, 0) + 1
 
     def end_jobs(self):
@@ -174,7 +172,7 @@ class Soak:
     def not_running(self):
         states = {item["metadata"]["name"]: item.get("status", {}).get("state")
                   for item in self.cluster.server.items(cluster.JOBS)}
-        return [i for i in range(ETERNAL) if states.get(f"eternal-{i}") != "Running"]
+        return [i for i in range(ETERNAL) if states.get(f"{victims.ETERNAL}{i}") != "Running"]
 
     def queues(self):
         metrics = self.cluster.controller.metrics()
