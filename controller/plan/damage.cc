@@ -246,12 +246,13 @@ std::optional<TimePoint> stop_wait_end(const Pass& pass, TimePoint left_at) {
   return end > pass.now ? std::optional(end) : std::nullopt;
 }
 
-// Sets the culprit that the reports of a lost or hung peer blame, if it is known by now. A rank
-// that hangs has a pod. If the cache lacks that pod, looking for missing pods comes first.
+// Sets the culprit that the reports of a lost or hung peer blame, if it is known by now. If the
+// cache lacks that rank's pod, looking for missing pods comes first: the pod may be gone, which
+// explains the reports, and waiting for the rank to report would be in vain.
 void find_blamed(const Pass& pass, const std::vector<WorkerFailure>& peer_reports, Damage& damage) {
   const FailureStatus blamed = blamed_by(pass, peer_reports);
   const bool is_there = pod_of(pass, blamed.nodeIndex) != nullptr || damage.unseen.empty();
-  if (blamed.reason == kHang && !is_there) return;
+  if (!is_there) return;
   damage.culprit = blamed;
   damage.is_new = damage.ends_round = true;
   damage.wait_for_culprit_until = culprit_wait_end(pass, blamed, peer_reports.front().at);

@@ -284,16 +284,31 @@ TEST(FailurePolicy, AnAgentThatIsNotAskedYetIsHeardBeforeItsRankIsSaidToHang) {
   EXPECT_TRUE(plan.requeue_at) << "the new agent may never answer";
 }
 
-TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsSaidToHang) {
+TEST(FailurePolicy, ARankWhosePodIsNotInTheCacheIsLookedForBeforeItIsBlamed) {
+  for (const int64_t exit_code : {kExitPeerHung, kExitPeerLost}) {
+    Scene scene(2);
+    scene.train();
+    scene.seen.pods.pop_back();
+    scene.fail_worker(0, exit_code, 10);
+    scene.agent(0).workers[0].suspect_rank = 1;
+    const Plan plan = scene.plan();
+    EXPECT_EQ(written(scene, plan).restarts, 0) << exit_code;
+    ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u) << exit_code;
+    EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1") << exit_code;
+  }
+}
+
+TEST(FailurePolicy, AMissingPodExplainsThatItsPeersLostIt) {
   Scene scene(2);
   scene.train();
   scene.seen.pods.pop_back();
-  scene.fail_worker(0, kExitPeerHung, 10);
+  scene.seen.absent_pods.insert("job-worker-1-1");
+  scene.fail_worker(0, kExitPeerLost, 0.1);
   scene.agent(0).workers[0].suspect_rank = 1;
-  const Plan plan = scene.plan();
-  EXPECT_EQ(written(scene, plan).restarts, 0);
-  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
-  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-1");
+  const TrainingJobStatus status = written(scene, scene.plan());
+  ASSERT_TRUE(status.lastFailure);
+  EXPECT_EQ(status.lastFailure->reason, "PodLost");
+  EXPECT_EQ(status.members, "1,2");
 }
 
 TEST(FailurePolicy, AMissingPodIsLookedForBeforeItIsGivenUp) {
