@@ -6,6 +6,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/silence.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -62,6 +63,25 @@ bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
   });
 }
 
+// Sends the assignment to all of them that can use it now. An agent that does not answer would keep
+// the job from its next plan, which may give up that agent's pod, until the request's deadline.
+void send(Pass& pass, const std::vector<const PodView*>& pods, Assignment assignment) {
+  constexpr Duration kUnheardRecheck = std::chrono::seconds(1);
+  const auto all = std::make_shared<const Assignment>(std::move(assignment));
+  for (const PodView* pod : pods) {
+    const AgentView* agent = pass.agent(pod);
+    const bool is_unusable =
+        agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token);
+    if (!pod->serves() || is_unusable) continue;
+    if (is_unheard(pass, *pod)) {
+      pass.requeue(pass.now + kUnheardRecheck);
+      continue;
+    }
+    pass.act(
+        PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
+  }
+}
+
 }  // namespace
 
 Verdict assignment(Pass& pass) {
@@ -95,16 +115,7 @@ Verdict assignment(Pass& pass) {
   }
   pass.plan.why = "agents must receive the round's assignment";
   if (is_backing_off(pass)) return Verdict::kNext;
-  const auto all =
-      std::make_shared<const Assignment>(assignment_of(pass, std::move(world).value(), "Run"));
-  for (const PodView* pod : behind) {
-    const AgentView* agent = pass.agent(pod);
-    const bool is_unusable =
-        agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token);
-    if (!pod->serves() || is_unusable) continue;
-    pass.act(
-        PutAssignment{.target = target_of(*pod), .assignment = all, .node_index = pod->node_index});
-  }
+  send(pass, behind, assignment_of(pass, std::move(world).value(), "Run"));
   return Verdict::kActed;
 }
 

@@ -39,11 +39,6 @@ bool has_answered(const Pass& pass, const PodView* pod) {
   return agent != nullptr && agent->state != nullptr;
 }
 
-bool is_silent(const Pass& pass, const PodView& pod) {
-  return pass.agent(&pod) != nullptr &&
-         pass.now >= silent_at(pass, pod, healthy_silence_limit(pass));
-}
-
 // Returns whether the pod runs, and has been in the last round or an earlier one.
 bool survives(const Pass& pass, const PodView* pod) {
   const AgentState* state = runs(pod) ? pass.last_report(pod) : nullptr;
@@ -122,7 +117,7 @@ Nodes best(const Pass& pass, const Nodes& those, int64_t count) {
 Nodes grown(const Pass& pass, const Nodes& now) {
   if (now.size() == pass.members.size() || any_is_starting(pass)) return now;
   const Nodes those = running(
-      pass, [&](const PodView& pod) { return has_answered(pass, &pod) && !is_silent(pass, pod); });
+      pass, [&](const PodView& pod) { return has_answered(pass, &pod) && !is_unheard(pass, pod); });
   const Nodes all = fill(now, those, std::ssize(pass.members));
   if (all.size() == now.size()) return now;
   const int64_t most = largest_world(pass, std::ssize(all));
@@ -135,7 +130,7 @@ Nodes gathered(const Pass& pass) {
       std::ranges::any_of(pass.current, [&](const PodView* pod) { return survives(pass, pod); });
   // Survivors do not wait for the others, nor for agents that do not answer.
   const Nodes those = running(pass, [&](const PodView& pod) {
-    return !is_silent(pass, pod) && (!any_survives || has_answered(pass, &pod));
+    return !is_unheard(pass, pod) && (!any_survives || has_answered(pass, &pod));
   });
   const bool waits = !any_survives && any_is_starting(pass);
   const int64_t possible = waits ? 0 : largest_world(pass, std::ssize(those));

@@ -63,4 +63,9 @@ TimePoint silent_at(const Pass& pass, const PodView& pod, Duration limit) {
   return std::max(silent_since(pass, pod) + limit, asked_enough);
 }
 
+bool is_unheard(const Pass& pass, const PodView& pod) {
+  return pass.agent(&pod) != nullptr &&
+         pass.now >= silent_at(pass, pod, healthy_silence_limit(pass));
+}
+
 }  // namespace lockstep::plan

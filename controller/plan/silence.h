@@ -22,4 +22,7 @@ TimePoint silent_since(const Pass& pass, const PodView& pod);
 // When the agent will have been silent for `limit`, if it is not heard until then.
 TimePoint silent_at(const Pass& pass, const PodView& pod, Duration limit);
 
+// Returns whether the pod has an agent that was not heard for longer than a healthy one.
+bool is_unheard(const Pass& pass, const PodView& pod);
+
 }  // namespace lockstep::plan

@@ -587,6 +587,18 @@ TEST(FailurePolicy, OneCutOfThePowerIsOneRestart) {
   EXPECT_EQ(cut.scene.status().lastFailure->attempt, 1);
 }
 
+// The request would keep the job from being planned until the silence is long over.
+TEST(FailurePolicy, AnAgentThatDoesNotAnswerIsNotSentItsAssignmentUntilItIsHeard) {
+  PowerCut cut;
+  const Plan plan = cut.scene.plan();
+  ASSERT_EQ(only<PutAssignment>(plan).size(), 2u) << plan.why;
+  for (const PutAssignment& put : only<PutAssignment>(plan)) EXPECT_NE(put.node_index, 1);
+  ASSERT_TRUE(plan.requeue_at);
+  EXPECT_LE(*plan.requeue_at, cut.scene.now + seconds(1));
+  cut.scene.seen.agents["job-worker-1-1-uid"].last_heard = cut.scene.now;
+  EXPECT_EQ(only<PutAssignment>(cut.scene.plan()).size(), 3u);
+}
+
 // Ranks of the next rounds miss the node too.
 TEST(FailurePolicy, OneCutOfThePowerIsOneRestartHoweverOftenPeersReportIt) {
   PowerCut cut;
