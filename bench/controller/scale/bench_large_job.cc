@@ -12,13 +12,12 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/controller/scale/played_cluster.h"
+#include "bench/controller/scale/played_time.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "controller/loop/controller.h"
@@ -46,34 +45,6 @@ struct Turn {
   double training_seconds = 0;  // simulated, from the start until all ranks train; -1: they did not
 };
 
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// Simulated time, which goes on while the controller works.
-class WorkClock final : public Clock {
- public:
-  TimePoint now() const override { return manual_.now() + worked(); }
-  WallTime wall_now() const override { return manual_.wall_now() + worked(); }
-  void advance_to(TimePoint time) {
-    if (time > now()) manual_.advance(time - now());
-  }
-  void begin_work() { begin_ = cpu_seconds(); }
-  void end_work() {
-    manual_.advance(worked());
-    begin_.reset();
-  }
-
- private:
-  Duration worked() const {
-    return begin_ ? from_seconds(cpu_seconds() - *begin_) : Duration::zero();
-  }
-  ManualClock manual_;
-  std::optional<double> begin_;
-};
-
 // Returns a template of the largest size, of variables as users write them.
 Json largest_template() {
   constexpr size_t kVariables = 1000;
@@ -97,23 +68,24 @@ class Run {
 
   Turn measure() {
     for (int64_t i = 0; i < flags_.jobs; ++i) {
-      cluster_.add_job("job-" + std::to_string(i), flags_.nodes);
+      cluster_.add_job({.name = "job-" + std::to_string(i), .nodes = flags_.nodes});
     }
     start();
     const auto ordinary = static_cast<size_t>(flags_.jobs * flags_.nodes);
-    run(1e5, [&] { return cluster_.training() == ordinary; });
-    run(20, [] { return false; });
-    const TimePoint begin = clock_.now();
+    time_.run(1e5, [&] { return cluster_.training() == ordinary; });
+    time_.run(20, [] { return false; });
+    const TimePoint begin = time_.now();
     size_t all = ordinary;
     if (has_large_) {
-      cluster_.add_job("large", flags_.large, largest_template());
+      cluster_.add_job(
+          {.name = "large", .nodes = flags_.large, .pod_template = largest_template()});
       all += static_cast<size_t>(flags_.large);
     }
     is_measuring_ = true;
     double training_seconds = -1;
-    run(flags_.seconds, [&] {
+    time_.run(flags_.seconds, [&] {
       if (training_seconds < 0 && cluster_.training() == all) {
-        training_seconds = to_seconds(clock_.now() - begin);
+        training_seconds = to_seconds(time_.now() - begin);
       }
       return false;
     });
@@ -136,27 +108,12 @@ class Run {
       plan::Plan plan = plan::plan(seen, now, limits);
       const auto reported_at = cluster_.take_report(seen.job.metadata.name);
       if (reported_at && is_measuring_ && seen.job.metadata.name != "large") {
-        reactions_ms_.push_back(1e3 * to_seconds(clock_.now() - *reported_at));
+        reactions_ms_.push_back(1e3 * to_seconds(time_.now() - *reported_at));
       }
       return plan;
     };
-    controller_.emplace(cluster_, cluster_, loop_, random_, std::move(options), [] {});
+    controller_.emplace(cluster_, cluster_, time_.loop(), random_, std::move(options), [] {});
     controller_->start();
-  }
-
-  // Runs until `done`, for at most `seconds` of simulated time.
-  void run(double seconds, const std::function<bool()>& done) {
-    const TimePoint end = clock_.now() + from_seconds(seconds);
-    while (clock_.now() < end && !done()) {
-      TimePoint next = end;
-      if (const auto due = world_.next()) next = std::min(next, *due);
-      if (const auto due = loop_.next()) next = std::min(next, *due);
-      clock_.advance_to(next);
-      world_.run_due();
-      clock_.begin_work();
-      loop_.run_due();
-      clock_.end_work();
-    }
   }
 
   double quantile(double share) {
@@ -169,12 +126,11 @@ class Run {
 
   Flags flags_;
   bool has_large_;
-  WorkClock clock_;
-  loop::Timers world_{clock_};
-  loop::Timers loop_{clock_};
+  PlayedTime time_;
   Random random_{1};
-  PlayedCluster cluster_{
-      world_, loop_, {.rate = {.per_second = flags_.qps, .burst = flags_.qps, .open_max = 64}}};
+  PlayedCluster cluster_{time_.world(),
+                         time_.loop(),
+                         {.rate = {.per_second = flags_.qps, .burst = flags_.qps, .open_max = 64}}};
   bool is_measuring_ = false;
   std::vector<double> reactions_ms_;
   std::optional<loop::Controller> controller_;

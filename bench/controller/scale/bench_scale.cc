@@ -8,10 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 
 #include "bench/controller/scale/played_cluster.h"
+#include "bench/controller/scale/played_time.h"
 #include "common/base/log.h"
 #include "common/base/run_main.h"
 #include "controller/loop/controller.h"
@@ -28,12 +28,6 @@ struct Flags {
   double seconds = 60;
   int restarts = 3;
 };
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
@@ -66,7 +60,7 @@ class Run {
 
   void jobs() {
     for (int64_t i = 0; i < flags_.jobs; ++i) {
-      cluster_.add_job("job-" + std::to_string(i), flags_.nodes);
+      cluster_.add_job({.name = "job-" + std::to_string(i), .nodes = flags_.nodes});
     }
     start();
     const auto all = static_cast<size_t>(flags_.jobs * flags_.nodes);
@@ -80,7 +74,7 @@ class Run {
   }
 
   void large_job() {
-    cluster_.add_job("large", flags_.large);
+    cluster_.add_job({.name = "large", .nodes = flags_.large});
     const auto all = static_cast<size_t>(flags_.large);
     for (int64_t round = 1; round <= 1 + flags_.restarts; ++round) {
       const std::string what =

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/api/training_job.h"
+#include "common/api/worker_config.h"
 #include "controller/loop/informer.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_view.h"
@@ -55,21 +55,23 @@ PlayedCluster::PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOpti
   };
 }
 
-void PlayedCluster::add_job(const std::string& name, int64_t nodes, Json pod_template) {
+void PlayedCluster::add_job(PlayedJob played) {
   TrainingJob job;
-  job.spec.nodes = nodes;
-  job.spec.podTemplate = std::move(pod_template);
+  job.spec.nodes = played.nodes;
+  job.spec.elastic = played.elastic;
+  if (played.elastic) job.spec.checkpoint.memory.emplace();
+  job.spec.podTemplate = std::move(played.pod_template);
   TrainSpec train;
   train.model.layers = train.model.heads = 1;
   train.model.width = train.model.context = 8;
   train.data.path = "/data";
   train.steps = 1'000'000;
-  train.batch.global = nodes;
+  train.batch.global = played.nodes;
   job.spec.train = train;
   store_.create(loop::kTrainingJobs,
                 {{"apiVersion", kApiVersion},
                  {"kind", kKind},
-                 {"metadata", {{"name", name}, {"namespace", "default"}}},
+                 {"metadata", {{"name", played.name}, {"namespace", "default"}}},
                  {"spec", to_json(job)["spec"]}},
                 world_.wall_now());
 }
@@ -150,6 +152,7 @@ void PlayedCluster::run_pod(const std::string& key) {
   const std::string ip = address(++ips_);
   Agent& agent = agents_[ip];
   agent.job = plan::controller_name(*pod);
+  agent.pod = key;
   agent.state.sequence = 1;
   agent.state.boot_id = view->uid;
   agent.state.job_uid = view->owner_uid;
@@ -196,6 +199,8 @@ void PlayedCluster::put_assignment(const loop::AgentAddress& agent,
     const auto found = agents_.find(ip);
     if (found == agents_.end()) return answer(done, unavailable("nobody answers"));
     Agent& told = found->second;
+    if (told.lost) return refuse(told, done);
+    ++assignments_;
     if (assignment->world.round > told.state.round) {
       if (told.state.workers.size() == 1 && told.state.workers[0].phase == WorkerPhase::kTraining) {
         --training_;
@@ -235,7 +240,10 @@ void PlayedCluster::begin_round(const Assignment& assignment) {
 
 void PlayedCluster::report(const std::string& ip) {
   Agent& agent = agents_.at(ip);
-  if (!agent.state.workers.empty() && agent.state.workers[0].phase == WorkerPhase::kTraining) {
+  if (agent.lost) return;
+  const bool goes_on = !rounds_.at(agent.state.job_uid).is_broken &&
+                       agent.state.workers[0].phase == WorkerPhase::kTraining;
+  if (goes_on) {
     agent.state.workers[0].step += 10;
     agent.state.progress->step = agent.state.workers[0].step;
     changed(agent);
@@ -243,21 +251,74 @@ void PlayedCluster::report(const std::string& ip) {
   world_.after(options_.report_every, [this, ip] { report(ip); });
 }
 
-void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
+PlayedCluster::Agent* PlayedCluster::find_agent(const std::string& name, int64_t node_index) {
   for (auto& [ip, agent] : agents_) {
     const bool is_meant = agent.job == name && agent.state.node_index == node_index;
-    if (!is_meant || agent.state.workers.empty()) continue;
-    WorkerState& worker = agent.state.workers[0];
-    worker.phase = WorkerPhase::kForming;
-    worker.running = false;
-    worker.exit_code = 137;
-    worker.signal = 9;
-    worker.reason = "Signal";
-    agent.state.phase = "Failed";
-    agent.state.failed_seconds_ago = 0.01;
-    --training_;
-    changed(agent);
+    if (is_meant && !agent.lost && !agent.state.workers.empty()) return &agent;
   }
+  return nullptr;
+}
+
+void PlayedCluster::fail_worker(Agent& agent) {
+  WorkerState& worker = agent.state.workers[0];
+  worker.phase = WorkerPhase::kForming;
+  worker.running = false;
+  agent.state.phase = "Failed";
+  agent.state.failed_seconds_ago = 0.01;
+}
+
+void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
+  Agent* agent = find_agent(name, node_index);
+  if (agent == nullptr) return;
+  fail_worker(*agent);
+  WorkerState& worker = agent->state.workers[0];
+  worker.exit_code = 137;
+  worker.signal = 9;
+  worker.reason = "Signal";
+  --training_;
+  changed(*agent);
+}
+
+void PlayedCluster::lose_node(const std::string& name, int64_t node_index, Loss loss) {
+  Agent* agent = find_agent(name, node_index);
+  if (agent == nullptr) return;
+  agent->lost = loss;
+  --training_;
+  rounds_.at(agent->state.job_uid).is_broken = loss != Loss::kFallsSilent;
+  if (agent->waiting) refuse(*agent, std::exchange(agent->waiting, nullptr));
+  if (loss == Loss::kPodFails || loss == Loss::kPodGoes) fail_peers(*agent);
+  if (loss == Loss::kMachineStops) {
+    world_.after(options_.peer_silence, [this, agent] { fail_peers(*agent); });
+  }
+  if (loss == Loss::kPodGoes) store_.remove(loop::kPods, agent->pod);
+  if (loss != Loss::kPodFails) return;
+  world_.after(options_.kubelet, [this, pod = agent->pod] {
+    if (store_.find(loop::kPods, pod) == nullptr) return;
+    store_.update(loop::kPods, pod, [](Json& failed) { failed["status"]["phase"] = "Failed"; });
+  });
+}
+
+// All other ranks of its round lose their connection to this one, and exit.
+void PlayedCluster::fail_peers(const Agent& lost) {
+  for (const std::string& ip : rounds_.at(lost.state.job_uid).told) {
+    Agent& peer = agents_.at(ip);
+    if (peer.lost || peer.state.workers[0].phase != WorkerPhase::kTraining) continue;
+    fail_worker(peer);
+    WorkerState& worker = peer.state.workers[0];
+    worker.exit_code = kExitPeerLost;
+    worker.reason = "Error";
+    worker.suspect_rank = lost.state.workers[0].rank;
+    --training_;
+    changed(peer);
+  }
+}
+
+void PlayedCluster::refuse(const Agent& agent, loop::AgentClient::Done done) {
+  const bool is_silent = agent.lost == Loss::kFallsSilent || agent.lost == Loss::kMachineStops;
+  if (!is_silent) return answer(std::move(done), unavailable("refused"));
+  constexpr Duration kDeadline = std::chrono::seconds(10);
+  world_.after(kDeadline,
+               [this, done = std::move(done)] { answer(done, timed_out("no answer in time")); });
 }
 
 void PlayedCluster::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
@@ -265,6 +326,7 @@ void PlayedCluster::poll_state(const loop::AgentAddress& agent, int64_t since, D
   const auto found = agents_.find(agent.ip);
   if (found == agents_.end()) return answer(std::move(done), unavailable("nobody answers"));
   Agent& asked = found->second;
+  if (asked.lost) return refuse(asked, std::move(done));
   if (asked.state.sequence > since) return answer(std::move(done), asked.state);
   asked.waiting = std::move(done);
   asked.poll = ++polls_;

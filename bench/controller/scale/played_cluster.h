@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/api/training_job.h"
 #include "controller/kube/rate_limiter.h"
 #include "controller/loop/agent_client.h"
 #include "controller/loop/api_client.h"
@@ -19,23 +20,44 @@ struct PlayedOptions {
   Duration latency = std::chrono::milliseconds(5);    // each way, of server and agents
   Duration startup = std::chrono::milliseconds(500);  // from a pod's creation until it runs
   Duration report_every = std::chrono::seconds(10);   // per agent in training
+  Duration kubelet = std::chrono::seconds(1);       // from a pod's end until the kubelet reports it
+  Duration peer_silence = std::chrono::seconds(5);  // until ranks give up a machine that stopped
   kube::RateLimiter::Options rate{};
 };
 
-// A simulated cluster without faults, in simulated time, as large as memory allows. It copies
+struct PlayedJob {
+  std::string name;
+  int64_t nodes = 1;
+  Json pod_template = Json::object();
+  std::optional<ElasticSpec> elastic{};
+};
+
+// How a job loses a node.
+enum class Loss {
+  kPodFails,      // its processes die; the kubelet reports the pod as Failed
+  kPodGoes,       // its processes die, and its pod is removed
+  kFallsSilent,   // no request to its agent is answered; its rank goes on
+  kMachineStops,  // the same, and its rank stops, too; its peers notice that after `peer_silence`
+};
+
+// A simulated cluster, in simulated time, as large as memory allows. It copies
 // everything that it tells the controller, as a network would, so that their memory is separate. It
 // has
 //  - an API server that stores objects and serves watches,
 //  - pods that run shortly after they are created,
-//  - agents whose ranks train as soon as all agents of their round have received it.
+//  - agents whose ranks train as soon as all agents of their round have received it, and fail if
+//    one of them dies.
+// Its only faults are the ones that are asked for.
 // Callbacks of the controller run on `loop`, everything else on `world`.
 class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
  public:
   PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOptions options);
 
-  void add_job(const std::string& name, int64_t nodes, Json pod_template = Json::object());
+  void add_job(PlayedJob job);
   // Kills the job's rank on this node.
   void fail_rank(const std::string& name, int64_t node_index);
+  // The job loses the pod of this node.
+  void lose_node(const std::string& name, int64_t node_index, Loss loss);
 
   void send(loop::ApiRequest request, loop::ApiClient::Done done) override;
   std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,
@@ -49,8 +71,10 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
 
   // Number of requests by kind: "create pods", "update trainingjobs/status".
   const std::map<std::string, int64_t>& requests() const { return requests_; }
+  // Number of assignments that agents have received.
+  int64_t assignments() const { return assignments_; }
   const sim::FakeStore& store() const { return store_; }
-  // Number of agents whose ranks train.
+  // Number of agents whose ranks train, or wait in a step for one whose machine stopped.
   size_t training() const { return training_; }
   // Returns when the controller received a report of the job's agents that it has not acted on, the
   // oldest one, and forgets it; nullopt if there is none.
@@ -62,6 +86,8 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
   struct Agent {
     AgentState state;
     std::string job;  // name
+    std::string pod;  // key
+    std::optional<Loss> lost{};
     loop::AgentClient::Done waiting{};
     uint64_t poll = 0;  // number of the open poll
     bool reports = false;
@@ -74,6 +100,11 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
   void changed(Agent& agent);
   void begin_round(const Assignment& assignment);
   void report(const std::string& ip);
+  Agent* find_agent(const std::string& name, int64_t node_index);
+  static void fail_worker(Agent& agent);
+  void fail_peers(const Agent& lost);
+  // Answers a request to an agent that is lost.
+  void refuse(const Agent& agent, loop::AgentClient::Done done);
   void answer(loop::AgentClient::Done done, Result<AgentState> state);
   void tell_report(Agent& agent);
 
@@ -89,10 +120,12 @@ class PlayedCluster final : public loop::ApiClient, public loop::AgentClient {
   struct Round {
     int64_t number = 0;
     std::set<std::string> told;
+    bool is_broken = false;  // it has lost a node
   };
   std::map<std::string, Round> rounds_;        // by job UID
   std::map<std::string, TimePoint> reported_;  // by job name
   size_t training_ = 0;
+  int64_t assignments_ = 0;
   int64_t ips_ = 0;
   uint64_t polls_ = 0;
 };
