@@ -57,6 +57,9 @@ struct Pass {
   int64_t node_of_rank(int64_t rank) const;
   // Returns the agent's last report if it is for the current round and hash.
   const AgentState* current_report(const PodView* pod) const;
+  // Like current_report, and also for the last round of a suspended job: it has no hash any more,
+  // but its ranks may still save.
+  const AgentState* report_of_round(const PodView* pod) const;
   // Returns the agent's last report about this job, for whatever round.
   const AgentState* last_report(const PodView* pod) const;
   void requeue(TimePoint at);

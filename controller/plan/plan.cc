@@ -76,6 +76,12 @@ const AgentState* Pass::current_report(const PodView* pod) const {
   return is_current ? state : nullptr;
 }
 
+const AgentState* Pass::report_of_round(const PodView* pod) const {
+  if (!is_true(status, kSuspended)) return current_report(pod);
+  const AgentState* state = last_report(pod);
+  return state != nullptr && state->round == status.round ? state : nullptr;
+}
+
 bool has_completed(const AgentState& state) {
   if (state.phase == "Completed") return true;
   if (state.workers.empty()) return false;
@@ -99,7 +105,8 @@ namespace {
 // The agent of a terminating pod is worth listening to as long as its ranks may save.
 bool is_watched(const Pass& pass, const PodView& pod) {
   const bool ends = pod.finished() || pod.exit_code;
-  const bool serves = pod.serves() || (!ends && saves_when_stopped(pass));
+  const bool may_save = saves_when_stopped(pass) || is_true(pass.status, kSuspended);
+  const bool serves = pod.serves() || (!ends && may_save);
   return serves && pod.phase == "Running" && !pod.ip.empty();
 }
 

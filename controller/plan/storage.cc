@@ -15,7 +15,7 @@ const AgentState* storage_report(const Pass& pass) {
     const AgentState* state = pass.last_report(pod);
     if (state == nullptr || !state->storage) continue;
     const bool is_last = state->round == pass.status.round - 1;
-    if (pass.current_report(pod) == nullptr && !is_last) continue;
+    if (pass.report_of_round(pod) == nullptr && !is_last) continue;
     if (newest == nullptr || state->round > newest->round) newest = state;
   }
   return newest;

@@ -149,8 +149,7 @@ size_t MemoryStates::older() const {
 
 std::span<float> MemoryStates::begin() {
   begun_ = older();
-  head_->places[begun_].step.store(-1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // before the values change
+  head_->places[begun_].step.exchange(-1);  // before the values change: a full barrier
   return place(begun_);
 }
 
@@ -164,7 +163,6 @@ void MemoryStates::forget_after(int64_t step) {
   for (Head::Place& place : head_->places) {
     if (place.step.load(std::memory_order_relaxed) > step) place.step.store(-1);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 }  // namespace lockstep::train

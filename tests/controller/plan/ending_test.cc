@@ -156,6 +156,34 @@ TEST(Suspension, StopsThePodsAndResumesWithNewOnes) {
   EXPECT_EQ(scene.status().round, 2);
 }
 
+// Ranks save when they are stopped, at a step that nobody else knows.
+TEST(Suspension, TellsTheCheckpointThatTheOldPodsSave) {
+  Scene scene(2);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  for (PodView& pod : scene.seen.pods) pod.terminating = true;
+  EXPECT_EQ(scene.plan().watch.size(), 2u);
+  scene.agent(0).storage = StorageState{.saved = 1};
+  scene.agent(0).last_checkpoint = CheckpointStatus{.step = 205, .path = "/ckpt/step-00000205"};
+  scene.settle();
+  ASSERT_TRUE(scene.status().lastCheckpoint.has_value());
+  EXPECT_EQ(scene.status().lastCheckpoint->step, 205);
+  EXPECT_EQ(scene.status().state, "Suspended");
+}
+
+TEST(Suspension, TellsNothingOfAnOlderRound) {
+  Scene scene(1);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  scene.agent(0).round -= 1;
+  scene.agent(0).storage = StorageState{};
+  scene.agent(0).last_checkpoint = CheckpointStatus{.step = 205, .path = "/ckpt/step-00000205"};
+  scene.settle();
+  EXPECT_FALSE(scene.status().lastCheckpoint.has_value());
+}
+
 TEST(Suspension, WaitsForOldPodsToSaveButNotForThoseThatHang) {
   Scene scene(1);
   scene.train();
