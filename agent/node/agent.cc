@@ -105,7 +105,8 @@ void Agent::carry_out(Action action) {
     case Action::kTerminate:
       return workers_.terminate();
     case Action::kKill:
-      return kill_descendants();
+      if (!machine_.clearing()) kill_descendants({});  // else clear_processes() follows
+      return;
     case Action::kSpawn:
       return workers_.start(machine_, clock_.now());
     case Action::kQuit:
@@ -122,12 +123,16 @@ void Agent::reap() {
       reap_children(is_in_grace ? std::set<pid_t>{} : workers_.leaders());
   workers_.read_progress(machine_, clock_.now(), clock_.wall_now());
   for (const ProcessEnd& end : ends) workers_.on_end(end, machine_, clock_.now());
+  workers_.read_departures(machine_, clock_.now(), clock_.wall_now());
 }
 
 void Agent::clear_processes() {
   reap();
-  if (has_children()) {
-    kill_descendants();
+  if (machine_.lets_workers_leave(clock_.now()) && workers_.any_may_leave()) return;
+  const std::set<pid_t> spared =
+      machine_.clearing() ? workers_.survivors(machine_.assignment()) : std::set<pid_t>{};
+  if (has_descendants(spared)) {
+    kill_descendants(spared);
   } else {
     machine_.all_processes_gone();
   }

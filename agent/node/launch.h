@@ -17,6 +17,7 @@ struct LaunchContext {
   int64_t cpus = 1;              // CPUs that the pod may use
   std::vector<std::string> env;  // the agent's own environment
   std::string boot_id;           // of this agent process
+  bool keep_survivors = true;    // workers whose peers are gone serve the next round, too
 };
 
 // Everything that one worker needs to start; a pure function of the assignment.

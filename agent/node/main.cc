@@ -59,6 +59,7 @@ AgentSettings settings_of(const AgentOptions& options, int signal_fd, const Cgro
   settings.job_name = options.job_name;
   settings.launch = {options.worker_binary, options.work_folder, options.token_file,
                      usable_cpus(cgroup),   own_environment(),   settings.identity.boot_id};
+  settings.launch.keep_survivors = options.keep_survivors;
   settings.termination_path = options.termination_path;
   settings.create_termination = options.create_termination;
   settings.signal_fd = signal_fd;

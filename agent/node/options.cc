@@ -137,6 +137,12 @@ Status read_identity(const Environment& environment, AgentOptions& options) {
     return invalid(std::string(kRequestsVariable) + ": expected \"" + kRequestsSigned + "\" or \"" +
                    kRequestsEncrypted + "\", found \"" + requests + "\"");
   }
+  const std::string survivors = value_or(environment, "LOCKSTEP_SURVIVORS", "stay");
+  options.keep_survivors = survivors == "stay";
+  if (survivors != "stay" && survivors != "respawn") {
+    return invalid("LOCKSTEP_SURVIVORS: expected \"stay\" or \"respawn\", found \"" + survivors +
+                   "\"");
+  }
   if (options.address.empty()) {
     TRY_ASSIGN(options.address, required(environment, "POD_IP"));
   }
@@ -165,7 +171,7 @@ std::string agent_usage() {
   std::string text =
       "lockstep-agent: supervises the workers of one pod, as the controller assigns them.\n"
       "Environment variables: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
-      "LOCKSTEP_INCARNATION, LOCKSTEP_REQUESTS, LOCKSTEP_POD_ROOT. Flags:\n";
+      "LOCKSTEP_INCARNATION, LOCKSTEP_REQUESTS, LOCKSTEP_POD_ROOT, LOCKSTEP_SURVIVORS. Flags:\n";
   for (const Flag& flag : kFlags) {
     text += "  " + std::string(flag.name) + " " + (flag.value != nullptr ? flag.value : "") +
             "\n      " + flag.help + "\n";

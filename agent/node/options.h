@@ -26,6 +26,7 @@ struct AgentOptions {
   std::string termination_path;
   bool create_termination = false;
   int64_t hold_seconds = 600;
+  bool keep_survivors = true;  // LOCKSTEP_SURVIVORS: stay, or respawn to start each round anew
   std::string install_folder;  // if set, only copy the bundle there and exit
   bool log_json = false;
   bool help = false;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -112,6 +113,12 @@ void kill_exactly(pid_t pid, uint64_t start_time) {
   close(fd);
 }
 
+bool is_meant(pid_t pid, const std::set<pid_t>& but, const std::map<pid_t, ProcessStat>& all) {
+  const bool is_spared = std::ranges::any_of(
+      but, [&](pid_t spared) { return pid == spared || is_below(pid, spared, all); });
+  return !is_spared && is_below(pid, getpid(), all);
+}
+
 double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
@@ -187,11 +194,17 @@ bool has_children() {
   return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-void kill_descendants() {
+bool has_descendants(const std::set<pid_t>& but) {
+  if (but.empty()) return has_children();
   const std::map<pid_t, ProcessStat> all = all_processes();
-  const pid_t self = getpid();
+  return std::ranges::any_of(all,
+                             [&](const auto& entry) { return is_meant(entry.first, but, all); });
+}
+
+void kill_descendants(const std::set<pid_t>& but) {
+  const std::map<pid_t, ProcessStat> all = all_processes();
   for (const auto& [pid, stat] : all) {
-    if (stat.state != 'Z' && is_below(pid, self, all)) kill_exactly(pid, stat.start_time);
+    if (stat.state != 'Z' && is_meant(pid, but, all)) kill_exactly(pid, stat.start_time);
   }
 }
 

@@ -46,8 +46,11 @@ std::vector<ProcessEnd> reap_children(const std::set<pid_t>& leaders);
 // Returns whether this process has children, including zombies. Without children it has no
 // descendants either.
 bool has_children();
-// Sends SIGKILL to all descendants, in any session. Processes that they fork meanwhile become
-// children of this process, so call it again until has_children() is false.
-void kill_descendants();
+// Returns whether this process has descendants, including zombies, other than these children and
+// their own descendants.
+bool has_descendants(const std::set<pid_t>& but);
+// Sends SIGKILL to all these descendants, in any session. Processes that they fork meanwhile become
+// children of this process, so call it again until has_descendants() is false.
+void kill_descendants(const std::set<pid_t>& but);
 
 }  // namespace lockstep::node

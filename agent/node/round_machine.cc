@@ -150,11 +150,11 @@ Status RoundMachine::assign(const Assignment& assignment, TimePoint now) {
   if (!assignment.train && assignment.command.empty()) {
     return invalid("[assignment] expected train or command, got neither");
   }
-  if (assignment.world.round > live_.round) begin_round(assignment);
+  if (assignment.world.round > live_.round) begin_round(assignment, now);
   return {};
 }
 
-void RoundMachine::begin_round(const Assignment& assignment) {
+void RoundMachine::begin_round(const Assignment& assignment, TimePoint now) {
   assignment_ = assignment;
   live_.round = assignment.world.round;
   live_.hash = assignment.hash;
@@ -175,6 +175,7 @@ void RoundMachine::begin_round(const Assignment& assignment) {
   waits_since_.assign(static_cast<size_t>(local_size), TimePoint{});
   first_failed_local_rank_ = -1;
   mode_ = Mode::kClearing;
+  leave_deadline_ = now + limits_.leave_limit;
   actions_ = {Action::kKill};
 }
 

@@ -26,12 +26,15 @@ struct RoundLimits {
   Duration progress_interval = std::chrono::milliseconds(500);  // between two published steps
   Duration farewell = std::chrono::seconds(1);  // until a controller knows that ranks have saved
   Duration clear_limit = std::chrono::seconds(10);  // for killed processes to go, when leaving
+  // For workers to leave the round before by themselves once the next one is assigned.
+  Duration leave_limit = std::chrono::milliseconds(500);
 };
 
 // The next steps of the supervisor, in this order.
 enum class Action {
   kTerminate,  // SIGTERM to every worker
-  kKill,       // SIGKILL to every process below the agent, until all_processes_gone()
+  kKill,       // SIGKILL to every process below the agent, until all_processes_gone(); while
+               // clearing(), not to those that leave their round and can serve the next one
   kSpawn,      // the workers of assignment(); spawned() or start_failed() for each
   kQuit,       // leave with exit_code()
 };
@@ -79,7 +82,7 @@ class RoundMachine {
   void update_speed(int64_t round, int64_t local_rank, const std::optional<WorkerSpeed>& speed);
   // Takes what the rank's board shows: whether it waits, since when, and whether it is alive.
   void update_health(int64_t round, int64_t local_rank, const BoardWatch::RankHealth& health);
-  void all_processes_gone();  // no process is left below the agent
+  void all_processes_gone();  // no process is left below the agent that has to be killed
 
   std::vector<Action> step(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -93,6 +96,10 @@ class RoundMachine {
   // period too; it ends with all_processes_gone().
   bool stopping() const { return mode_ == Mode::kStopping; }
   bool killing_leftovers() const { return mode_ == Mode::kClearing || mode_ == Mode::kLeaving; }
+  // True from an assignment until its workers start. Processes that can serve it are not leftovers.
+  bool clearing() const { return mode_ == Mode::kClearing; }
+  // Returns whether workers of the round before get a moment to leave it, rather than be killed.
+  bool lets_workers_leave(TimePoint now) const { return clearing() && now < leave_deadline_; }
   // The current assignment. Valid once one was accepted.
   const Assignment& assignment() const { return *assignment_; }
   bool has_assignment() const { return assignment_.has_value(); }
@@ -105,7 +112,7 @@ class RoundMachine {
 
   Status check_identity(const Assignment& assignment) const;
   Status check_round(const Assignment& assignment) const;
-  void begin_round(const Assignment& assignment);
+  void begin_round(const Assignment& assignment, TimePoint now);
   void begin_stop(int exit_code, Duration grace, TimePoint now);
   bool must_be_told(TimePoint now) const;
   void leave(TimePoint now);
@@ -137,6 +144,7 @@ class RoundMachine {
   TimePoint last_contact_{};
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};
+  TimePoint leave_deadline_{};
   TimePoint published_at_{};
   std::optional<TimePoint> saved_at_;  // when a rank last left after SIGTERM
   int64_t sequence_before_end_ = 0;    // published before that

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -56,7 +57,12 @@ struct WorkerSet::Worker {
       : launch(std::move(launch_in)),
         log({.path = launch.log_path, .prefix = "[rank " + std::to_string(launch.rank) + "] "},
             output) {}
-  ~Worker() { close_fd(output_fd); }
+  ~Worker() {
+    close_fd(output_fd);
+    close_fd(rounds_fd);
+  }
+
+  bool in_round() const { return pid > 0 && !has_left; }
 
   // Reads its page; `samples` is 0 if the page has no GPU numbers.
   GpuNumbers gpu() const {
@@ -87,8 +93,21 @@ struct WorkerSet::Worker {
   std::optional<HangWatch> watch;             // only for a lockstep-worker
   std::optional<SilenceWatch> silence_watch;  // only for a command with a limit
   bool hung = false;
-  pid_t pid = 0;       // 0: not running
+  pid_t pid = 0;          // 0: not running
+  bool has_left = false;  // its process waits for the next round
+  // Its process has served an earlier round. Until its page has numbers of this one, it is that
+  // one's.
+  bool has_stayed = false;
   int output_fd = -1;  // the pipe's read end
+  int rounds_fd = -1;  // the agent's end of its round channel; -1: it ends with its round
+};
+
+struct WorkerSet::Survivor {
+  pid_t pid = 0;
+  int output_fd = -1;
+  int rounds_fd = -1;
+  WorkerConfig config = {};  // for the numbers that descriptors have in its process
+  std::optional<ProgressPage> page = {};
 };
 
 WorkerSet::WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output)
@@ -111,22 +130,22 @@ void WorkerSet::keep_states(int64_t ranks) {
 }
 
 void WorkerSet::start(RoundMachine& machine, TimePoint now) {
-  clear();
   const Assignment& assignment = machine.assignment();
+  std::vector<Survivor> survivors = take_survivors(assignment);
+  clear();
   const int64_t local_size = assignment.world.processes_per_node;
   share_ = static_cast<double>(local_size) / static_cast<double>(assignment.world.world_size());
   is_command_ = !assignment.train;
   totals_.resize(static_cast<size_t>(local_size));
-  restarts_ += started_ > 0 ? local_size : 0;
   oom_kills_ = cgroup_.oom_kills();
   write_round_files(assignment);
   keep_states(assignment.train && assignment.checkpoint.memory ? local_size : 0);
   int shm_fd = assignment.train ? make_shared_memory(local_size) : -1;
+  const auto stayed = std::ranges::count_if(survivors, [](const auto& one) { return one.pid > 0; });
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     Launch launch = make_launch(assignment, local_rank, context_);
     workers_.push_back(std::make_unique<Worker>(std::move(launch), output_));
     Worker& worker = *workers_.back();
-    ++started_;
     if (stores_states(worker.launch)) has_stored_ = true;
     if (assignment.train) {
       worker.watch.emplace(hang_floor(assignment),
@@ -135,7 +154,9 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
     if (!assignment.train && assignment.command_hang_seconds > 0) {
       worker.silence_watch.emplace(std::chrono::seconds(assignment.command_hang_seconds));
     }
-    if (const Status status = start_one(local_rank, assignment, shm_fd); status.ok()) {
+    Survivor& survivor = survivors[static_cast<size_t>(local_rank)];
+    if (const Status status = start_one(local_rank, assignment, shm_fd, std::move(survivor));
+        status.ok()) {
       machine.spawned(local_rank, worker.pid);
     } else {
       log_error("cannot start a worker",
@@ -143,9 +164,49 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
       machine.start_failed(local_rank, status.error().message, now);
     }
   }
+  has_started_ = true;
   close_fd(shm_fd);
   log_info("started the workers of a round",
-           {{"round", machine.round()}, {"processes", local_size}});
+           {{"round", machine.round()}, {"processes", local_size}, {"stayed", stayed}});
+}
+
+// The process must have the descriptor for this rank's states, or need none.
+bool WorkerSet::can_serve(size_t local_rank, const Assignment& next) const {
+  const Worker& worker = *workers_[local_rank];
+  if (!next.train || worker.pid <= 0 || !worker.has_left) return false;
+  if (std::ssize(workers_) != next.world.processes_per_node) return false;
+  const bool keeps_states = next.checkpoint.memory.has_value();
+  if (keeps_states != !state_fds_.empty()) return false;
+  return worker.launch.config.state_fd == (keeps_states ? state_fds_[local_rank] : -1);
+}
+
+std::set<pid_t> WorkerSet::survivors(const Assignment& next) const {
+  std::set<pid_t> pids;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (can_serve(i, next)) pids.insert(workers_[i]->pid);
+  }
+  return pids;
+}
+
+bool WorkerSet::any_may_leave() const {
+  return std::ranges::any_of(
+      workers_, [](const auto& worker) { return worker->in_round() && worker->rounds_fd >= 0; });
+}
+
+std::vector<WorkerSet::Survivor> WorkerSet::take_survivors(const Assignment& next) {
+  std::vector<Survivor> survivors(static_cast<size_t>(next.world.processes_per_node));
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (!can_serve(i, next)) continue;
+    Worker& worker = *workers_[i];
+    drain(worker);
+    survivors[i] = {.pid = std::exchange(worker.pid, 0),
+                    .output_fd = std::exchange(worker.output_fd, -1),
+                    .rounds_fd = std::exchange(worker.rounds_fd, -1),
+                    .config = worker.launch.config,
+                    .page = std::move(worker.page)};
+    worker.page.reset();
+  }
+  return survivors;
 }
 
 // A failure is only logged; the program reports it too if it needs the file.
@@ -157,23 +218,38 @@ void WorkerSet::write_round_files(const Assignment& assignment) const {
   }
 }
 
-Status WorkerSet::start_one(int64_t local_rank, const Assignment& assignment, int shm_fd) {
+Status WorkerSet::start_one(int64_t local_rank, const Assignment& assignment, int shm_fd,
+                            Survivor&& survivor) {
   Worker& worker = *workers_[static_cast<size_t>(local_rank)];
+  if (survivor.pid > 0) return hand_over(worker, std::move(survivor), shm_fd);
+  if (has_started_) ++restarts_;
   Launch& launch = worker.launch;
-  SpawnOptions options = {.argv = launch.argv, .env = launch.env};
+  std::vector<int> inherited_fds;
+  std::array<int, 2> rounds = {-1, -1};
   if (assignment.train) {
     TRY_ASSIGN(worker.page, ProgressPage::create());
-    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);  // the other ranks must not inherit it
+    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);           // the other ranks must not inherit it
+    if (context_.keep_survivors && launch.config.gpu < 0) {  // on a GPU none stays
+      TRY_ASSIGN(rounds, make_round_channel());
+      worker.rounds_fd = rounds[0];
+    }
     launch.config.progress_fd = worker.page->fd();
     launch.config.shm_fd = shm_fd;
-    options.inherited_fds.push_back(worker.page->fd());
-    if (shm_fd >= 0) options.inherited_fds.push_back(shm_fd);
-    if (!state_fds_.empty()) {
-      launch.config.state_fd = state_fds_[static_cast<size_t>(local_rank)];
-      if (launch.config.state_fd >= 0) {
-        options.inherited_fds.push_back(static_cast<int>(launch.config.state_fd));
-      }
+    if (!state_fds_.empty()) launch.config.state_fd = state_fds_[static_cast<size_t>(local_rank)];
+    launch.config.rounds_fd = rounds[1];
+    for (const int64_t fd : {launch.config.progress_fd, launch.config.shm_fd,
+                             launch.config.state_fd, launch.config.rounds_fd}) {
+      if (fd >= 0) inherited_fds.push_back(static_cast<int>(fd));
     }
+  }
+  const Status status = spawn(worker, inherited_fds);
+  close_fd(rounds[1]);
+  return status;
+}
+
+Status WorkerSet::spawn(Worker& worker, const std::vector<int>& inherited_fds) {
+  Launch& launch = worker.launch;
+  if (worker.page) {
     TRY(write_file_atomically(launch.config_path, dump_json(to_json(launch.config))));
   }
   if (!launch.progress_path.empty()) {
@@ -184,11 +260,33 @@ Status WorkerSet::start_one(int64_t local_rank, const Assignment& assignment, in
   if (pipe2(output, O_CLOEXEC) != 0) return errno_error("[spawn] pipe", errno);
   fcntl(output[0], F_SETFL, O_NONBLOCK);
   worker.output_fd = output[0];
-  options.output_fd = output[1];
-  const Result<pid_t> pid = spawn_process(options);
+  const Result<pid_t> pid = spawn_process({.argv = launch.argv,
+                                           .env = launch.env,
+                                           .output_fd = output[1],
+                                           .inherited_fds = inherited_fds});
   close(output[1]);
   if (!pid.ok()) return pid.error();
   worker.pid = *pid;
+  return {};
+}
+
+Status WorkerSet::hand_over(Worker& worker, Survivor&& survivor, int shm_fd) {
+  WorkerConfig& config = worker.launch.config;
+  config.progress_fd = survivor.config.progress_fd;
+  config.state_fd = survivor.config.state_fd;
+  config.rounds_fd = survivor.config.rounds_fd;
+  worker.page = std::move(survivor.page);
+  worker.output_fd = survivor.output_fd;
+  worker.rounds_fd = survivor.rounds_fd;
+  worker.pid = survivor.pid;
+  worker.has_stayed = true;
+  Status status = write_file_atomically(worker.launch.config_path, dump_json(to_json(config)));
+  if (status.ok()) status = send_next(worker.rounds_fd, {worker.launch.config_path, shm_fd});
+  if (status.ok()) return status;
+  // Its end fails the round, as that of any worker.
+  log_warning("a worker that stayed cannot be given its next round; killing it",
+              {{"rank", worker.launch.rank}, {"error", status.error().message}});
+  kill(worker.pid, SIGKILL);
   return {};
 }
 
@@ -219,12 +317,14 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
     Worker& worker = *workers_[local_rank];
     if (worker.pid != ended.pid) continue;
     worker.pid = 0;
+    const bool had_left = std::exchange(worker.has_left, false);
     RankTotals& totals = totals_[local_rank];
     totals.ended_cpu_seconds += std::max(totals.running_cpu_seconds, ended.cpu_seconds);
     totals.running_cpu_seconds = 0;
-    add_notes(worker.notes, ended_storage_);
+    if (!had_left) add_notes(worker.notes, ended_storage_);
     drain(worker);
     worker.log.finish();
+    if (had_left) continue;  // the machine knows
     WorkerEnd end = {.exit_code = ended.exit_code,
                      .signal = ended.signal,
                      .log_tail = worker.log.tail(),
@@ -250,9 +350,36 @@ void WorkerSet::on_end(const ProcessEnd& ended, RoundMachine& machine, TimePoint
   }
 }
 
+void WorkerSet::read_departures(RoundMachine& machine, TimePoint now, WallTime wall) {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = *workers_[i];
+    if (!worker.in_round() || worker.rounds_fd < 0) continue;
+    const std::optional<LeftRound> left = receive_left(worker.rounds_fd);
+    if (!left || left->round != worker.launch.round) continue;
+    read_page(i, machine, now, wall);  // the last numbers, before the departure
+    read_storage(i, machine);
+    on_left(i, *left, machine, now);
+  }
+}
+
+void WorkerSet::on_left(size_t local_rank, const LeftRound& left, RoundMachine& machine,
+                        TimePoint now) {
+  Worker& worker = *workers_[local_rank];
+  worker.has_left = true;
+  add_notes(worker.notes, ended_storage_);
+  drain(worker);
+  log_info("worker left its round and stays",
+           {{"rank", worker.launch.rank}, {"exitCode", left.exit_code}});
+  machine.exited(worker.launch.round, static_cast<int64_t>(local_rank),
+                 {.exit_code = left.exit_code, .log_tail = worker.log.tail()}, now);
+}
+
 void WorkerSet::add_polls(std::vector<pollfd>& polls) const {
   for (const auto& worker : workers_) {
     if (worker->output_fd >= 0) polls.push_back({worker->output_fd, POLLIN, 0});
+    if (worker->in_round() && worker->rounds_fd >= 0) {
+      polls.push_back({worker->rounds_fd, POLLIN, 0});
+    }
   }
 }
 
@@ -281,7 +408,7 @@ void WorkerSet::drain(Worker& worker) {
 
 void WorkerSet::read_progress(RoundMachine& machine, TimePoint now, WallTime wall) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
-    if (workers_[local_rank]->page) {
+    if (workers_[local_rank]->page && !workers_[local_rank]->has_left) {
       read_page(local_rank, machine, now, wall);
       read_storage(local_rank, machine);
       read_board(local_rank, machine, now);
@@ -311,7 +438,8 @@ void WorkerSet::read_page(size_t local_rank, RoundMachine& machine, TimePoint no
 void WorkerSet::read_storage(size_t local_rank, RoundMachine& machine) {
   Worker& worker = *workers_[local_rank];
   StorageNotes notes;
-  if (worker.launch.rank != 0 || !worker.page->storage().read(notes)) return;
+  if (worker.launch.rank != 0 || (worker.has_stayed && !worker.reported)) return;
+  if (!worker.page->storage().read(notes)) return;
   if (notes == worker.notes) return;
   worker.notes = notes;
   machine.storage(worker.launch.round, static_cast<int64_t>(local_rank), notes);
@@ -319,13 +447,13 @@ void WorkerSet::read_storage(size_t local_rank, RoundMachine& machine) {
 
 void WorkerSet::read_board(size_t local_rank, RoundMachine& machine, TimePoint now) {
   Worker& worker = *workers_[local_rank];
-  if (worker.pid <= 0) return;
+  if (!worker.in_round()) return;
   machine.update_health(worker.launch.round, static_cast<int64_t>(local_rank),
                         worker.board.poll(worker.page->board(), now));
 }
 
 void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
-  if (!worker.reported || worker.pid <= 0 || worker.hung) return;
+  if (!worker.reported || !worker.in_round() || worker.hung) return;
   if (!worker.watch->is_hung(worker.numbers, now)) return;
   log_warning("worker hung after a step; killing it",
               {{"rank", worker.launch.rank}, {"step", worker.numbers.step.value_or(0)}});
@@ -385,12 +513,13 @@ void WorkerSet::describe_storage(MetricsInput& input) const {
   if (!has_stored_) return;
   input.storage = ended_storage_;
   for (const auto& worker : workers_) {
-    if (worker->pid > 0) add_notes(worker->notes, *input.storage);
+    if (worker->in_round()) add_notes(worker->notes, *input.storage);
   }
 }
 
 void WorkerSet::describe(MetricsInput& input) {
-  input.workers_running = static_cast<int64_t>(leaders().size());
+  input.workers_running =
+      std::ranges::count_if(workers_, [](const auto& worker) { return worker->in_round(); });
   input.worker_restarts = restarts_;
   input.counts = counters_.counts();
   input.share = share_;

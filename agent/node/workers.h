@@ -16,6 +16,7 @@
 #include "agent/node/round_machine.h"
 #include "agent/node/worker_log.h"
 #include "common/api/progress_page.h"
+#include "common/api/round_channel.h"
 
 namespace lockstep::node {
 
@@ -34,19 +35,29 @@ class WorkerSet {
   WorkerSet(LaunchContext context, Cgroup cgroup, OutputQueue* output);
   ~WorkerSet();
 
-  // Starts the workers of the machine's assignment. Those of an earlier round must be gone.
+  // Starts the workers of the machine's assignment, and gives it to survivors(). All other workers
+  // of an earlier round must be gone.
   void start(RoundMachine& machine, TimePoint now);
+  // Returns the processes that have left their round, because a peer was lost or hung, and can
+  // serve this assignment. They have torn down everything of their round but their memory of
+  // states.
+  std::set<pid_t> survivors(const Assignment& next) const;
+  // Returns whether a running worker might still leave its round without ending.
+  bool any_may_leave() const;
   // Sends SIGTERM to each running worker. For a command, sends it to the whole process group; a
   // lockstep-worker handles its own children until it ends.
   void terminate() const;
   // Closes everything of the round, after its processes are gone.
   void clear();
 
-  // Returns the pids of the running workers, each the leader of its process group.
+  // Returns the pids of the running workers, each the leader of its process group, and of
+  // survivors.
   std::set<pid_t> leaders() const;
   void on_end(const ProcessEnd& end, RoundMachine& machine, TimePoint now);
 
   void add_polls(std::vector<pollfd>& polls) const;
+  // Reports workers that have left their round to the machine, as if their processes had ended.
+  void read_departures(RoundMachine& machine, TimePoint now, WallTime wall);
   // Reads the workers' output while the queue has room, each worker in turn.
   void read_output(TimePoint now);
   // Reads progress pages, or a command's progress files, and passes changes to the machine.
@@ -63,7 +74,16 @@ class WorkerSet {
   // later round finds what the rank of the same place has left.
   void keep_states(int64_t ranks);
   void write_round_files(const Assignment& assignment) const;
-  Status start_one(int64_t local_rank, const Assignment& assignment, int shm_fd);
+  bool can_serve(size_t local_rank, const Assignment& next) const;
+  // A process that stays for the next round, and what belongs to it; pid 0: there is none.
+  struct Survivor;
+  std::vector<Survivor> take_survivors(const Assignment& next);
+  Status start_one(int64_t local_rank, const Assignment& assignment, int shm_fd,
+                   Survivor&& survivor);
+  // Gives the round to a process that has served an earlier one.
+  static Status hand_over(Worker& worker, Survivor&& survivor, int shm_fd);
+  static Status spawn(Worker& worker, const std::vector<int>& inherited_fds);
+  void on_left(size_t local_rank, const LeftRound& left, RoundMachine& machine, TimePoint now);
   void drain(Worker& worker);
   void read_page(size_t local_rank, RoundMachine& machine, TimePoint now, WallTime wall);
   void describe_gpu(size_t local_rank, MetricsInput& input) const;
@@ -87,7 +107,7 @@ class WorkerSet {
   bool is_command_ = false;
   size_t first_to_read_ = 0;
   double share_ = 1;
-  int64_t started_ = 0;
+  bool has_started_ = false;  // a round
   int64_t restarts_ = 0;
   int64_t oom_kills_ = -1;  // at the start of the round, plus those already attributed to a worker
 };

@@ -13,6 +13,7 @@
 #include "agent/train/job_plan.h"
 #include "agent/train/memory_report.h"
 #include "agent/train/memory_table.h"
+#include "agent/train/next_round.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/worker.h"
@@ -35,12 +36,6 @@ constexpr char kUsage[] =
     "       lockstep-worker plan [JOB] [GIGABYTES...]\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
-Result<WorkerConfig> read_config(const std::string& path) {
-  TRY_ASSIGN(const std::string text, read_small_file(path, kConfigBytesMax));
-  TRY_ASSIGN(const Json document, parse_json(text, {.bytes_max = kConfigBytesMax}));
-  return worker_config_from_json(document);
-}
-
 Result<std::optional<ProgressPage>> attach_page(const WorkerConfig& config) {
   if (config.progress_fd < 0) return std::optional<ProgressPage>();
   TRY_ASSIGN(ProgressPage page, ProgressPage::attach(static_cast<int>(config.progress_fd)));
@@ -52,19 +47,32 @@ int bad_config(const Error& error) {
   return kExitBadConfig;
 }
 
+int run_round(const WorkerConfig& config, ProgressReporter& progress) {
+  const SystemClock clock;
+  const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
+  progress.enter(WorkerPhase::kStarting);
+  return Worker(config, progress, {clock, real_file_system(), pause}).run();
+}
+
 int run(const std::string& path) {
   if (!kernels::cpu_level_cap().ok()) return bad_config(kernels::cpu_level_cap().error());
-  const Result<WorkerConfig> config = read_config(path);
+  Result<WorkerConfig> config = read_worker_config(path);
   if (!config.ok()) return bad_config(config.error());
   Result<std::optional<ProgressPage>> page = attach_page(*config);
   if (!page.ok()) return bad_config(page.error());
-  const SystemClock clock;
   ProgressReporter progress(std::move(*page), config->world.round);
-  progress.enter(WorkerPhase::kStarting);
   forbid_core_dumps_of_readable_process();  // it has the job's token
   raise_descriptor_limit();                 // two connections to every other rank
-  const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
-  return Worker(*config, progress, {clock, real_file_system(), pause}).run();
+  int exit_code = run_round(*config, progress);
+  while (may_stay(*config, exit_code, progress)) {
+    Result<std::optional<WorkerConfig>> next = await_next_round(*config, exit_code);
+    if (!next.ok()) return bad_config(next.error());
+    if (!*next) return exit_code;
+    config = std::move(**next);
+    progress.begin_round(config->world.round);
+    exit_code = run_round(*config, progress);
+  }
+  return exit_code;
 }
 
 Result<TrainingJob> read_job(const std::string& path) {

@@ -7,9 +7,18 @@ namespace lockstep::train {
 ProgressReporter::ProgressReporter(std::optional<ProgressPage> page, int64_t round)
     : page_(std::move(page)) {
   if (page_) board_ = page_->board();
+  begin_round(round);
+}
+
+void ProgressReporter::begin_round(int64_t round) {
+  numbers_ = ProgressNumbers();
   numbers_.round = static_cast<uint64_t>(round);
   // Known while it forms and loads too, so that a job that stands still there is seen.
   numbers_.step = 0;
+  if (board_) board_->clear_wait();
+  // Before the numbers, by whose round the agent knows whose notes these are.
+  storage_ = StorageNotes();
+  publish_storage();
 }
 
 void ProgressReporter::publish() {

@@ -13,6 +13,9 @@ class ProgressReporter {
   // Without a page nothing is written.
   ProgressReporter(std::optional<ProgressPage> page, int64_t round);
 
+  // Forgets everything of the round before; the page says so once something is published.
+  void begin_round(int64_t round);
+
   // For the communicator; null without a page.
   CollectiveBoard* board() { return board_ ? &*board_ : nullptr; }
   // For what is said of the GPU; none without a page.
@@ -25,6 +28,7 @@ class ProgressReporter {
 
   // To be changed, then published.
   ProgressNumbers& numbers() { return numbers_; }
+  const ProgressNumbers& numbers() const { return numbers_; }
   void publish();
   void enter(WorkerPhase phase);
 

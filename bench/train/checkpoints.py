@@ -67,7 +67,7 @@ class ProgressPage:
     """What rank 0 tells its agent; readable after the rank's end. Offsets: docs/formats.md."""
 
     MAGIC = 0x4c4b5350524f4708
-    NUMBERS, STEP, STEP_IS_KNOWN, PHASE = 8, 16, 24, 392
+    NUMBERS, STEP, STEP_IS_KNOWN, ROUND, PHASE = 8, 16, 24, 384, 392
     STORAGE = 704
     Notes = collections.namedtuple("Notes", "saved failed failed_step save_seconds blocked_seconds set_aside "
                                             "set_aside_step resumed_step")
@@ -92,6 +92,9 @@ class ProgressPage:
         step, = struct.unpack_from("<q", copy, self.STEP)
         phase, = struct.unpack_from("<I", copy, self.PHASE)
         return (step if copy[self.STEP_IS_KNOWN] else 0), phase
+
+    def round(self):
+        return struct.unpack_from("<Q", self.record(self.NUMBERS), self.ROUND)[0]
 
     def notes(self):
         return self.Notes(*struct.unpack_from("<3q2d3q", self.record(self.STORAGE), self.STORAGE + 8))

@@ -99,12 +99,18 @@ class Disturbed:
         workers, before = self.job.workers(), self.round
         if len(workers) < NODES * PER_NODE or not before.is_training():
             return True  # it ends, or saves just now
-        reached = self.job.reached(before)
+        reached, newest = self.job.reached(before), 0
+
+        def next_round():
+            nonlocal newest
+            newest = max(newest, reached())
+            return self.job.round_after(before.id)
+
         victims = self.job.agents() if self.victim == "agent" else list(workers.values())
         os.kill(self.draw.choice(sorted(victims)), signal.SIGKILL)
         killed = time.monotonic()
-        self.round = wait_for("the next round", lambda: self.job.round_after(before.id), self.job)
-        reached = reached()
+        self.round = wait_for("the next round", next_round, self.job)
+        reached = max(newest, reached())
         resumed = wait_for("the state to resume from", self.round.resumed_step, self.job)
         resumed_at = time.monotonic()
         if reached >= self.job.steps:

@@ -1,6 +1,7 @@
 """The jobs that recovery.py disturbs: one of `lockstep run`, and one of torchrun.
 
 A job says where it is through its rounds. A round begins when the processes start, and ends when one of them is lost.
+Lockstep's other processes serve the next round, too.
 Each kind of job has the attributes `process` and `steps`, and the same methods.
 """
 import hashlib
@@ -74,10 +75,10 @@ class Job:
 
 
 class LockstepRound:
-    """A round, by the progress page of its rank 0 (docs/formats.md)."""
+    """A round, by the progress page of its rank 0 (docs/formats.md). It is asked no more once there is the next one."""
 
-    def __init__(self, pid, page):
-        self.id, self.page = pid, page
+    def __init__(self, number, page):
+        self.id, self.page = number, page
 
     def step(self):
         return self.page.step_and_phase()[0]
@@ -116,15 +117,14 @@ class LockstepJob(Job):
     def round_after(self, old):
         """Returns the round that follows the one with the id `old`, or None while there is none."""
         pid = self.workers().get(0)
-        if pid is None or pid == old:
-            return None
-        page = page_of(pid)
-        return LockstepRound(pid, page) if page else None
+        page = page_of(pid) if pid else None
+        number = page.round() if page else 0
+        return LockstepRound(number, page) if number > (old or 0) else None
 
-    def reached(self, _):
-        """Returns a function: the newest step that a rank of this round has done, also after its end."""
+    def reached(self, current):
+        """Returns a function: the newest step that a rank of this round has done, as long as pages tell."""
         pages = [page for pid in self.workers().values() if (page := page_of(pid))]
-        return lambda: max((page.step_and_phase()[0] for page in pages), default=0)
+        return lambda: max((page.step_and_phase()[0] for page in pages if page.round() == current.id), default=0)
 
     def losses(self):
         return [(numbers["step"], numbers["loss"]) for numbers in local_job.steps(self.output)]

@@ -29,6 +29,7 @@ struct Schema<WorkerConfig> {
           &WorkerConfig::progress_fd);
     visit(Field{.name = "shmFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::shm_fd);
     visit(Field{.name = "stateFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::state_fd);
+    visit(Field{.name = "roundsFd", .minimum = -1, .maximum = 1 << 20}, &WorkerConfig::rounds_fd);
   }
 };
 

@@ -35,6 +35,9 @@ struct WorkerConfig {
   // Inherited memfd for this rank's states in memory, which the agent keeps from round to round;
   // -1: none.
   int64_t state_fd = -1;
+  // Inherited socket through which the agent offers later rounds (round_channel.h); -1: the process
+  // ends with its round.
+  int64_t rounds_fd = -1;
 
   bool operator==(const WorkerConfig&) const = default;
 };

@@ -170,8 +170,8 @@ void note_where_resumed(Pass& pass, const AgentState* first, int64_t seen) {
   note_resumed(pass.status, storage.resumed_step, storage.from_memory ? "memory" : "storage");
 }
 
-// Returns the report of the agent that runs rank 0, or nullptr. It alone reports storage. Which node
-// that is isn't known any more while the job is suspended.
+// Returns the report of the agent that runs rank 0, or nullptr. It alone reports storage. Which
+// node that is isn't known any more while the job is suspended.
 const AgentState* report_of_first_rank(const Pass& pass) {
   if (!is_true(pass.status, kSuspended)) return pass.current_report(pass.in_round().front());
   for (const PodView* pod : pass.current) {

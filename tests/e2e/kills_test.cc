@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
@@ -19,8 +20,8 @@ constexpr int kRanks = 4;
 
 // 2 nodes x 2 processes, several buckets, accumulation and clipping. Wide enough that broadcasting
 // and saving last long enough to be hit.
-std::string job_yaml(int max_restarts, int save_every = kSaveEvery,
-                     const std::string& rules = "[]") {
+std::string job_yaml(int max_restarts, int save_every = kSaveEvery, const std::string& rules = "[]",
+                     int64_t steps = kSteps) {
   return R"(apiVersion: lockstep.dev/v1alpha1
 kind: TrainingJob
 metadata: {name: kills}
@@ -32,7 +33,7 @@ spec:
     model: {layers: 2, width: 128, heads: 4, context: 32}
     data: {path: text.txt, tokenizer: bytes, validationFraction: 0.05}
     steps: )" +
-         std::to_string(kSteps) + R"(
+         std::to_string(steps) + R"(
     batch: {global: 16, micro: 2}
     bucketBytes: 262144
     optimizer: {learningRate: 1.0e-3, warmupSteps: 4, clipNorm: 0.5}
@@ -121,6 +122,21 @@ bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
   return false;
 }
 
+// Waits until all ranks train, in processes other than these. Returns the process of each rank;
+// fewer if the run has ended.
+std::map<int64_t, pid_t> pids_in_training(JobRun& run, const std::set<pid_t>& but) {
+  std::map<int64_t, pid_t> pids;
+  while (run.running() && pids.size() < kRanks) {
+    pids.clear();
+    for (const WorkerView& view : workers_below(run.pid())) {
+      ProgressNumbers numbers;
+      if (but.contains(view.pid) || !view.page || !view.page->read(numbers)) continue;
+      if (numbers.phase == WorkerPhase::kTraining) pids[view.config.rank] = view.pid;
+    }
+  }
+  return pids;
+}
+
 class KillsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -134,8 +150,10 @@ class KillsTest : public ::testing::Test {
             .log = folder_.path() / (name + ".log")};
   }
 
-  std::string final_weights(const std::string& name) const {
-    const auto step = folder_.path() / name / "checkpoints" / "step-00000024";
+  std::string final_weights(const std::string& name, int64_t steps = kSteps) const {
+    const std::string digits = std::to_string(steps);
+    const auto step = folder_.path() / name / "checkpoints" /
+                      ("step-" + std::string(8 - digits.size(), '0') + digits);
     std::map<std::string, std::string> files;
     std::error_code missing;
     for (const auto& file : std::filesystem::directory_iterator(step, missing)) {
@@ -179,6 +197,29 @@ TEST_F(KillsTest, TwentySeededKillsLeaveTheSameBits) {
   for (size_t moment = 0; moment < hits.size(); ++moment) {
     EXPECT_EQ(hits[moment], 4) << describe(target_of(moment));
   }
+}
+
+// Only the lost rank's process is a new one, twice. All others serve both later rounds.
+TEST_F(KillsTest, SurvivorsStayAndTheBitsAreTheSame) {
+  constexpr int kLong = 200;
+  write_file(folder_.path() / "long.yaml", job_yaml(3, kSaveEvery, "[]", kLong));
+  JobRun calm(options("calm", "long.yaml"));
+  ASSERT_EQ(calm.wait(), 0) << log_of("calm");
+  JobRun run(options("stay", "long.yaml"));
+  std::map<int64_t, pid_t> before = pids_in_training(run, {});
+  for (const int64_t lost : {1, 2}) {
+    ASSERT_EQ(before.size(), static_cast<size_t>(kRanks)) << log_of("stay");
+    ASSERT_EQ(::kill(before[lost], SIGKILL), 0);
+    const std::map<int64_t, pid_t> after = pids_in_training(run, {before[lost]});
+    ASSERT_EQ(after.size(), static_cast<size_t>(kRanks)) << log_of("stay");
+    for (const auto& [rank, pid] : after) {
+      EXPECT_EQ(pid == before[rank], rank != lost) << "rank " << rank << "\n" << log_of("stay");
+    }
+    before = after;
+  }
+  ASSERT_EQ(run.wait(), 0) << log_of("stay");
+  EXPECT_EQ(final_weights("stay", kLong), final_weights("calm", kLong));
+  EXPECT_EQ(run.result().value("restarts", -1), 2);
 }
 
 TEST_F(KillsTest, MoreKillsThanMaxRestartsFailTheJobWithRankCodeAndLog) {

@@ -99,14 +99,14 @@ TEST_F(AgentTest, EndsTheOldWorkersBeforeANewRoundAndRefusesOlderOnes) {
   wait_until([&] { return agent.log_text(0) == "one\ntwo\n"; }, "the output of both rounds");
 }
 
-TEST_F(AgentTest, GivesAWorkerItsTwoDescriptorsAndNothingElse) {
+TEST_F(AgentTest, GivesAWorkerItsThreeDescriptorsAndNothingElse) {
   AgentProcess agent({.job_uid = uid_});
   const test::HttpReply open_connection = agent.put(order("fds+shm+exit:0", 1, 3));
   ASSERT_EQ(open_connection.status, 200);
   agent.wait_for_phase("Completed");
   for (const int rank : {0, 1, 2}) {
     const std::string text = agent.log_text(rank);
-    EXPECT_EQ(std::count(text.begin(), text.end(), ':'), 2) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), ':'), 3) << text;
     EXPECT_TRUE(contains(text, "met 3\n")) << text;
   }
 }

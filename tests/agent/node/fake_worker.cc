@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/api/progress_page.h"
+#include "common/api/round_channel.h"
 #include "common/api/worker_config.h"
 #include "common/base/json.h"
 
@@ -26,7 +27,8 @@
 //   states       adds 1 to the memory for its states, and tells the sum
 //   ignore       ignores SIGTERM              orphans     a child, and a process in its own
 //   session, exit:N       exits with N                             which both ignore SIGTERM
-//   signal:N     ends by signal N
+//   signal:N     ends by signal N             pid         its process id
+//   leave:N      leaves the round with exit code N, waits for the next, and obeys that one's orders
 // Then it waits for SIGTERM and exits with kExitStopped.
 
 namespace {
@@ -125,6 +127,22 @@ void count_in_memory_of_states(const WorkerConfig& config) {
   std::printf("states %d\n", count);
 }
 
+void serve(const WorkerConfig& config);
+
+void leave(const WorkerConfig& config, int64_t exit_code) {
+  const auto fd = static_cast<int>(config.rounds_fd);
+  const LeftRound left{.round = config.world.round, .exit_code = exit_code};
+  if (fd < 0 || !send_left(fd, left).ok()) std::exit(kExitBadConfig);
+  while (true) {
+    const auto next = receive_next(fd, 1000);
+    if (!next.ok()) std::exit(kExitOwnError);
+    if (!*next) continue;
+    WorkerConfig config_of_next = read_config((*next)->config_path);
+    config_of_next.shm_fd = (*next)->shm_fd;
+    return serve(config_of_next);
+  }
+}
+
 void obey(const std::string& order, const std::string& value, const WorkerConfig& config) {
   const auto number = [&] { return std::atoi(value.c_str()); };
   if (order == "print") std::printf("%s\n", value.c_str());
@@ -135,6 +153,7 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   }
   if (order == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
   if (order == "fds") list_descriptors();
+  if (order == "pid") std::printf("pid %d\n", getpid());
   if (order == "step") {
     ProgressPage page = page_of(config);
     write_progress(page, config, number());
@@ -156,18 +175,14 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   if (order == "orphans") leave_orphans();
   std::fflush(stdout);
   if (order == "exit") _exit(number());
+  if (order == "leave") leave(config, number());
   if (order == "signal") {
     signal(number(), SIG_DFL);
     raise(number());
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 3 || std::string(argv[1]) != "--config") return kExitBadConfig;
-  signal(SIGTERM, [](int) { _exit(kExitStopped); });
-  const WorkerConfig config = read_config(argv[2]);
+void serve(const WorkerConfig& config) {
   std::istringstream orders(config.job_name);
   for (std::string order; std::getline(orders, order, '+');) {
     const size_t at = order.find('@');
@@ -177,4 +192,12 @@ int main(int argc, char** argv) {
     obey(order.substr(0, colon), colon == std::string::npos ? "" : order.substr(colon + 1), config);
   }
   wait_for_ever();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 || std::string(argv[1]) != "--config") return kExitBadConfig;
+  signal(SIGTERM, [](int) { _exit(kExitStopped); });
+  serve(read_config(argv[2]));
 }

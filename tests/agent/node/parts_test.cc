@@ -457,6 +457,10 @@ TEST(AgentOptions, ComeFromThePodsEnvironment) {
   EXPECT_EQ(options->work_folder, "/var/lib/lockstep");
   EXPECT_EQ(options->termination_path, "/dev/termination-log");
   EXPECT_FALSE(options->create_termination);
+  EXPECT_TRUE(options->keep_survivors);
+  Environment environment = kPodEnvironment;
+  environment["LOCKSTEP_SURVIVORS"] = "respawn";
+  EXPECT_FALSE(read_agent_options({}, environment, "bin")->keep_survivors);
 }
 
 TEST(AgentOptions, LookForMountsBelowThePodsRoot) {
@@ -483,6 +487,10 @@ TEST(AgentOptions, NameWhatIsMissingOrWrong) {
   Environment environment = kPodEnvironment;
   environment["LOCKSTEP_NODE_INDEX"] = "two";
   EXPECT_FALSE(read_agent_options({}, environment, "bin").ok());
+  environment = kPodEnvironment;
+  environment["LOCKSTEP_SURVIVORS"] = "leave";
+  EXPECT_EQ(read_agent_options({}, environment, "bin").error().message,
+            "LOCKSTEP_SURVIVORS: expected \"stay\" or \"respawn\", found \"leave\"");
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--listen"},
                                                     {"--listen", "here"},
                                                     {"--listen", "a:70000"},

@@ -156,6 +156,22 @@ TEST(RoundMachine, EndsEveryProcessBeforeItSpawnsANewerRound) {
   EXPECT_EQ(state.workers.at(1).reason, "");
 }
 
+TEST(RoundMachine, LetsWorkersLeaveTheRoundBeforeForAMoment) {
+  Bench bench;
+  bench.run({.round = 5});
+  EXPECT_FALSE(bench.machine.lets_workers_leave(bench.clock.now()));
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 6})).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  EXPECT_TRUE(bench.machine.clearing());
+  EXPECT_TRUE(bench.machine.lets_workers_leave(bench.clock.now()));
+  bench.clock.advance(RoundLimits().leave_limit);
+  EXPECT_TRUE(bench.machine.clearing());
+  EXPECT_FALSE(bench.machine.lets_workers_leave(bench.clock.now()));
+  bench.machine.all_processes_gone();
+  EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
+  EXPECT_FALSE(bench.machine.clearing());
+}
+
 TEST(RoundMachine, TakesTheNewestOfSeveralRoundsThatComeWhileItClears) {
   Bench bench;
   bench.run({.round = 1});

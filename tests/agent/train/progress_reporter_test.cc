@@ -27,6 +27,30 @@ TEST(ProgressReporter, PublishesTheNotesOfTheStorageWhenItIsTold) {
   EXPECT_EQ(read.failed_step, 500);
 }
 
+TEST(ProgressReporter, TellsNothingOfTheRoundBefore) {
+  auto page = ProgressPage::create();
+  ASSERT_TRUE(page.ok());
+  auto attached = ProgressPage::attach(dup(page->fd()));
+  ASSERT_TRUE(attached.ok());
+  ProgressReporter reporter(std::move(attached).value(), 3);
+  reporter.numbers().step = 12;
+  reporter.numbers().suspect_rank = 1;
+  reporter.storage().saved = 2;
+  reporter.publish_storage();
+  reporter.publish();
+  reporter.begin_round(4);
+  StorageNotes notes;
+  ProgressNumbers numbers;
+  ASSERT_TRUE(page->storage().read(notes) && page->read(numbers));
+  EXPECT_EQ(notes, StorageNotes{});
+  EXPECT_EQ(numbers.round, 3u) << "nothing is said of the new round before it is published";
+  reporter.enter(WorkerPhase::kForming);
+  ASSERT_TRUE(page->read(numbers));
+  EXPECT_EQ(numbers.round, 4u);
+  EXPECT_EQ(numbers.step, 0);
+  EXPECT_EQ(numbers.suspect_rank, -1);
+}
+
 TEST(ProgressReporter, DoesNothingWithoutAPage) {
   ProgressReporter reporter(std::nullopt, 3);
   reporter.storage().saved = 1;

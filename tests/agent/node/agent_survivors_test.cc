@@ -1,0 +1,109 @@
+// Workers that leave their round without ending, because a peer of theirs is gone.
+#include <signal.h>
+
+#include <string>
+
+#include "common/api/worker_config.h"
+#include "tests/agent/node/agent_fixture.h"
+#include "tests/agent/node/agent_process.h"
+
+namespace lockstep::node {
+namespace {
+
+// Rank 0 has left because of rank 1, which a signal ended.
+constexpr char kLostPeer[] = "pid+step:3@0+leave:4@0+signal:9@1";
+
+class SurvivorsTest : public AgentTest {
+ protected:
+  static AgentState wait_for_both(const AgentProcess& agent) {
+    return agent.wait_for([](const AgentState& state) {
+      return state.workers.size() == 2 && state.workers[0].exit_code == kExitPeerLost &&
+             state.workers[1].signal == SIGKILL;
+    });
+  }
+  // Returns the state once all workers of the round have written their pids.
+  static AgentState wait_for_round(const AgentProcess& agent, int64_t round) {
+    return agent.wait_for(
+        [&](const AgentState& state) { return state.round == round && state.phase == "Running"; });
+  }
+};
+
+TEST_F(SurvivorsTest, AWorkerThatLeavesCountsAsEndedAndServesTheNextRound) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order(kLostPeer, 1, 2));
+  const AgentState left = wait_for_both(agent);
+  EXPECT_FALSE(left.workers[0].running);
+  EXPECT_EQ(left.workers[0].signal, 0);
+  EXPECT_EQ(left.workers[0].reason, "Error");
+  EXPECT_EQ(left.workers[0].step, 3) << "what it reported last";
+  EXPECT_TRUE(contains(left.workers[0].log_tail, "pid ")) << left.workers[0].log_tail;
+  EXPECT_EQ(left.phase, "Failed");
+  agent.put(order("pid+shm", 2, 2));
+  const AgentState next = wait_for_round(agent, 2);
+  EXPECT_EQ(next.workers[0].pid, left.workers[0].pid);
+  EXPECT_NE(next.workers[1].pid, left.workers[1].pid);
+  EXPECT_TRUE(next.workers[0].running);
+  EXPECT_EQ(next.workers[0].step, 0) << "nothing of the round before";
+  const std::string pid = "pid " + std::to_string(left.workers[0].pid) + "\n";
+  wait_until([&] { return agent.log_text(0) == pid + pid + "met 2\n"; },
+             "the output of both rounds, with one shared memory");
+  agent.signal(SIGTERM);
+  EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+}
+
+TEST_F(SurvivorsTest, OneThatDiesWhileItWaitsIsStartedAnew) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order(kLostPeer, 1, 2));
+  const AgentState left = wait_for_both(agent);
+  const auto pid = static_cast<pid_t>(left.workers[0].pid);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  wait_until([&] { return ::kill(pid, 0) != 0; }, "the agent to reap it");
+  EXPECT_EQ(agent.wait_for([](const AgentState&) { return true; }).workers[0].exit_code,
+            kExitPeerLost);
+  agent.put(order("pid", 2, 2));
+  const AgentState next = wait_for_round(agent, 2);
+  EXPECT_NE(next.workers[0].pid, left.workers[0].pid);
+}
+
+TEST_F(SurvivorsTest, AreKilledForARoundThatTheyCannotServe) {
+  struct Case {
+    const char* name;
+    Assignment assignment;
+  };
+  Assignment with_states = order("pid", 2, 2);
+  with_states.checkpoint.memory.emplace();
+  Assignment of_command = command("sleep 60", 2);
+  of_command.world.round = 2;
+  of_command.hash = world_hash(of_command.world);
+  for (const Case& one : {Case{"more processes", order("pid", 2, 3)},
+                          Case{"memory for states", with_states}, Case{"command", of_command}}) {
+    SCOPED_TRACE(one.name);
+    AgentProcess agent({.job_uid = uid_});
+    agent.put(order(kLostPeer, 1, 2));
+    const AgentState left = wait_for_both(agent);
+    ASSERT_EQ(agent.put(one.assignment).status, 200);
+    const AgentState next = wait_for_round(agent, 2);
+    EXPECT_NE(next.workers[0].pid, left.workers[0].pid);
+    EXPECT_NE(::kill(static_cast<pid_t>(left.workers[0].pid), 0), 0);
+  }
+}
+
+TEST_F(SurvivorsTest, EndWithTheAgent) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order(kLostPeer, 1, 2));
+  wait_for_both(agent);
+  agent.signal(SIGTERM);
+  const int result = agent.wait_for_exit();  // of the first failure
+  EXPECT_TRUE(result == 128 + SIGKILL || result == kExitPeerLost) << result;
+  expect_nothing_left();
+}
+
+TEST_F(SurvivorsTest, AreRespawnedIfTheAgentIsToldSo) {
+  AgentProcess agent({.job_uid = uid_, .more_env = {"LOCKSTEP_SURVIVORS=respawn"}});
+  agent.put(order("fds+exit:0"));
+  agent.wait_for_phase("Completed");
+  EXPECT_EQ(agent.log_text(0).find("fd:"), agent.log_text(0).rfind("fd:")) << "the page alone";
+}
+
+}  // namespace
+}  // namespace lockstep::node
