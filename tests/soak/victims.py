@@ -2,7 +2,7 @@
 import processes
 
 ETERNAL = "eternal-"
-# Of the ranks and agents of one job. Each failure without progress doubles the wait before the
+# Kills of one job's ranks and agents. Each failure without progress doubles the wait before the
 # restart, up to 2 minutes. A job that is killed as often as it starts would wait for most of a
 # short run.
 MOST_KILLS = 4
