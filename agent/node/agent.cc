@@ -131,6 +131,7 @@ void Agent::clear_processes() {
   if (machine_.lets_workers_leave(clock_.now()) && workers_.any_may_leave()) return;
   const std::set<pid_t> spared =
       machine_.clearing() ? workers_.survivors(machine_.assignment()) : std::set<pid_t>{};
+  workers_.give_up_all_but(spared);
   if (has_descendants(spared)) {
     kill_descendants(spared);
   } else {

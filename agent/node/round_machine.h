@@ -26,8 +26,9 @@ struct RoundLimits {
   Duration progress_interval = std::chrono::milliseconds(500);  // between two published steps
   Duration farewell = std::chrono::seconds(1);  // until a controller knows that ranks have saved
   Duration clear_limit = std::chrono::seconds(10);  // for killed processes to go, when leaving
-  // For workers to leave the round before by themselves once the next one is assigned.
-  Duration leave_limit = std::chrono::milliseconds(500);
+  // For workers to leave the round before by themselves once the next one is assigned. Longer than
+  // a communicator takes to say goodbye to its peers.
+  Duration leave_limit = std::chrono::seconds(1);
 };
 
 // The next steps of the supervisor, in this order.

@@ -173,7 +173,8 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
 // The process must have the descriptor for this rank's states, or need none.
 bool WorkerSet::can_serve(size_t local_rank, const Assignment& next) const {
   const Worker& worker = *workers_[local_rank];
-  if (!next.train || worker.pid <= 0 || !worker.has_left) return false;
+  if (!next.train || next.gpus_per_node > 0) return false;
+  if (worker.pid <= 0 || !worker.has_left || worker.rounds_fd < 0) return false;
   if (std::ssize(workers_) != next.world.processes_per_node) return false;
   const bool keeps_states = next.checkpoint.memory.has_value();
   if (keeps_states != !state_fds_.empty()) return false;
@@ -189,8 +190,16 @@ std::set<pid_t> WorkerSet::survivors(const Assignment& next) const {
 }
 
 bool WorkerSet::any_may_leave() const {
-  return std::ranges::any_of(
-      workers_, [](const auto& worker) { return worker->in_round() && worker->rounds_fd >= 0; });
+  return std::ranges::any_of(workers_, [](const auto& worker) {
+    const bool trains = worker->reported && worker->numbers.phase >= WorkerPhase::kTraining;
+    return worker->in_round() && worker->rounds_fd >= 0 && trains && !worker->hung;
+  });
+}
+
+void WorkerSet::give_up_all_but(const std::set<pid_t>& pids) {
+  for (const auto& worker : workers_) {
+    if (!pids.contains(worker->pid)) close_fd(worker->rounds_fd);
+  }
 }
 
 std::vector<WorkerSet::Survivor> WorkerSet::take_survivors(const Assignment& next) {
@@ -447,7 +456,7 @@ void WorkerSet::read_storage(size_t local_rank, RoundMachine& machine) {
 
 void WorkerSet::read_board(size_t local_rank, RoundMachine& machine, TimePoint now) {
   Worker& worker = *workers_[local_rank];
-  if (!worker.in_round()) return;
+  if (!worker.in_round() || (worker.has_stayed && !worker.reported)) return;
   machine.update_health(worker.launch.round, static_cast<int64_t>(local_rank),
                         worker.board.poll(worker.page->board(), now));
 }
@@ -458,6 +467,7 @@ void WorkerSet::watch_for_hang(Worker& worker, TimePoint now) {
   log_warning("worker hung after a step; killing it",
               {{"rank", worker.launch.rank}, {"step", worker.numbers.step.value_or(0)}});
   worker.hung = true;
+  close_fd(worker.rounds_fd);  // too late to leave
   kill(worker.pid, SIGKILL);
 }
 

@@ -44,6 +44,9 @@ class WorkerSet {
   std::set<pid_t> survivors(const Assignment& next) const;
   // Returns whether a running worker might still leave its round without ending.
   bool any_may_leave() const;
+  // From now on no worker but these can leave its round: the others are about to be killed, and a
+  // message that one of them has just sent counts for nothing.
+  void give_up_all_but(const std::set<pid_t>& pids);
   // Sends SIGTERM to each running worker. For a command, sends it to the whole process group; a
   // lockstep-worker handles its own children until it ends.
   void terminate() const;

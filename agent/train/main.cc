@@ -47,6 +47,11 @@ int bad_config(const Error& error) {
   return kExitBadConfig;
 }
 
+int cannot_begin(const Error& error) {
+  log_error("cannot begin the next round", {{"reason", error.message}});
+  return kExitOwnError;
+}
+
 int run_round(const WorkerConfig& config, ProgressReporter& progress) {
   const SystemClock clock;
   const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
@@ -66,7 +71,8 @@ int run(const std::string& path) {
   int exit_code = run_round(*config, progress);
   while (may_stay(*config, exit_code, progress)) {
     Result<std::optional<WorkerConfig>> next = await_next_round(*config, exit_code);
-    if (!next.ok()) return bad_config(next.error());
+    if (!next.ok() && next.error().code == Code::kInvalid) return bad_config(next.error());
+    if (!next.ok()) return cannot_begin(next.error());
     if (!*next) return exit_code;
     config = std::move(**next);
     progress.begin_round(config->world.round);

@@ -16,6 +16,21 @@ namespace {
 constexpr size_t kConfigBytesMax = 16u << 20;
 constexpr int kLookForSignalMs = 100;
 
+// Returns nothing once the process is told to stop.
+Result<std::optional<NextRound>> wait_for_next(int fd) {
+  std::optional<NextRound> next;
+  while (!next && !StopSignal::requested()) {
+    TRY_ASSIGN(next, receive_next(fd, kLookForSignalMs));
+  }
+  return next;
+}
+
+Result<std::optional<NextRound>> leave(const WorkerConfig& config, int exit_code) {
+  const auto fd = static_cast<int>(config.rounds_fd);
+  TRY(send_left(fd, {.round = config.world.round, .exit_code = exit_code}));
+  return wait_for_next(fd);
+}
+
 }  // namespace
 
 Result<WorkerConfig> read_worker_config(const std::string& path) {
@@ -26,23 +41,20 @@ Result<WorkerConfig> read_worker_config(const std::string& path) {
 
 bool may_stay(const WorkerConfig& config, int exit_code, const ProgressReporter& progress) {
   const bool is_of_peer = exit_code == kExitPeerLost || exit_code == kExitPeerHung;
-  const bool has_trained = progress.numbers().phase >= WorkerPhase::kTraining;
+  const bool has_trained = progress.numbers().first_step_unix_seconds > 0;
   return is_of_peer && has_trained && config.rounds_fd >= 0 && config.gpu < 0 &&
          !StopSignal::requested();
 }
 
 Result<std::optional<WorkerConfig>> await_next_round(const WorkerConfig& config, int exit_code) {
-  const auto fd = static_cast<int>(config.rounds_fd);
   log_info("staying for the next round", {{"rank", config.rank}, {"round", config.world.round}});
-  TRY(send_left(fd, {.round = config.world.round, .exit_code = exit_code}));
   if (config.shm_fd >= 0) close(static_cast<int>(config.shm_fd));
-  std::optional<NextRound> next;
-  while (!next) {
-    if (StopSignal::requested()) return std::optional<WorkerConfig>();
-    TRY_ASSIGN(next, receive_next(fd, kLookForSignalMs));
-  }
-  TRY_ASSIGN(WorkerConfig config_of_next, read_worker_config(next->config_path));
-  config_of_next.shm_fd = next->shm_fd;
+  const Result<std::optional<NextRound>> next = leave(config, exit_code);
+  if (!next.ok()) log_warning("cannot stay", {{"error", next.error().message}});
+  StopSignal::disarm();
+  if (!next.ok() || !*next || StopSignal::requested()) return std::optional<WorkerConfig>();
+  TRY_ASSIGN(WorkerConfig config_of_next, read_worker_config((*next)->config_path));
+  config_of_next.shm_fd = (*next)->shm_fd;
   return std::optional<WorkerConfig>(std::move(config_of_next));
 }
 

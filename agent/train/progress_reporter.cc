@@ -15,7 +15,10 @@ void ProgressReporter::begin_round(int64_t round) {
   numbers_.round = static_cast<uint64_t>(round);
   // Known while it forms and loads too, so that a job that stands still there is seen.
   numbers_.step = 0;
-  if (board_) board_->clear_wait();
+  if (board_) {
+    board_->clear_wait();
+    board_->clear_beats();
+  }
   // Before the numbers, by whose round the agent knows whose notes these are.
   storage_ = StorageNotes();
   publish_storage();

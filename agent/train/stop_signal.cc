@@ -23,6 +23,11 @@ void StopSignal::arm() {
   sigaction(SIGINT, &action, nullptr);
 }
 
+void StopSignal::disarm() {
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+}
+
 bool StopSignal::requested() {
   return stop_requested.load();
 }

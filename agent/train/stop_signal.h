@@ -7,6 +7,8 @@ namespace lockstep::train {
 class StopSignal {
  public:
   static void arm();
+  // Undoes arm(), not a request. The process serves a round from its beginning again.
+  static void disarm();
   static bool requested();
 };
 

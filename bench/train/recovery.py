@@ -5,6 +5,7 @@
   bench/train/recovery.py --build build-release --every 30 --minutes 5
   bench/train/recovery.py --build build-release --victim agent
   bench/train/recovery.py --build build-release --layouts all --minutes 1 --every 3
+  bench/train/recovery.py --build build-release --survivors both --minutes 1 --turns 3 --every 3
 
   python3 -m venv env && env/bin/pip install torch numpy    # a current release
   bench/train/recovery.py --build build-release --peer torchrun --python env/bin/python --minutes 5 --turns 2
@@ -194,8 +195,9 @@ def compare(options, programs):
     return good
 
 
-def lockstep(options, layout):
-    return Program(layout, lambda steps, output: LockstepJob(options, layout, steps, output), True)
+def lockstep(options, layout, survivors):
+    name = layout if len(options.survivors) == 1 else f"{layout}, survivors {survivors}"
+    return Program(name, lambda steps, output: LockstepJob(options, layout, survivors, steps, output), True)
 
 
 def torchrun(options, every):
@@ -219,6 +221,8 @@ def parse():
     parser.add_argument("--victim", choices=("worker", "agent"), default="worker")
     parser.add_argument("--layouts", default="replicated", help="names, with ; between them, or all: "
                         + "; ".join(LAYOUTS))
+    parser.add_argument("--survivors", choices=("stay", "respawn", "both"), default="stay",
+                        help="what the other ranks do when one is lost; both: in turns")
     parser.add_argument("--memory", type=int, default=1, help="spec.checkpoint.memory.everySteps; 0: none")
     parser.add_argument("--checkpoint", type=int, default=500, help="spec.checkpoint.everySteps")
     parser.add_argument("--peer", choices=("torchrun",), help="takes turns with the layout replicated")
@@ -229,6 +233,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tiny", action="store_true", help="a small run that keeps this program working")
     options = parser.parse_args()
+    options.survivors = ["stay", "respawn"] if options.survivors == "both" else [options.survivors]
     options.layouts = list(LAYOUTS) if options.layouts == "all" else options.layouts.split("; ")
     if unknown := [name for name in options.layouts if name not in LAYOUTS]:
         parser.error(f"no layout has the name {unknown[0]!r}")
@@ -267,7 +272,8 @@ def main():
         options.text = pathlib.Path(folder) / "text"
         options.text.write_bytes(random.Random(7).randbytes(1 << 20))
         for layout in options.layouts:
-            good &= compare(options, [lockstep(options, layout)] + (peers if layout == "replicated" else []))
+            ours = [lockstep(options, layout, survivors) for survivors in options.survivors]
+            good &= compare(options, ours + (peers if layout == "replicated" else []))
     sys.exit(0 if good else 1)
 
 

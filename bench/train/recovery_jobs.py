@@ -93,7 +93,7 @@ class LockstepRound:
 
 
 class LockstepJob(Job):
-    def __init__(self, options, layout, steps, output):
+    def __init__(self, options, layout, survivors, steps, output):
         super().__init__(steps, output)
         train = {"model": model_of(options), "data": {"path": str(options.text), "tokenizer": "bytes"},
                  "steps": steps, "batch": {"global": BATCH}, "optimizer": {"schedule": "constant"}}
@@ -104,7 +104,8 @@ class LockstepJob(Job):
         file = output.with_suffix(".json")
         file.write_text(json.dumps(spec))
         program = pathlib.Path(options.build).resolve() / "bin/lockstep"
-        self.start([program, "run", file, "--output", output, "-o", "json"])
+        self.start([program, "run", file, "--output", output, "-o", "json"],
+                   {"LOCKSTEP_SURVIVORS": survivors})
 
     def workers(self):
         """Returns the pid of each rank."""

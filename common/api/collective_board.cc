@@ -167,6 +167,10 @@ void CollectiveBoard::clear_wait() {
   write_record(wait.sequence, [&] { wait.is_set.store(0, std::memory_order_release); });
 }
 
+void CollectiveBoard::clear_beats() {
+  memory_->beats.store(0, std::memory_order_relaxed);
+}
+
 void CollectiveBoard::beat() {
   memory_->beats.fetch_add(1, std::memory_order_relaxed);
 }

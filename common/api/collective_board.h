@@ -78,6 +78,8 @@ class CollectiveBoard {
   void set_wait(const RankWait& wait);
   void clear_wait();
   void beat();
+  // The writer forgets that it lived: no heartbeat yet.
+  void clear_beats();
 
   // Readers' side. Records that are being written are left out.
   std::vector<GroupActivity> groups() const;

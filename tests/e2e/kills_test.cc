@@ -1,6 +1,7 @@
 // Kills workers with SIGKILL in every phase: the job completes in a later round with the same bits.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <map>
@@ -122,16 +123,17 @@ bool kill_at(JobRun& run, const Target& target, int signal = SIGKILL) {
   return false;
 }
 
-// Waits until all ranks train, in processes other than these. Returns the process of each rank;
-// fewer if the run has ended.
+// Waits until all ranks have done a step of their round, in processes other than these. Returns the
+// process of each rank; fewer if the run has ended.
 std::map<int64_t, pid_t> pids_in_training(JobRun& run, const std::set<pid_t>& but) {
   std::map<int64_t, pid_t> pids;
   while (run.running() && pids.size() < kRanks) {
     pids.clear();
+    usleep(5000);
     for (const WorkerView& view : workers_below(run.pid())) {
       ProgressNumbers numbers;
       if (but.contains(view.pid) || !view.page || !view.page->read(numbers)) continue;
-      if (numbers.phase == WorkerPhase::kTraining) pids[view.config.rank] = view.pid;
+      if (numbers.first_step_unix_seconds > 0) pids[view.config.rank] = view.pid;
     }
   }
   return pids;

@@ -1,7 +1,9 @@
 // Workers that leave their round without ending, because a peer of theirs is gone.
 #include <signal.h>
 
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "common/api/worker_config.h"
 #include "tests/agent/node/agent_fixture.h"
@@ -49,6 +51,41 @@ TEST_F(SurvivorsTest, AWorkerThatLeavesCountsAsEndedAndServesTheNextRound) {
              "the output of both rounds, with one shared memory");
   agent.signal(SIGTERM);
   EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+}
+
+TEST_F(SurvivorsTest, AWorkerMayLeaveShortlyAfterTheNextRoundIsAssigned) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("step:3+wait:300@0+leave:4@0", 1, 2));
+  const AgentState first = agent.wait_for([](const AgentState& state) {
+    return state.workers.size() == 2 && state.workers[0].step == 3 && state.workers[1].step == 3;
+  });
+  agent.put(order("pid", 2, 2));
+  const AgentState next = wait_for_round(agent, 2);
+  EXPECT_NE(next.workers[1].pid, first.workers[1].pid) << "it never leaves";
+  EXPECT_NE(::kill(static_cast<pid_t>(first.workers[1].pid), 0), 0);
+}
+
+TEST_F(SurvivorsTest, TakeNoDescriptorsFromRoundToRound) {
+  AgentProcess agent({.job_uid = uid_});
+  const auto descriptors = [](int64_t pid) {
+    const std::filesystem::directory_iterator files("/proc/" + std::to_string(pid) + "/fd");
+    return std::distance(begin(files), end(files));
+  };
+  std::pair<int64_t, int64_t> early;
+  for (int64_t round = 1; round <= 12; ++round) {
+    agent.put(order(kLostPeer, round, 2));
+    const AgentState left = agent.wait_for([&](const AgentState& state) {
+      return state.round == round && state.workers.size() == 2 &&
+             state.workers[0].exit_code == kExitPeerLost && state.workers[1].signal == SIGKILL;
+    });
+    const std::pair now(descriptors(agent.pid()), descriptors(left.workers[0].pid));
+    if (round == 3) early = now;
+    if (round > 3) {
+      EXPECT_LE(now.first, early.first + 1)
+          << "agent, round " << round;  // a connection comes and goes
+      EXPECT_EQ(now.second, early.second) << "worker, round " << round;
+    }
+  }
 }
 
 TEST_F(SurvivorsTest, OneThatDiesWhileItWaitsIsStartedAnew) {

@@ -28,6 +28,7 @@
 //   ignore       ignores SIGTERM              orphans     a child, and a process in its own
 //   session, exit:N       exits with N                             which both ignore SIGTERM
 //   signal:N     ends by signal N             pid         its process id
+//   wait:N       waits N ms
 //   leave:N      leaves the round with exit code N, waits for the next, and obeys that one's orders
 // Then it waits for SIGTERM and exits with kExitStopped.
 
@@ -48,9 +49,8 @@ WorkerConfig read_config(const std::string& path) {
   return std::move(config).value();
 }
 
-// Call only once: it takes over the descriptor.
 ProgressPage page_of(const WorkerConfig& config) {
-  auto page = ProgressPage::attach(static_cast<int>(config.progress_fd));
+  auto page = ProgressPage::attach(dup(static_cast<int>(config.progress_fd)));
   if (!page.ok()) std::exit(kExitBadConfig);
   return *std::move(page);
 }
@@ -132,6 +132,7 @@ void serve(const WorkerConfig& config);
 void leave(const WorkerConfig& config, int64_t exit_code) {
   const auto fd = static_cast<int>(config.rounds_fd);
   const LeftRound left{.round = config.world.round, .exit_code = exit_code};
+  if (config.shm_fd >= 0) close(static_cast<int>(config.shm_fd));
   if (fd < 0 || !send_left(fd, left).ok()) std::exit(kExitBadConfig);
   while (true) {
     const auto next = receive_next(fd, 1000);
@@ -175,6 +176,7 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   if (order == "orphans") leave_orphans();
   std::fflush(stdout);
   if (order == "exit") _exit(number());
+  if (order == "wait") usleep(static_cast<useconds_t>(number()) * 1000);
   if (order == "leave") leave(config, number());
   if (order == "signal") {
     signal(number(), SIG_DFL);

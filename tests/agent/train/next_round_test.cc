@@ -18,6 +18,7 @@ class NextRound : public ::testing::Test {
     agent_ = (*ends)[0];
     config_.rounds_fd = (*ends)[1];
     config_.world.round = 3;
+    progress_.numbers().first_step_unix_seconds = 1;
     progress_.enter(WorkerPhase::kTraining);
   }
   void TearDown() override {
@@ -45,8 +46,9 @@ TEST_F(NextRound, IsNotForARankWithAnErrorOfItsOwn) {
   }
 }
 
-TEST_F(NextRound, IsNotForOneThatNeverTrainedInThisRound) {
+TEST_F(NextRound, IsNotForOneThatHasDoneNoStepInThisRound) {
   progress_.begin_round(4);
+  progress_.enter(WorkerPhase::kTraining);
   EXPECT_FALSE(may_stay(config_, kExitPeerLost, progress_));
 }
 
@@ -69,7 +71,9 @@ TEST_F(NextRound, EndsTheProcessIfTheAgentIsGoneOrItsFileIsUnreadable) {
   ASSERT_FALSE(next.ok());
   EXPECT_NE(next.error().message.find("/nowhere/rank-0.json"), std::string::npos);
   close(std::exchange(agent_, -1));
-  EXPECT_FALSE(await_next_round(config_, kExitPeerLost).ok());
+  const auto without_agent = await_next_round(config_, kExitPeerLost);
+  ASSERT_TRUE(without_agent.ok());
+  EXPECT_FALSE(without_agent->has_value()) << "the exit code is still that of the round";
 }
 
 }  // namespace
