@@ -47,5 +47,5 @@ if(LOCKSTEP_SANITIZE)
     add_compile_options(-fno-sanitize=vptr)
   endif()
   # g++ 12 warns of std::regex's own code once it is instrumented.
-  add_compile_options(-Wno-maybe-uninitialized)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 endif()
