@@ -137,6 +137,11 @@ struct Schema<RecoveryStatus> {
                 .meaning = "Time until all ranks trained again.",
                 .minimum = 0},
           &RecoveryStatus::restoreSeconds);
+    visit(Field{.name = "recomputeSeconds",
+                .meaning = "Time after that until the steps that were lost had been done again, as "
+                           "far as reports tell. It is no part of recoverySeconds.",
+                .minimum = 0},
+          &RecoveryStatus::recomputeSeconds);
   }
 };
 

@@ -361,6 +361,7 @@ struct RecoveryStatus {
   std::optional<double> podsSeconds;
   std::optional<double> formSeconds;
   std::optional<double> restoreSeconds;
+  std::optional<double> recomputeSeconds;  // while all ranks train again
 
   bool operator==(const RecoveryStatus&) const = default;
 };
@@ -382,7 +383,7 @@ struct FailureStatus {
   int64_t furthestStep = 0;    // over the consecutive attempts
   int64_t attempt = 1;         // consecutive failures without a step beyond that of the first
   double recoverySeconds = 0;  // from the failure to all ranks running again; 0 until then
-  RecoveryStatus recovery;     // the parts of recoverySeconds
+  RecoveryStatus recovery;     // the parts of recoverySeconds, and what came after it
   std::string time;
 
   bool operator==(const FailureStatus&) const = default;

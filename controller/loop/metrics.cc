@@ -58,6 +58,11 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
       part_seconds_[i].observe(part.value_or(0));
     }
   }
+  const auto recompute = [](const TrainingJobStatus& status) {
+    return status.lastFailure ? status.lastFailure->recovery.recomputeSeconds : std::nullopt;
+  };
+  const bool is_new = failures(after) > failures(before) || !recompute(before);
+  if (recompute(after) && is_new) recompute_seconds_.observe(*recompute(after));
   const bool is_first = failures(after) == 0 && after.trainedSeconds == 0;
   if (!is_first || !is_true(after, kRunning) || is_true(before, kRunning)) return;
   const Condition* suspended = find_condition(after, kSuspended);

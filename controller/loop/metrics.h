@@ -38,7 +38,8 @@ struct ReconcileMetrics {
 // it would last for as long as it is kept.
 std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now);
 
-// The parts of a recovery, as in status.failures[].recovery.
+// The parts of a recovery, as in status.failures[].recovery. Its recomputeSeconds come after it,
+// and are counted apart.
 struct RecoveryPart {
   const char* name;
   std::optional<double> RecoveryStatus::*seconds;
@@ -64,6 +65,8 @@ class JobMetrics {
   // Finished recoveries: the whole, and each of kRecoveryParts.
   const Histogram& recovery_seconds() const { return recovery_seconds_; }
   const Histogram& part_seconds(size_t part) const { return part_seconds_.at(part); }
+  // Time after recoveries until the lost steps had been done again.
+  const Histogram& recompute_seconds() const { return recompute_seconds_; }
   // Time from the creation of a job, or the end of its suspension, until all its ranks first
   // trained. Only of jobs that did not fail before.
   const Histogram& ready_seconds() const { return ready_seconds_; }
@@ -73,6 +76,7 @@ class JobMetrics {
   Histogram recovery_seconds_{bounds_seconds(0.1, 5000)};
   std::vector<Histogram> part_seconds_{kRecoveryParts.size(),
                                        Histogram(bounds_seconds(0.01, 5000))};
+  Histogram recompute_seconds_{bounds_seconds(0.01, 5000)};
   Histogram ready_seconds_{bounds_seconds(0.1, 5000)};
 };
 

@@ -115,6 +115,7 @@ void add_jobs(const loop::Controller& controller, Exposition& out) {
   for (size_t i = 0; i < loop::kRecoveryParts.size(); ++i) {
     out.add(metrics.part_seconds(i), {{"part", loop::kRecoveryParts[i].name}});
   }
+  out.add(metrics.recompute_seconds(), {{"part", "recompute"}});
   out.family("lockstep_downtime_seconds", "Seconds from a failure until all ranks train again",
              Type::kHistogram);
   out.add(metrics.recovery_seconds());

@@ -196,4 +196,20 @@ void note_resumed(TrainingJobStatus& status, int64_t step, std::string_view from
   store_newest(status);
 }
 
+void note_recomputed(TrainingJobStatus& status, int64_t step, WallTime now) {
+  if (!status.lastFailure) return;
+  FailureStatus& failure = *status.lastFailure;
+  const bool is_over = failure.recoverySeconds > 0 && failure.resumedStep >= 0;
+  if (!is_over || failure.recovery.recomputeSeconds) return;
+  if (failure.resumedStep >= failure.step) {
+    failure.recovery.recomputeSeconds = 0;  // nothing was lost
+  } else if (step >= failure.step) {
+    const double since = seconds_from(failure.time, now).value_or(0);
+    failure.recovery.recomputeSeconds = rounded(std::max(0.0, since - failure.recoverySeconds));
+  } else {
+    return;
+  }
+  store_newest(status);
+}
+
 }  // namespace lockstep::plan

@@ -261,6 +261,8 @@ void derive_status(Pass& pass) {
     derive_precision(pass);
     derive_network_policy(pass);
   }
+  const std::optional<ProgressStatus>& progress = pass.status.progress;
+  note_recomputed(pass.status, progress ? progress->step.value_or(0) : 0, pass.seen.wall_now);
   pass.status.state = display_state(pass.status);
 }
 

@@ -194,6 +194,13 @@ TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
     parts += metrics.part_seconds(i).sum();
   }
   EXPECT_DOUBLE_EQ(parts, 1.5);
+  EXPECT_EQ(metrics.recompute_seconds().count(), 0u) << "steps are still being done again";
+  before = after;
+  after.lastFailure->recovery.recomputeSeconds = 0.5;
+  metrics.observe(before, after, "2026-01-01T00:00:18Z", now);
+  metrics.observe(after, after, "2026-01-01T00:00:18Z", now);
+  EXPECT_EQ(metrics.recompute_seconds().count(), 1u);
+  EXPECT_DOUBLE_EQ(metrics.recompute_seconds().sum(), 0.5);
   EXPECT_DOUBLE_EQ(metrics.part_seconds(4).sum(), 1) << "form";
 }
 

@@ -134,6 +134,7 @@ TEST_F(Watched, SaysUnderTheStandardNamesWhatItDid) {
         "leader_election_master_status{name=\"lockstep-controller\"} 1\n",
         "lockstep_controller_requests_waiting 2\n", "lockstep_time_to_ready_seconds_count 2\n",
         "lockstep_recovery_seconds_count{part=\"restore\"} 0\n",
+        "lockstep_recovery_seconds_count{part=\"recompute\"} 0\n",
         "lockstep_downtime_seconds_count 0\n",
         "lockstep_goodput_ratio{namespace=\"default\",job=\"long\"} 1\n",
         "lockstep_job_restarts{namespace=\"default\",job=\"long\"} 0\n", "state=\"Complete\"} 1\n",

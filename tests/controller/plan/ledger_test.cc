@@ -231,6 +231,45 @@ TEST(Ledger, AFailureFromBeforeTheLastOneWasOverBeginsWhereThatEnded) {
   EXPECT_EQ(scene.status().lastFailure->recovery.detectSeconds, 2);
 }
 
+// A job of one node that failed at step 20 and resumed from another step after 3 s.
+Scene resumed_from(int64_t step) {
+  Scene scene(1);
+  scene.train();
+  bring_agents(scene, WorkerPhase::kTraining, 20);
+  scene.settle();
+  scene.fail_worker(0, 1, 1);
+  scene.settle();
+  scene.advance(seconds(2));
+  bring_agents(scene, WorkerPhase::kTraining, step);
+  scene.agent(0).storage = StorageState{.resumed_step = step};
+  scene.settle();
+  return scene;
+}
+
+TEST(Ledger, SaysHowLongItTookToDoTheLostStepsAgain) {
+  Scene scene = resumed_from(15);
+  EXPECT_EQ(scene.status().lastFailure->recoverySeconds, 3);
+  EXPECT_FALSE(scene.status().lastFailure->recovery.recomputeSeconds.has_value());
+  scene.advance(seconds(4));
+  bring_agents(scene, WorkerPhase::kTraining, 19);
+  scene.settle();
+  EXPECT_FALSE(scene.status().lastFailure->recovery.recomputeSeconds.has_value());
+  scene.advance(seconds(2));
+  bring_agents(scene, WorkerPhase::kTraining, 21);
+  scene.settle();
+  scene.advance(seconds(9));
+  bring_agents(scene, WorkerPhase::kTraining, 30);
+  scene.settle();
+  EXPECT_EQ(scene.status().lastFailure->recovery.recomputeSeconds, 6);
+  EXPECT_EQ(scene.status().failures[0], scene.status().lastFailure);
+  EXPECT_EQ(scene.status().lastFailure->recoverySeconds, 3) << "it is no part of this";
+}
+
+TEST(Ledger, NothingIsDoneAgainIfNoStepWasLost) {
+  Scene scene = resumed_from(20);
+  EXPECT_EQ(scene.status().lastFailure->recovery.recomputeSeconds, 0);
+}
+
 TEST(Ledger, ASuspensionDuringARecoveryEndsWhatItCosts) {
   Scene scene(1);
   scene.train();
