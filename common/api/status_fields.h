@@ -139,7 +139,8 @@ struct Schema<RecoveryStatus> {
           &RecoveryStatus::restoreSeconds);
     visit(Field{.name = "recomputeSeconds",
                 .meaning = "Time after that until the steps that were lost had been done again, as "
-                           "far as reports tell. It is no part of recoverySeconds.",
+                           "far as reports tell; absent if a further round began before. It is no "
+                           "part of recoverySeconds.",
                 .minimum = 0},
           &RecoveryStatus::recomputeSeconds);
   }

@@ -248,8 +248,12 @@ bool was_drained(const TrainingJobStatus& status) {
   return is_true(status, kRestarting) && find_condition(status, kRestarting)->reason == kDrained;
 }
 
+bool stores_checkpoints(const TrainingJobSpec& spec) {
+  return spec.train && !spec.checkpoint.path.empty();
+}
+
 bool saves_when_stopped(const Pass& pass) {
-  return pass.formed() && pass.spec().train && !pass.spec().checkpoint.path.empty();
+  return pass.formed() && stores_checkpoints(pass.spec());
 }
 
 // Waits for the ranks of a round of which a pod is deleted, drained or preempted: they save a

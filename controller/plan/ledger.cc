@@ -203,7 +203,7 @@ void note_recomputed(TrainingJobStatus& status, int64_t step, WallTime now) {
   if (!is_over || failure.recovery.recomputeSeconds) return;
   if (failure.resumedStep >= failure.step) {
     failure.recovery.recomputeSeconds = 0;  // nothing was lost
-  } else if (step >= failure.step) {
+  } else if (step >= failure.step && status.round == failure.round + 1) {
     const double since = seconds_from(failure.time, now).value_or(0);
     failure.recovery.recomputeSeconds = rounded(std::max(0.0, since - failure.recoverySeconds));
   } else {

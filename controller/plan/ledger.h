@@ -59,7 +59,8 @@ std::vector<std::string> lately_lost_nodes(const TrainingJobStatus& status, Wall
 void note_resumed(TrainingJobStatus& status, int64_t step, std::string_view from);
 
 // Records how long it took to do the lost steps again, once training has reached `step`, that of
-// the newest failure. Call it after note_resumed().
+// the newest failure. Unknown if a further round began before: the time between the two is no work.
+// Call it after note_resumed().
 void note_recomputed(TrainingJobStatus& status, int64_t step, WallTime now);
 
 }  // namespace lockstep::plan

@@ -105,7 +105,8 @@ namespace {
 // The agent of a terminating pod is worth listening to as long as its ranks may save.
 bool is_watched(const Pass& pass, const PodView& pod) {
   const bool ends = pod.finished() || pod.exit_code;
-  const bool may_save = saves_when_stopped(pass) || is_true(pass.status, kSuspended);
+  const bool may_save =
+      (pass.formed() || is_true(pass.status, kSuspended)) && stores_checkpoints(pass.spec());
   const bool serves = pod.serves() || (!ends && may_save);
   return serves && pod.phase == "Running" && !pod.ip.empty();
 }

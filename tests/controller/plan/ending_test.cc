@@ -159,6 +159,7 @@ TEST(Suspension, StopsThePodsAndResumesWithNewOnes) {
 // Ranks save when they are stopped, at a step that nobody else knows.
 TEST(Suspension, TellsTheCheckpointThatTheOldPodsSave) {
   Scene scene(2);
+  scene.seen.job.spec.checkpoint.path = "/ckpt";
   scene.train();
   scene.seen.job.spec.suspend = true;
   scene.settle();
@@ -172,8 +173,18 @@ TEST(Suspension, TellsTheCheckpointThatTheOldPodsSave) {
   EXPECT_EQ(scene.status().state, "Suspended");
 }
 
+TEST(Suspension, AsksNoAgentOfAnOldPodThatHasNowhereToSave) {
+  Scene scene(1);
+  scene.train();
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  scene.seen.pods[0].terminating = true;
+  EXPECT_TRUE(scene.plan().watch.empty());
+}
+
 TEST(Suspension, TellsNothingOfAnOlderRound) {
   Scene scene(1);
+  scene.seen.job.spec.checkpoint.path = "/ckpt";
   scene.train();
   scene.seen.job.spec.suspend = true;
   scene.settle();

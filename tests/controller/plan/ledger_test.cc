@@ -265,6 +265,22 @@ TEST(Ledger, SaysHowLongItTookToDoTheLostStepsAgain) {
   EXPECT_EQ(scene.status().lastFailure->recoverySeconds, 3) << "it is no part of this";
 }
 
+TEST(Ledger, ARoundThatBeginsMeanwhileLeavesItUnknown) {
+  Scene scene = resumed_from(15);
+  scene.seen.job.spec.suspend = true;
+  scene.settle();
+  scene.seen.pods.clear();
+  scene.advance(std::chrono::hours(5));
+  scene.seen.job.spec.suspend = false;
+  scene.settle();
+  bring_pods(scene);
+  scene.settle();
+  ASSERT_EQ(scene.status().round, 3);
+  bring_agents(scene, WorkerPhase::kTraining, 30);
+  scene.settle();
+  EXPECT_FALSE(scene.status().lastFailure->recovery.recomputeSeconds.has_value());
+}
+
 TEST(Ledger, NothingIsDoneAgainIfNoStepWasLost) {
   Scene scene = resumed_from(20);
   EXPECT_EQ(scene.status().lastFailure->recovery.recomputeSeconds, 0);
