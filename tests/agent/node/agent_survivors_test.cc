@@ -53,16 +53,34 @@ TEST_F(SurvivorsTest, AWorkerThatLeavesCountsAsEndedAndServesTheNextRound) {
   EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
 }
 
+// The agent waits a second for it. A busy machine may need more than one try.
 TEST_F(SurvivorsTest, AWorkerMayLeaveShortlyAfterTheNextRoundIsAssigned) {
+  bool has_stayed = false;
+  for (int i = 0; i < 10 && !has_stayed; ++i) {
+    AgentProcess agent({.job_uid = uid_});
+    agent.put(order("step:3+wait:300@0+leave:4@0", 1, 2));
+    const AgentState first = agent.wait_for([](const AgentState& state) {
+      return state.workers.size() == 2 && state.workers[0].step == 3 && state.workers[1].step == 3;
+    });
+    agent.put(order("pid", 2, 2));
+    const AgentState next = wait_for_round(agent, 2);
+    EXPECT_NE(next.workers[1].pid, first.workers[1].pid) << "it never leaves";
+    EXPECT_NE(::kill(static_cast<pid_t>(first.workers[1].pid), 0), 0);
+    has_stayed = next.workers[0].pid == first.workers[0].pid;
+  }
+  EXPECT_TRUE(has_stayed);
+}
+
+// A process that is about to be killed for one round serves no later one that comes meanwhile.
+TEST_F(SurvivorsTest, OneThatIsGivenUpDoesNotReturn) {
   AgentProcess agent({.job_uid = uid_});
-  agent.put(order("step:3+wait:300@0+leave:4@0", 1, 2));
-  const AgentState first = agent.wait_for([](const AgentState& state) {
-    return state.workers.size() == 2 && state.workers[0].step == 3 && state.workers[1].step == 3;
-  });
-  agent.put(order("pid", 2, 2));
-  const AgentState next = wait_for_round(agent, 2);
-  EXPECT_NE(next.workers[1].pid, first.workers[1].pid) << "it never leaves";
-  EXPECT_NE(::kill(static_cast<pid_t>(first.workers[1].pid), 0), 0);
+  agent.put(order(kLostPeer, 1, 2));
+  const AgentState left = wait_for_both(agent);
+  agent.put(order("pid", 2, 3));
+  agent.put(order("pid", 3, 2));
+  const AgentState next = wait_for_round(agent, 3);
+  EXPECT_NE(next.workers[0].pid, left.workers[0].pid);
+  EXPECT_TRUE(next.workers[0].running);
 }
 
 TEST_F(SurvivorsTest, TakeNoDescriptorsFromRoundToRound) {

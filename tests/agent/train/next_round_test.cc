@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <thread>
 
+#include "agent/train/stop_signal.h"
 #include "common/api/round_channel.h"
 
 namespace lockstep::train {
@@ -59,6 +61,18 @@ TEST_F(NextRound, IsNotForOneOnAGpuNorWithoutAnAgentThatOffersRounds) {
   WorkerConfig alone = config_;
   alone.rounds_fd = -1;
   EXPECT_FALSE(may_stay(alone, kExitPeerLost, progress_));
+}
+
+// As in a new process, SIGTERM ends it at once until there is something to save.
+TEST_F(NextRound, TakesSigtermAsANewProcessDoes) {
+  StopSignal::arm();
+  ASSERT_TRUE(send_next(agent_, {.config_path = "/nowhere/rank-0.json"}).ok());
+  EXPECT_FALSE(await_next_round(config_, kExitPeerLost).ok());
+  for (const int signal : {SIGTERM, SIGINT}) {
+    struct sigaction action {};
+    ASSERT_EQ(sigaction(signal, nullptr, &action), 0);
+    EXPECT_EQ(action.sa_handler, SIG_DFL) << signal;
+  }
 }
 
 TEST_F(NextRound, EndsTheProcessIfTheAgentIsGoneOrItsFileIsUnreadable) {
