@@ -60,7 +60,7 @@ web::web_proxy proxy_for(const std::string& url) {
 }
 
 rest::client::http_client_config config_for(const HttpServer& server,
-                                            const std::shared_ptr<TlsReport>& report) {
+                                            const std::shared_ptr<TlsShared>& shared) {
   rest::client::http_client_config config;
   config.set_timeout(kNoIdleTimeout);
   config.set_max_redirects(0);
@@ -79,8 +79,8 @@ rest::client::http_client_config config_for(const HttpServer& server,
   if (tls.server_name.empty()) tls.server_name = host_of(server.url);
   config.set_validate_certificates(tls.verify);
   config.set_tlsext_sni_enabled(false);  // configure_tls() does it
-  config.set_ssl_context_callback([tls, report](boost::asio::ssl::context& context) {
-    const Status status = configure_tls(context.native_handle(), tls, report);
+  config.set_ssl_context_callback([tls, shared](boost::asio::ssl::context& context) {
+    const Status status = configure_tls(context.native_handle(), tls, shared);
     if (!status.ok()) throw std::runtime_error(status.error().message);
   });
   return config;
@@ -118,7 +118,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     size_t reply_bytes_max = 0;
     size_t pending_bytes_max = 0;
     HttpStreamHandler handler{};
-    std::shared_ptr<TlsReport> report{};
+    std::shared_ptr<TlsShared> tls{};
   };
 
   Exchange(Mailbox& mailbox, loop::Timers& timers, Options options)
@@ -273,7 +273,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   Error what_went_wrong(const std::exception& exception) {
-    const std::string tls = options_.report->take();
+    const std::string tls = options_.tls->report.take();
+    options_.tls->sessions.forget();  // in case the server did not want to resume it
     const std::lock_guard lock(mutex_);
     if (is_too_large_) return invalid("[http] the reply is larger than allowed");
     return tls.empty() ? to_error(exception) : unavailable("[http] " + tls);
@@ -345,7 +346,7 @@ struct HttpClient::Impl {
         timers(timers),
         server(std::move(to)),
         prefix(split_url(server.url).second),
-        report(std::make_shared<TlsReport>()),
+        tls(std::make_shared<TlsShared>()),
         looked_at(timers.now()) {
     connect();
   }
@@ -356,7 +357,7 @@ struct HttpClient::Impl {
     }
   }
 
-  void connect() { client.emplace(split_url(server.url).first, config_for(server, report)); }
+  void connect() { client.emplace(split_url(server.url).first, config_for(server, tls)); }
 
   void look_for_certificate() {
     const TimePoint now = timers.now();
@@ -370,7 +371,7 @@ struct HttpClient::Impl {
 
   std::shared_ptr<Exchange> start(const HttpRequest& request, Exchange::Options options) {
     look_for_certificate();
-    options.report = report;
+    options.tls = tls;
     auto exchange = std::make_shared<Exchange>(mailbox, timers, std::move(options));
     std::erase_if(exchanges, [](const std::weak_ptr<Exchange>& old) { return old.expired(); });
     exchanges.push_back(exchange);
@@ -382,7 +383,7 @@ struct HttpClient::Impl {
   loop::Timers& timers;
   HttpServer server;
   const std::string prefix;
-  const std::shared_ptr<TlsReport> report;
+  const std::shared_ptr<TlsShared> tls;
   TimePoint looked_at;
   std::optional<rest::client::http_client> client;
   std::vector<std::weak_ptr<Exchange>> exchanges;  // may include ended ones

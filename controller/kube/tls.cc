@@ -62,10 +62,15 @@ Result<Key> read_key(const std::string& pem) {
   return key;
 }
 
+std::shared_ptr<SSL_SESSION> copy_of(SSL_SESSION& session) {
+  return {SSL_SESSION_dup(&session), SSL_SESSION_free};
+}
+
 // Data for verifying a connection; owned by the context.
 struct Verifier {
   std::string name;
-  std::shared_ptr<TlsReport> report;
+  std::shared_ptr<TlsShared> shared;
+  Digest made_with{};  // for TlsSessions: of authorities and client certificate
 };
 
 void free_verifier(void*, void* verifier, CRYPTO_EX_DATA*, int, long, void*) {
@@ -101,17 +106,33 @@ int verify_chain(X509_STORE_CTX* chain, void* context) {
   if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
     text += " (it is not valid for " + verifier->name + ")";
   }
-  verifier->report->set(std::move(text));
+  verifier->shared->report.set(std::move(text));
   return 0;
 }
 
-// Sets the SNI name before the first message.
+const Verifier* verifier_of(const SSL* connection) {
+  return static_cast<const Verifier*>(
+      SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection), verifier_index()));
+}
+
+// Sets the session and the SNI name before the first message.
 void on_state(const SSL* connection, int where, int) {
   if ((where & SSL_CB_HANDSHAKE_START) == 0) return;
-  const auto* verifier = static_cast<const Verifier*>(
-      SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection), verifier_index()));
-  if (verifier == nullptr || is_address(verifier->name)) return;
-  SSL_set_tlsext_host_name(const_cast<SSL*>(connection), verifier->name.c_str());
+  const Verifier* verifier = verifier_of(connection);
+  // After the handshake, TLS 1.3 reports the start of further messages too.
+  if (verifier == nullptr || SSL_in_before(connection) != 1) return;
+  SSL* starting = const_cast<SSL*>(connection);
+  if (const auto session = verifier->shared->sessions.find(verifier->made_with)) {
+    SSL_set_session(starting, session.get());
+  }
+  if (is_address(verifier->name)) return;
+  SSL_set_tlsext_host_name(starting, verifier->name.c_str());
+}
+
+int on_session(SSL* connection, SSL_SESSION* session) {
+  const Verifier* verifier = verifier_of(connection);
+  verifier->shared->sessions.keep(*session, verifier->made_with);
+  return 0;  // the session stays the connection's
 }
 
 Status trust(SSL_CTX* context, const std::string& pem) {
@@ -124,13 +145,16 @@ Status trust(SSL_CTX* context, const std::string& pem) {
   return {};
 }
 
-Status trust_authorities(SSL_CTX* context, const TlsOptions& options) {
+// Returns the authorities that are trusted now; empty for the system's.
+Result<std::string> trust_authorities(SSL_CTX* context, const TlsOptions& options) {
   if (!options.ca_file.empty()) {
-    const Result<std::string> pem = read_small_file(options.ca_file, kPemBytesMax);
+    Result<std::string> pem = read_small_file(options.ca_file, kPemBytesMax);
     const Status status = pem.ok() ? trust(context, *pem) : Status(pem.error());
-    if (status.ok() || options.ca_pem.empty()) return status;
+    if (status.ok()) return pem;
+    if (options.ca_pem.empty()) return status.error();
   }
-  return options.ca_pem.empty() ? Status() : trust(context, options.ca_pem);
+  if (!options.ca_pem.empty()) TRY(trust(context, options.ca_pem));
+  return options.ca_pem;
 }
 
 Status use_certificate(SSL_CTX* context, const std::string& certificate_pem,
@@ -161,17 +185,39 @@ std::string TlsReport::take() {
   return std::exchange(text_, {});
 }
 
+// Copies, since a connection that ends without a farewell spoils its session for all others.
+void TlsSessions::keep(SSL_SESSION& session, const Digest& made_with) {
+  const std::lock_guard lock(mutex_);
+  session_ = copy_of(session);
+  made_with_ = made_with;
+}
+
+std::shared_ptr<SSL_SESSION> TlsSessions::find(const Digest& made_with) {
+  const std::lock_guard lock(mutex_);
+  return session_ && made_with == made_with_ ? copy_of(*session_) : nullptr;
+}
+
+void TlsSessions::forget() {
+  const std::lock_guard lock(mutex_);
+  session_.reset();
+}
+
 Status configure_tls(SSL_CTX* context, const TlsOptions& options,
-                     std::shared_ptr<TlsReport> report) {
+                     std::shared_ptr<TlsShared> shared) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  auto verifier = std::make_unique<Verifier>(Verifier{options.server_name, std::move(report)});
+  TRY_ASSIGN(const std::string authorities, trust_authorities(context, options));
+  auto verifier = std::make_unique<Verifier>(
+      Verifier{.name = options.server_name,
+               .shared = std::move(shared),
+               .made_with = sha256(authorities + '\0' + options.certificate_pem)});
   if (SSL_CTX_set_ex_data(context, verifier_index(), verifier.get()) != 1) {
     return internal("[tls] out of memory");
   }
   verifier.release();
   SSL_CTX_set_cert_verify_callback(context, verify_chain, context);
   SSL_CTX_set_info_callback(context, on_state);
-  TRY(trust_authorities(context, options));
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE);
+  SSL_CTX_sess_set_new_cb(context, on_session);
   if (options.certificate_pem.empty()) return {};
   return use_certificate(context, options.certificate_pem, options.key_pem);
 }

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "common/base/result.h"
+#include "common/base/sha256.h"
 
 using SSL_CTX = struct ssl_ctx_st;
+using SSL_SESSION = struct ssl_session_st;
 
 namespace lockstep::kube {
 
@@ -37,6 +39,28 @@ class TlsReport {
   std::string text_;
 };
 
+// The newest session with a server, so that its next connections need no signature and send no
+// certificates. A session is found only by what it was made with: the authorities that verified the
+// server, and the client's certificate. Thread-safe. Source: RFC 8446, section 2.2.
+class TlsSessions {
+ public:
+  void keep(SSL_SESSION& session, const Digest& made_with);
+  // Returns nullptr if there is none.
+  std::shared_ptr<SSL_SESSION> find(const Digest& made_with);
+  void forget();
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<SSL_SESSION> session_;
+  Digest made_with_{};
+};
+
+// Shared by the connections of a client.
+struct TlsShared {
+  TlsReport report;
+  TlsSessions sessions;
+};
+
 // Prepares a context for connections to `options.server_name` (a name or an address), with TLS 1.2
 // or newer. The server's certificate must be for that name by its subjectAltName alone. Each
 // certificate in the CA file is trusted as it is, even an intermediate or the server's own.
@@ -44,7 +68,7 @@ class TlsReport {
 // Never prompts on a terminal: a key with a password is refused. kInvalid for PEM that can't be
 // used. Source: RFC 6125, RFC 2818.
 Status configure_tls(SSL_CTX* context, const TlsOptions& options,
-                     std::shared_ptr<TlsReport> report);
+                     std::shared_ptr<TlsShared> shared);
 
 // Checks that certificate and key are PEM that fit together; both may be empty.
 Status check_client_certificate(const std::string& certificate_pem, const std::string& key_pem);

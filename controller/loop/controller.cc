@@ -114,6 +114,7 @@ Controller::Controller(ApiClient& api, AgentClient& agents, Timers& timers, Rand
       watchers_(agents, timers, random, options_.agents,
                 [this](const std::string& job, Urgency urgency) { queue_.add(job, urgency); }),
       budget_(options_.progress),
+      share_(options_.share),
       jobs_(
           api, timers, random, for_jobs(options_),
           [this](const std::string& key, const Json* before, const Json* after) {
@@ -312,6 +313,7 @@ plan::Observed Controller::observe(const std::string& key, const Json& document)
 
 void Controller::forget(const std::string& key) {
   watchers_.set_targets(key, {}, {});
+  share_.drop(key);
   queue_.drop(key);
   queue_.done(key);
 }
@@ -331,11 +333,10 @@ bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
   return true;
 }
 
-// A plan of a job with thousands of nodes takes as long as thousands of others. Its job rests for
-// some times as long, so that ordinary jobs find this thread free.
+// A plan of a job with thousands of nodes takes as long as thousands of others.
 void Controller::rest_after(const std::string& key, Duration cost) {
-  if (cost < options_.rest_from) return;
-  queue_.rest(key, timers_.now() + std::min(options_.rest_max, cost * options_.rest_factor));
+  const Duration rest = share_.charge(key, cost, timers_.now());
+  if (rest > Duration::zero()) queue_.rest(key, timers_.now() + rest);
 }
 
 void Controller::reconcile(const std::string& key) {

@@ -21,6 +21,7 @@
 #include "controller/loop/metrics.h"
 #include "controller/loop/policy_cache.h"
 #include "controller/loop/progress_budget.h"
+#include "controller/loop/thread_share.h"
 #include "controller/loop/timers.h"
 #include "controller/loop/work_queue.h"
 #include "controller/plan/plan.h"
@@ -53,13 +54,10 @@ struct ControllerOptions {
   // time.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
-  // After a plan that took at least `rest_from`, its job's routine work rests for `rest_factor`
-  // times as long, at most `rest_max`. `worked` is the CPU time of this thread so far; unset: no
-  // rests.
+  // Routine work of jobs whose plans take long rests as `share` says. `worked` is the CPU time of
+  // this thread so far; unset: no rests.
   std::function<Duration()> worked{};
-  Duration rest_from = std::chrono::milliseconds(2);
-  int rest_factor = 19;
-  Duration rest_max = std::chrono::seconds(1);
+  ThreadShare::Options share{};
 };
 
 // The whole controller except for its I/O: caches fed by watches, a queue of jobs, and plans that
@@ -166,6 +164,7 @@ class Controller final : private CacheUpdater {
   Executor executor_;
   AgentWatchers watchers_;
   ProgressBudget budget_;
+  ThreadShare share_;
   AcceptedPodCache accepted_pods_;
   ReconcileMetrics reconcile_metrics_;
   JobMetrics job_metrics_;

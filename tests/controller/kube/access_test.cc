@@ -154,6 +154,45 @@ TEST_F(Access, ReadsTheAuthorityOfTheKubeconfigAnewForEachConnection) {
   EXPECT_TRUE(loop_.get(client).ok());
 }
 
+TEST_F(Access, ResumesTheSessionOfAnEarlierConnection) {
+  user_.client_certificate = certificates().path("client.crt");
+  user_.client_key_data = certificates().text("client.key");
+  const Result<KubeAccess> found = access();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  HttpClient client(found->server, loop_.mailbox, loop_.timers);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(loop_.get(client).ok());
+  const std::vector<test::TlsRequest> got = server_.requests();
+  ASSERT_EQ(got.size(), 3u);
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].resumed, i > 0) << i;
+    EXPECT_EQ(got[i].client_name, "jane") << i;
+  }
+}
+
+TEST_F(Access, ResumesNoSessionOfAServerThatItNoLongerTrusts) {
+  const std::filesystem::path authority = folder_.path() / "rotated.crt";
+  test::write_file(authority, certificates().text("ca.crt"));
+  const HttpServer server{.url = server_.url(), .tls = {.ca_file = authority.string()}};
+  HttpClient client(server, loop_.mailbox, loop_.timers);
+  EXPECT_TRUE(loop_.get(client).ok());
+  test::write_file(authority, certificates().text("stranger.crt"));
+  EXPECT_FALSE(loop_.get(client).ok());
+}
+
+TEST_F(Access, BeginsAnewAfterASessionThatTheServerRefuses) {
+  TlsServer server({.certificate = certificates().path("server.crt"),
+                    .key = certificates().path("server.key"),
+                    .client_ca = certificates().path("ca.crt"),
+                    .resumes = false});
+  cluster_.server = server.url();
+  const Result<KubeAccess> found = access();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  HttpClient client(found->server, loop_.mailbox, loop_.timers);
+  EXPECT_TRUE(loop_.get(client).ok());
+  EXPECT_FALSE(loop_.get(client).ok());
+  EXPECT_TRUE(loop_.get(client).ok());
+}
+
 TEST_F(Access, RefusesAServerOfAnotherAuthority) {
   cluster_.certificate_authority = certificates().path("stranger.crt");
   EXPECT_TRUE(has(failure(), "the server's certificate was rejected")) << failure();

@@ -25,6 +25,8 @@ void openssl(std::vector<std::string> arguments, const std::filesystem::path& fo
 const std::vector<std::string> kNewKey = {"-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                                           "-nodes"};
 
+constexpr unsigned char kSessions[] = {'s'};
+
 // Turns "Name:value" into "Name: value" after the request line: both are the same in HTTP.
 std::string with_spaces(std::string head) {
   size_t line = head.find('\n');
@@ -84,6 +86,8 @@ TlsServer::TlsServer(const Options& options) : options_(options) {
     tls_.load_verify_file(options.client_ca);
     tls_.set_verify_mode(asio::ssl::verify_peer);
   }
+  // Without it, OpenSSL ends a handshake in which a client with a certificate resumes a session.
+  if (options.resumes) SSL_CTX_set_session_id_context(tls_.native_handle(), kSessions, 1);
   acceptor_.open(tcp::v4());
   acceptor_.bind({asio::ip::address_v4::loopback(), 0});
   acceptor_.listen();
@@ -153,8 +157,9 @@ bool TlsServer::answer(Stream& stream) {
   const char* name = SSL_get_servername(stream.native_handle(), TLSEXT_NAMETYPE_host_name);
   {
     const std::lock_guard lock(mutex_);
-    requests_.push_back(
-        {with_spaces(head), common_name(stream.native_handle()), name == nullptr ? "" : name});
+    requests_.push_back({with_spaces(head), common_name(stream.native_handle()),
+                         name == nullptr ? "" : name,
+                         SSL_session_reused(stream.native_handle()) == 1});
   }
   const std::string reply = std::string("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n") +
                             (options_.keeps_open ? "" : "Connection: close\r\n") + options_.fields +

@@ -36,6 +36,7 @@ struct TlsRequest {
   std::string head;         // request line and header fields
   std::string client_name;  // subject of the client's certificate; empty: none sent
   std::string server_name;  // requested server name (SNI)
+  bool resumed = false;     // a session that an earlier connection began
 };
 
 // An HTTPS server on a free loopback port. Answers "{}" to everything and records the requests with
@@ -49,6 +50,7 @@ class TlsServer {
     std::string client_ca;    // asks clients for a certificate of this authority
     std::string fields;       // header fields of replies, each with \r\n
     bool keeps_open = false;  // serves a connection until the client ends it
+    bool resumes = true;      // false: fails if a client resumes a session
   };
   explicit TlsServer(const Options& options);
   ~TlsServer();

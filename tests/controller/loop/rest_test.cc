@@ -63,8 +63,15 @@ struct RestTest : ::testing::Test {
 TEST_F(RestTest, AJobOfLongPlansIsPlannedForATwentiethOfTheTime) {
   cost = milliseconds(20);
   run(std::chrono::seconds(4));
-  EXPECT_NEAR(plans["large"], 10, 1);  // every 20 x 19 ms
+  EXPECT_NEAR(plans["large"], 11, 1);  // every 20 x 19 ms, and one of the credit
   EXPECT_GT(plans["small"], 300);
+}
+
+TEST_F(RestTest, AJobThatIsNewIsPlannedAFewTimesWithoutARest) {
+  cost = milliseconds(6);
+  run(milliseconds(45));
+  EXPECT_EQ(plans["large"], 5);  // 4 x 6 ms are less than the credit
+  EXPECT_EQ(plans["small"], plans["large"]);
 }
 
 TEST_F(RestTest, NoJobRestsForMoreThanASecond) {
