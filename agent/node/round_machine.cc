@@ -161,6 +161,7 @@ void RoundMachine::begin_round(const Assignment& assignment, TimePoint now) {
   live_.progress.reset();
   live_.storage.reset();
   live_.holdings.reset();
+  live_.beginning.reset();
   live_.workers.clear();
   const int64_t local_size = assignment.world.processes_per_node;
   const int64_t place = place_in_round(assignment);
@@ -176,6 +177,8 @@ void RoundMachine::begin_round(const Assignment& assignment, TimePoint now) {
   first_failed_local_rank_ = -1;
   mode_ = Mode::kClearing;
   leave_deadline_ = now + limits_.leave_limit;
+  assigned_at_ = now;
+  cleared_at_.reset();
   actions_ = {Action::kKill};
 }
 
@@ -316,6 +319,7 @@ void RoundMachine::all_processes_gone() {
 
 std::vector<Action> RoundMachine::step(TimePoint now) {
   advance(now);
+  note_beginning(now);
   publish(now);
   return std::exchange(actions_, {});
 }
@@ -352,6 +356,18 @@ void RoundMachine::leave(TimePoint now) {
   mode_ = Mode::kLeaving;
   stop_deadline_ = now + limits_.clear_limit;
   actions_ = {Action::kKill};
+}
+
+// A rank that ended before it connected leaves the beginning unknown.
+void RoundMachine::note_beginning(TimePoint now) {
+  if (mode_ != Mode::kRunning || live_.beginning) return;
+  if (!cleared_at_) cleared_at_ = now;
+  const bool is_over =
+      std::all_of(live_.workers.begin(), live_.workers.end(),
+                  [](const WorkerState& worker) { return worker.phase >= WorkerPhase::kForming; });
+  if (!is_over) return;
+  live_.beginning = RoundBeginning{.abort_seconds = to_seconds(*cleared_at_ - assigned_at_),
+                                   .start_seconds = to_seconds(now - *cleared_at_)};
 }
 
 void RoundMachine::publish(TimePoint now) {

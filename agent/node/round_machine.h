@@ -119,6 +119,7 @@ class RoundMachine {
   void leave(TimePoint now);
   void end_worker(WorkerState& worker, const WorkerEnd& end, TimePoint now);
   void advance(TimePoint now);
+  void note_beginning(TimePoint now);
   void publish(TimePoint now);
   bool all_ended() const;
   bool all_completed() const;
@@ -146,6 +147,8 @@ class RoundMachine {
   TimePoint ended_at_{};
   TimePoint stop_deadline_{};
   TimePoint leave_deadline_{};
+  TimePoint assigned_at_{};
+  std::optional<TimePoint> cleared_at_;  // when the round before had left
   TimePoint published_at_{};
   std::optional<TimePoint> saved_at_;  // when a rank last left after SIGTERM
   int64_t sequence_before_end_ = 0;    // published before that

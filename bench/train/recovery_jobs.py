@@ -93,10 +93,10 @@ class LockstepRound:
 
 
 class LockstepJob(Job):
-    def __init__(self, options, layout, survivors, steps, output):
+    def __init__(self, options, layout, survivors, steps, output, changes=None):
         super().__init__(steps, output)
         train = {"model": model_of(options), "data": {"path": str(options.text), "tokenizer": "bytes"},
-                 "steps": steps, "batch": {"global": BATCH}, "optimizer": {"schedule": "constant"}}
+                 "steps": steps, "batch": {"global": BATCH}, "optimizer": {"schedule": "constant"}} | (changes or {})
         checkpoint = {"everySteps": options.checkpoint, "keep": 2}
         if options.memory:
             checkpoint["memory"] = {"everySteps": options.memory}

@@ -210,9 +210,9 @@ std::string lost_line(const LostStatus& lost) {
 // The failure ledger, newest last.
 std::string ledger_lines(const TrainingJob& job, WallTime now) {
   if (job.status.failures.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"NUMBER", "SINCE", "RANK", "NODE", "REASON",
-                                                 "EXIT", "ACTION", "DETECT", "DECIDE", "WAIT",
-                                                 "PODS", "FORM", "RESTORE", "RECOMPUTE"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"NUMBER", "SINCE", "RANK", "NODE", "REASON", "EXIT", "ACTION", "DETECT", "DECIDE", "WAIT",
+       "PODS", "ABORT", "RESPAWN", "FORM", "RESTORE", "RECOMPUTE"}};
   for (const FailureStatus& one : job.status.failures) {
     const RecoveryStatus& parts = one.recovery;
     rows.push_back(
@@ -220,7 +220,8 @@ std::string ledger_lines(const TrainingJob& job, WallTime now) {
          one.rank < 0 ? "-" : std::to_string(one.rank), one.node.empty() ? "-" : one.node,
          one.reason, one.exitCode < 0 ? "-" : std::to_string(one.exitCode), one.action,
          seconds(parts.detectSeconds), seconds(parts.decideSeconds), seconds(parts.waitSeconds),
-         seconds(parts.podsSeconds), seconds(parts.formSeconds), seconds(parts.restoreSeconds),
+         seconds(parts.podsSeconds), seconds(parts.abortSeconds), seconds(parts.respawnSeconds),
+         seconds(parts.formSeconds), seconds(parts.restoreSeconds),
          seconds(parts.recomputeSeconds)});
   }
   return "Failures (times in seconds):\n" + indented(rows);

@@ -166,7 +166,7 @@ struct WorkerSpeed {
 
   bool operator==(const WorkerSpeed&) const = default;
 };
-inline constexpr double kStepSecondsMax = 1e6;  // of WorkerSpeed
+inline constexpr double kStepSecondsMax = 1e6;  // of WorkerSpeed and RoundBeginning
 
 // The job's checkpoints in storage, as the round's rank 0 reports them (StorageNotes).
 struct StorageState {
@@ -208,6 +208,14 @@ struct WorkerState {
   bool operator==(const WorkerState&) const = default;
 };
 
+// How long the beginning of a round took on a node.
+struct RoundBeginning {
+  double abort_seconds = 0;  // from the assignment until the round before had left
+  double start_seconds = 0;  // from then until each rank connects to others; a command's: runs
+
+  bool operator==(const RoundBeginning&) const = default;
+};
+
 // The whole state of an agent.
 struct AgentState {
   int64_t protocol = kProtocolNewest;
@@ -220,6 +228,7 @@ struct AgentState {
   std::string hash;
   std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
   std::vector<WorkerState> workers;
+  std::optional<RoundBeginning> beginning;  // of the round; once it is over
   // For the built-in loop: reported by the node's lowest rank; the controller uses rank 0's. For a
   // command: step and loss of the lowest rank that reports any; sums of samples, tokens and their
   // rates over all ranks that report them.

@@ -134,6 +134,17 @@ struct Schema<WorkerState> {
 };
 
 template <>
+struct Schema<RoundBeginning> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "abortSeconds", .minimum = 0, .maximum = kStepSecondsMax},
+          &RoundBeginning::abort_seconds);
+    visit(Field{.name = "startSeconds", .minimum = 0, .maximum = kStepSecondsMax},
+          &RoundBeginning::start_seconds);
+  }
+};
+
+template <>
 struct Schema<AgentState> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -149,6 +160,7 @@ struct Schema<AgentState> {
                 .choices = "Idle Starting Running Completed Failed Stopping Exiting"},
           &AgentState::phase);
     visit(Field{.name = "workers", .items_max = 128}, &AgentState::workers);
+    visit(Field{.name = "beginning"}, &AgentState::beginning);
     visit(Field{.name = "progress"}, &AgentState::progress);
     visit(Field{.name = "lastCheckpoint"}, &AgentState::last_checkpoint);
     visit(Field{.name = "holdings"}, &AgentState::holdings);

@@ -130,9 +130,20 @@ struct Schema<RecoveryStatus> {
                 .minimum = 0},
           &RecoveryStatus::podsSeconds);
     visit(
-        Field{
-            .name = "formSeconds", .meaning = "Time until all ranks were connected.", .minimum = 0},
-        &RecoveryStatus::formSeconds);
+        Field{.name = "abortSeconds",
+              .meaning = "Time that the slowest node took until its processes of the round before "
+                         "had left it; absent if a node did not tell.",
+              .minimum = 0},
+        &RecoveryStatus::abortSeconds);
+    visit(Field{.name = "respawnSeconds",
+                .meaning = "Time that the slowest node then took until its processes connected to "
+                           "others; absent if a node did not tell.",
+                .minimum = 0},
+          &RecoveryStatus::respawnSeconds);
+    visit(Field{.name = "formSeconds",
+                .meaning = "Time until all ranks were connected, apart from these two.",
+                .minimum = 0},
+          &RecoveryStatus::formSeconds);
     visit(Field{.name = "restoreSeconds",
                 .meaning = "Time until all ranks trained again.",
                 .minimum = 0},

@@ -359,6 +359,8 @@ struct RecoveryStatus {
   std::optional<double> decideSeconds;
   std::optional<double> waitSeconds;
   std::optional<double> podsSeconds;
+  std::optional<double> abortSeconds;
+  std::optional<double> respawnSeconds;
   std::optional<double> formSeconds;
   std::optional<double> restoreSeconds;
   std::optional<double> recomputeSeconds;  // while all ranks train again

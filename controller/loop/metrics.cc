@@ -53,8 +53,9 @@ void JobMetrics::observe(const TrainingJobStatus& before, const TrainingJobStatu
                       before.lastFailure->recoverySeconds > 0;
   if (recovery > 0 && !had_it) {
     recovery_seconds_.observe(recovery);
-    for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
-      const std::optional<double>& part = after.lastFailure->recovery.*kRecoveryParts[i].seconds;
+    for (size_t i = 0; i < plan::kRecoveryParts.size(); ++i) {
+      const std::optional<double>& part =
+          after.lastFailure->recovery.*plan::kRecoveryParts[i].seconds;
       part_seconds_[i].observe(part.value_or(0));
     }
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 #include "common/base/histogram.h"
+#include "controller/plan/ledger.h"
 
 namespace lockstep::loop {
 
@@ -38,21 +38,6 @@ struct ReconcileMetrics {
 // it would last for as long as it is kept.
 std::optional<double> goodput_ratio(const TrainingJobStatus& status, WallTime now);
 
-// The parts of a recovery, as in status.failures[].recovery. Its recomputeSeconds come after it,
-// and are counted apart.
-struct RecoveryPart {
-  const char* name;
-  std::optional<double> RecoveryStatus::*seconds;
-};
-inline constexpr std::array<RecoveryPart, 6> kRecoveryParts = {{
-    {"detect", &RecoveryStatus::detectSeconds},
-    {"decide", &RecoveryStatus::decideSeconds},
-    {"wait", &RecoveryStatus::waitSeconds},
-    {"pods", &RecoveryStatus::podsSeconds},
-    {"form", &RecoveryStatus::formSeconds},
-    {"restore", &RecoveryStatus::restoreSeconds},
-}};
-
 // Counts what happened to jobs while this process led. Single-threaded.
 class JobMetrics {
  public:
@@ -62,7 +47,7 @@ class JobMetrics {
 
   // Restarts by the reason of the failure; "Other" for reasons that Lockstep does not know.
   const std::map<std::string, uint64_t>& restarts() const { return restarts_; }
-  // Finished recoveries: the whole, and each of kRecoveryParts.
+  // Finished recoveries: the whole, and each of plan::kRecoveryParts.
   const Histogram& recovery_seconds() const { return recovery_seconds_; }
   const Histogram& part_seconds(size_t part) const { return part_seconds_.at(part); }
   // Time after recoveries until the lost steps had been done again.
@@ -74,7 +59,7 @@ class JobMetrics {
  private:
   std::map<std::string, uint64_t> restarts_;
   Histogram recovery_seconds_{bounds_seconds(0.1, 5000)};
-  std::vector<Histogram> part_seconds_{kRecoveryParts.size(),
+  std::vector<Histogram> part_seconds_{plan::kRecoveryParts.size(),
                                        Histogram(bounds_seconds(0.01, 5000))};
   Histogram recompute_seconds_{bounds_seconds(0.01, 5000)};
   Histogram ready_seconds_{bounds_seconds(0.1, 5000)};

@@ -112,8 +112,8 @@ void add_jobs(const loop::Controller& controller, Exposition& out) {
   out.family("lockstep_recovery_seconds",
              "Seconds of each part of a recovery, from the failure until all ranks train again",
              Type::kHistogram);
-  for (size_t i = 0; i < loop::kRecoveryParts.size(); ++i) {
-    out.add(metrics.part_seconds(i), {{"part", loop::kRecoveryParts[i].name}});
+  for (size_t i = 0; i < plan::kRecoveryParts.size(); ++i) {
+    out.add(metrics.part_seconds(i), {{"part", plan::kRecoveryParts[i].name}});
   }
   out.add(metrics.recompute_seconds(), {{"part", "recompute"}});
   out.family("lockstep_downtime_seconds", "Seconds from a failure until all ranks train again",

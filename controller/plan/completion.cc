@@ -41,7 +41,7 @@ Verdict completion(Pass& pass) {
   const std::string who =
       by_rank_zero ? "rank 0" : "all " + std::to_string(pass.round_nodes.size()) + " nodes";
   const std::string message = who + " completed round " + std::to_string(pass.status.round);
-  note_recovered(pass.status, pass.seen.wall_now);
+  note_recovered(pass.status, pass.seen.wall_now, pass.slowest_beginning());
   close_interval(pass.status, pass.seen.wall_now);
   for (const char* type : {kRunning, kRestarting}) {
     pass.set(type, false, "Complete");

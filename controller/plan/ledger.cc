@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -30,13 +31,17 @@ constexpr std::string_view kLosses[] = {"AgentSilent",  "NodeNotReady", "NodeDel
 constexpr Duration kLately = std::chrono::minutes(10);
 
 using Part = std::optional<double> RecoveryStatus::*;
-constexpr Part kParts[] = {&RecoveryStatus::detectSeconds, &RecoveryStatus::decideSeconds,
-                           &RecoveryStatus::waitSeconds,   &RecoveryStatus::podsSeconds,
-                           &RecoveryStatus::formSeconds,   &RecoveryStatus::restoreSeconds};
 
 // Rounds to milliseconds; sums of rounded values need it again.
 double rounded(double seconds) {
   return std::round(seconds * 1000) / 1000;
+}
+
+// Returns "1.25" for 1.25, "2" for 2.
+std::string decimal(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", rounded(seconds));
+  return text;
 }
 
 // Never negative, even if the clock was set back; nullopt if the time can't be parsed.
@@ -48,7 +53,9 @@ std::optional<double> seconds_from(const std::string& time, WallTime now) {
 
 double sum(const RecoveryStatus& recovery) {
   double seconds = 0;
-  for (const Part part : kParts) seconds += (recovery.*part).value_or(0);
+  for (const RecoveryPart& part : kRecoveryParts) {
+    seconds += (recovery.*part.seconds).value_or(0);
+  }
   return rounded(seconds);
 }
 
@@ -90,6 +97,13 @@ void note(TrainingJobStatus& status, WallTime now, Part part) {
   store_newest(status);
 }
 
+// Takes so much time off `from`, at most all of it; returns what it took.
+double move_time(double& from, double seconds) {
+  const double moved = std::clamp(rounded(seconds), 0.0, from);
+  from = rounded(from - moved);
+  return moved;
+}
+
 // Returns how long all ranks have trained by now; nullopt if they don't.
 std::optional<double> running_seconds(const TrainingJobStatus& status, WallTime now) {
   const Condition* running = find_condition(status, kRunning);
@@ -126,13 +140,22 @@ void note_pods(TrainingJobStatus& status, WallTime now) {
   note(status, now, &RecoveryStatus::podsSeconds);
 }
 
-void note_formed(TrainingJobStatus& status, WallTime now) {
+void note_formed(TrainingJobStatus& status, WallTime now,
+                 const std::optional<RoundBeginning>& beginning) {
+  FailureStatus* failure = recovering(status);
+  if (failure == nullptr || failure->recovery.formSeconds) return;
   note(status, now, &RecoveryStatus::formSeconds);
+  RecoveryStatus& parts = failure->recovery;
+  if (!beginning || !parts.formSeconds) return;
+  parts.abortSeconds = move_time(*parts.formSeconds, beginning->abort_seconds);
+  parts.respawnSeconds = move_time(*parts.formSeconds, beginning->start_seconds);
+  store_newest(status);
 }
 
-void note_recovered(TrainingJobStatus& status, WallTime now) {
+void note_recovered(TrainingJobStatus& status, WallTime now,
+                    const std::optional<RoundBeginning>& beginning) {
   note_pods(status, now);
-  note_formed(status, now);
+  note_formed(status, now, beginning);
   note(status, now, &RecoveryStatus::restoreSeconds);
   if (was_drained(status)) add_lost_seconds(status, seconds_since_drain(status, now));
   FailureStatus* failure = recovering(status);
@@ -141,6 +164,17 @@ void note_recovered(TrainingJobStatus& status, WallTime now) {
   failure->recoverySeconds = sum(failure->recovery);
   add_lost_seconds(status, failure->recoverySeconds);
   store_newest(status);
+}
+
+std::string recovery_text(const FailureStatus& failure) {
+  std::string parts;
+  for (const RecoveryPart& part : kRecoveryParts) {
+    const std::optional<double> seconds = failure.recovery.*part.seconds;
+    if (!seconds) continue;
+    parts += (parts.empty() ? "" : ", ") + std::string(part.name) + " " + decimal(*seconds);
+  }
+  return "all ranks train again, " + decimal(failure.recoverySeconds) + " s after failure " +
+         std::to_string(failure.number) + ": " + parts + " s";
 }
 
 double longest_run_seconds(const TrainingJobStatus& status, WallTime now) {

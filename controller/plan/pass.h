@@ -60,6 +60,9 @@ struct Pass {
   // Like current_report, and also for the last round of a suspended job: it has no hash any more,
   // but its ranks may still save.
   const AgentState* report_of_round(const PodView* pod) const;
+  // Returns the longest abort and the longest start on any node of the round; nullopt unless all
+  // nodes told.
+  std::optional<RoundBeginning> slowest_beginning() const;
   // Returns the agent's last report about this job, for whatever round.
   const AgentState* last_report(const PodView* pod) const;
   void requeue(TimePoint at);

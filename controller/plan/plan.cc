@@ -82,6 +82,17 @@ const AgentState* Pass::report_of_round(const PodView* pod) const {
   return state != nullptr && state->round == status.round ? state : nullptr;
 }
 
+std::optional<RoundBeginning> Pass::slowest_beginning() const {
+  RoundBeginning slowest;
+  for (const PodView* pod : in_round()) {
+    const AgentState* state = current_report(pod);
+    if (state == nullptr || !state->beginning) return std::nullopt;
+    slowest.abort_seconds = std::max(slowest.abort_seconds, state->beginning->abort_seconds);
+    slowest.start_seconds = std::max(slowest.start_seconds, state->beginning->start_seconds);
+  }
+  return slowest;
+}
+
 bool has_completed(const AgentState& state) {
   if (state.phase == "Completed") return true;
   if (state.workers.empty()) return false;

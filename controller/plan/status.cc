@@ -5,6 +5,7 @@
 #include "common/api/step_number_table.h"
 #include "controller/plan/agent_trouble.h"
 #include "controller/plan/conditions.h"
+#include "controller/plan/draining.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
@@ -114,7 +115,7 @@ bool all_train(const Pass& pass) {
 // Only what is known makes a job Running; that it isn't any more is always a decision.
 void derive_running(Pass& pass) {
   if (!all_train(pass)) {
-    if (all_formed(pass)) note_formed(pass.status, pass.seen.wall_now);
+    if (all_formed(pass)) note_formed(pass.status, pass.seen.wall_now, pass.slowest_beginning());
     if (find_condition(pass.status, kRunning) == nullptr) {
       pass.set(kRunning, false, "NotStarted");
     }
@@ -122,7 +123,10 @@ void derive_running(Pass& pass) {
   }
   pass.set(kRunning, true, "AllRanksTrain");
   if (!is_true(pass.status, kRestarting)) return;
-  note_recovered(pass.status, pass.seen.wall_now);
+  note_recovered(pass.status, pass.seen.wall_now, pass.slowest_beginning());
+  if (!was_drained(pass.status) && pass.status.lastFailure) {
+    pass.event(false, "Recovered", recovery_text(*pass.status.lastFailure));
+  }
   pass.set(kRestarting, false, "Recovered");
 }
 

@@ -462,6 +462,34 @@ TEST(RoundMachine, PublishesPhasesAtOnceAndMereProgressAtMostTwiceASecond) {
   EXPECT_FALSE(bench.machine.next_deadline());
 }
 
+TEST(RoundMachine, TellsHowLongARoundTookToBegin) {
+  Bench bench;
+  ASSERT_TRUE(bench.assign(make_assignment({.processes = 2})).ok());
+  ASSERT_EQ(bench.step(), Actions{Action::kKill});
+  bench.clock.advance(milliseconds(250));
+  bench.machine.all_processes_gone();
+  ASSERT_EQ(bench.step(), Actions{Action::kSpawn});
+  for (int64_t i : {0, 1}) bench.machine.spawned(i, 100 + i);
+  bench.step();
+  bench.clock.advance(milliseconds(500));
+  bench.machine.progress(1, 0, numbers_at(0, WorkerPhase::kForming), {});
+  bench.step();
+  EXPECT_FALSE(bench.state().beginning);
+  bench.clock.advance(milliseconds(125));
+  bench.machine.progress(1, 1, numbers_at(0, WorkerPhase::kLoading), {});
+  bench.step();
+  ASSERT_TRUE(bench.state().beginning);
+  EXPECT_EQ(bench.state().beginning->abort_seconds, 0.25);
+  EXPECT_EQ(bench.state().beginning->start_seconds, 0.625);
+  bench.clock.advance(seconds(1));
+  bench.machine.progress(1, 0, numbers_at(0, WorkerPhase::kTraining), {});
+  bench.step();
+  EXPECT_EQ(bench.state().beginning->start_seconds, 0.625);
+  ASSERT_TRUE(bench.assign(make_assignment({.round = 2, .processes = 2})).ok());
+  bench.step();
+  EXPECT_FALSE(bench.state().beginning) << "another round";
+}
+
 TEST(RoundMachine, ReportsTheLargestOfWhatTheNodesRanksHold) {
   Bench bench;
   bench.run({.processes = 2});

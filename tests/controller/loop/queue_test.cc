@@ -189,8 +189,8 @@ TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
   EXPECT_DOUBLE_EQ(metrics.recovery_seconds().sum(), 1.5);
   EXPECT_EQ(metrics.ready_seconds().count(), 1u);
   double parts = 0;
-  for (size_t i = 0; i < kRecoveryParts.size(); ++i) {
-    EXPECT_EQ(metrics.part_seconds(i).count(), 1u) << kRecoveryParts[i].name;
+  for (size_t i = 0; i < plan::kRecoveryParts.size(); ++i) {
+    EXPECT_EQ(metrics.part_seconds(i).count(), 1u) << plan::kRecoveryParts[i].name;
     parts += metrics.part_seconds(i).sum();
   }
   EXPECT_DOUBLE_EQ(parts, 1.5);
@@ -201,7 +201,7 @@ TEST(JobMetrics, CountARestartOnceAndARecoveryWhenItIsOver) {
   metrics.observe(after, after, "2026-01-01T00:00:18Z", now);
   EXPECT_EQ(metrics.recompute_seconds().count(), 1u);
   EXPECT_DOUBLE_EQ(metrics.recompute_seconds().sum(), 0.5);
-  EXPECT_DOUBLE_EQ(metrics.part_seconds(4).sum(), 1) << "form";
+  EXPECT_DOUBLE_EQ(metrics.part_seconds(6).sum(), 1) << "form";
 }
 
 TEST(JobMetrics, AReasonThatNobodyKnowsMakesNoSeriesOfItsOwn) {

@@ -17,6 +17,7 @@ using std::chrono::seconds;
 double sum_of(const RecoveryStatus& parts) {
   return parts.detectSeconds.value_or(0) + parts.decideSeconds.value_or(0) +
          parts.waitSeconds.value_or(0) + parts.podsSeconds.value_or(0) +
+         parts.abortSeconds.value_or(0) + parts.respawnSeconds.value_or(0) +
          parts.formSeconds.value_or(0) + parts.restoreSeconds.value_or(0);
 }
 
@@ -51,7 +52,14 @@ TEST(Ledger, SaysOfARestartInPlaceHowLongEachPartTook) {
   scene.settle();
   scene.advance(milliseconds(1500));
   bring_agents(scene, WorkerPhase::kTraining);
+  const auto events = only<EmitEvent>(scene.plan());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].reason, "Recovered");
+  EXPECT_EQ(events[0].message,
+            "all ranks train again, 2.92 s after failure 1: detect 0.3, decide 0.02, wait 0, "
+            "pods 0, form 1.1, restore 1.5 s");
   scene.settle();
+  EXPECT_TRUE(only<EmitEvent>(scene.plan()).empty());
   ASSERT_EQ(scene.status().failures.size(), 1u);
   const FailureStatus& failure = scene.status().failures[0];
   EXPECT_EQ(failure, scene.status().lastFailure);
@@ -64,6 +72,50 @@ TEST(Ledger, SaysOfARestartInPlaceHowLongEachPartTook) {
   EXPECT_EQ(failure.recovery.restoreSeconds, 1.5);
   EXPECT_EQ(failure.recoverySeconds, 2.92);
   EXPECT_EQ(scene.status().lost.seconds, 2.92);
+}
+
+// Restarts in place; the round's beginning is known of some nodes.
+RecoveryStatus recovery_with(const std::vector<std::optional<RoundBeginning>>& beginnings) {
+  Scene scene(static_cast<int64_t>(beginnings.size()));
+  scene.train();
+  scene.fail_worker(0, 1, 0.25);
+  scene.settle();
+  scene.advance(seconds(1));
+  bring_agents(scene, WorkerPhase::kLoading);
+  for (size_t i = 0; i < beginnings.size(); ++i) {
+    scene.agent(static_cast<int64_t>(i)).beginning = beginnings[i];
+  }
+  scene.settle();
+  bring_agents(scene, WorkerPhase::kTraining);
+  scene.settle();
+  const FailureStatus& failure = *scene.status().lastFailure;
+  EXPECT_EQ(failure.recoverySeconds, 1.25);
+  EXPECT_EQ(sum_of(failure.recovery), 1.25);
+  return failure.recovery;
+}
+
+TEST(Ledger, TheSlowestNodeTellsHowLongProcessesTookToLeaveAndToStart) {
+  const RecoveryStatus parts =
+      recovery_with({RoundBeginning{.abort_seconds = 0.125, .start_seconds = 0.5},
+                     RoundBeginning{.abort_seconds = 0.25, .start_seconds = 0.0625}});
+  EXPECT_EQ(parts.abortSeconds, 0.25);
+  EXPECT_EQ(parts.respawnSeconds, 0.5);
+  EXPECT_EQ(parts.formSeconds, 0.25);
+}
+
+TEST(Ledger, NodesThatTellOfMoreTimeThanPassedAreCut) {
+  const RecoveryStatus parts =
+      recovery_with({RoundBeginning{.abort_seconds = 0.75, .start_seconds = 9}});
+  EXPECT_EQ(parts.abortSeconds, 0.75);
+  EXPECT_EQ(parts.respawnSeconds, 0.25);
+  EXPECT_EQ(parts.formSeconds, 0);
+}
+
+TEST(Ledger, OneNodeThatDoesNotTellLeavesThePartsUnknown) {
+  const RecoveryStatus parts = recovery_with({RoundBeginning{0.25, 0.25}, std::nullopt});
+  EXPECT_EQ(parts.abortSeconds, std::nullopt);
+  EXPECT_EQ(parts.respawnSeconds, std::nullopt);
+  EXPECT_EQ(parts.formSeconds, 1);
 }
 
 TEST(Ledger, OfALostPodItSaysHowLongTheNewOneTookAndWhenTheOldOneEnded) {
@@ -379,7 +431,7 @@ TEST(Ledger, AFailureWhoseTimeCannotBeReadIsKeptAndCostsNothing) {
   record_failure(status, {.time = "yesterday"});
   const WallTime now(std::chrono::hours(9));
   note_pods(status, now);
-  note_recovered(status, now);
+  note_recovered(status, now, RoundBeginning{1, 1});
   record_failure(status, {.time = rfc3339_micro(now)});
   EXPECT_EQ(status.lost, LostStatus{});
   ASSERT_EQ(status.failures.size(), 2u);

@@ -1,6 +1,7 @@
 #include "tests/controller/sim/round_choices.h"
 
 #include <algorithm>
+#include <map>
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/round_nodes.h"
@@ -29,6 +30,30 @@ void add(int64_t node, std::vector<int64_t>& nodes) {
   if (at == nodes.end() || *at != node) nodes.insert(at, node);
 }
 
+// Adds one of these to the nodes if they have none.
+void add_one_of(const std::vector<int64_t>& those, std::vector<int64_t>& nodes) {
+  const auto is_there = [&](int64_t node) { return std::ranges::binary_search(nodes, node); };
+  if (std::ranges::none_of(those, is_there)) add(those.front(), nodes);
+}
+
+// Returns the nodes whose ranks run, by their round.
+std::map<int64_t, std::vector<int64_t>> worlds(const plan::Pass& pass) {
+  std::map<int64_t, std::vector<int64_t>> nodes;
+  for (const int64_t node : plan::all_members(pass)) {
+    const AgentState* state = pass.last_report(pass.current[static_cast<size_t>(node)]);
+    const bool has_ranks =
+        state != nullptr && std::ranges::any_of(state->workers, &WorkerState::running);
+    if (has_ranks) nodes[state->round].push_back(node);
+  }
+  return nodes;
+}
+
+bool all_know(const plan::Pass& pass) {
+  return std::ranges::none_of(pass.in_round(), [&](const plan::PodView* pod) {
+    return pass.current_report(pod) == nullptr;
+  });
+}
+
 // Returns whether choose_some() may choose other nodes for the job in every epoch.
 bool changes_with_time(uint64_t job, size_t nodes) {
   return nodes >= 2 && job % 3 == 2;
@@ -40,17 +65,20 @@ std::vector<int64_t> choose_some(const plan::Pass& pass) {
   const uint64_t job = number_of(pass.job().metadata.uid);
   std::vector<int64_t> all = plan::all_members(pass);
   if (all.size() < 2 || job % 3 == 0) return all;
-  if (!changes_with_time(job, all.size())) {
-    all.erase(all.begin() + static_cast<int64_t>(job / 3 % all.size()));
-    return all;
-  }
-  const auto epoch = static_cast<uint64_t>(pass.seen.wall_now.time_since_epoch() / kEpoch);
-  const uint64_t chosen = mixed(job + epoch);
-  std::erase_if(all, [&](int64_t node) { return (chosen >> node & 1) == 0; });
   const bool has_round = pass.formed() && !pass.round_nodes.empty();
-  const bool follows =
-      std::ranges::any_of(all, [&](int64_t node) { return pass.is_in_round(node); });
-  if (has_round && !follows) add(pass.round_nodes.front(), all);
+  if (has_round && !all_know(pass)) return pass.round_nodes;
+  if (changes_with_time(job, all.size())) {
+    const auto epoch = static_cast<uint64_t>(pass.seen.wall_now.time_since_epoch() / kEpoch);
+    const uint64_t chosen = mixed(job + epoch);
+    std::erase_if(all, [&](int64_t node) { return (chosen >> node & 1) == 0; });
+  } else {
+    all.erase(all.begin() + static_cast<int64_t>(job / 3 % all.size()));
+  }
+  if (has_round) {
+    add_one_of(pass.round_nodes, all);
+  } else {
+    for (const auto& [round, nodes] : worlds(pass)) add_one_of(nodes, all);
+  }
   if (all.empty()) add(0, all);
   return all;
 }

@@ -10,8 +10,9 @@
 namespace lockstep::sim {
 
 // A RoundChoice that leaves out nodes. A third of the jobs, by UID, has all of them, a third leaves
-// out one for ever, and a third has another subset every 20 seconds. A subset has a node of the
-// round that it follows.
+// out one, and a third has another subset every 20 seconds. A round has a node of the one that it
+// follows, and follows only a round that all its nodes know; after a failure it has one of each
+// world that trains. Else a world that hears of no other round would train on.
 std::vector<int64_t> choose_some(const plan::Pass& pass);
 
 // Returns a controller with these policies and this choice.
