@@ -153,11 +153,10 @@ def parse():
     parser.add_argument("--faults", default="stopped,slow,nan", help="stopped, slow, nan, none")
     parser.add_argument("--minutes", type=float, default=30, help="of the fault none")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="a tiny model")
     options = parser.parse_args()
     options.layouts = [name.strip() for name in options.layouts.split(";")]
     options.faults = [name.strip() for name in options.faults.split(",")]
-    options.checkpoint, options.memory = 100_000, 1
+    options.checkpoint, options.memory, options.tiny = 100_000, 1, False
     return options
 
 
