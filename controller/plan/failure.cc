@@ -258,6 +258,11 @@ int64_t attempts_of_place(const Pass& pass, const FailureStatus& failure) {
   return is_again ? last->attempt + 1 : 1;
 }
 
+// Returns whether the round has not told yet from where it resumed after the newest failure.
+bool is_yet_to_resume(const TrainingJobStatus& status) {
+  return status.lastFailure && status.lastFailure->resumedStep < 0;
+}
+
 // Applies the job's rules to the failure, else the default action.
 Verdict decide(Pass& pass, const Damage& damage) {
   FailureStatus failure = describe(pass, damage);
@@ -294,6 +299,8 @@ Verdict decide(Pass& pass, const Damage& damage) {
   if (action == "RecreatePod" || moves || (!rule && is_of_pod)) {
     add_node(pass, failure.nodeIndex, how.lost);
   }
+  const bool goes_on = pass.formed() && !damage.ends_round;
+  if (goes_on && !is_yet_to_resume(pass.status)) failure.resumedStep = failure.step;
   const Verdict verdict = restart(pass, std::move(failure), how);
   replace_lost(pass, how.lost);
   if (damage.ends_round) begin_round(pass, next_round(pass));

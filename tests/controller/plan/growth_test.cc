@@ -162,6 +162,43 @@ TEST(Growth, ALostPodThatWasToJoinIsReplacedAndCountedAndTheRoundGoesOn) {
   EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 1u);
 }
 
+TEST(Growth, ALostPodThatWasToJoinCostsNoSteps) {
+  Growing scene;
+  scene.agent(0).progress.emplace().step = 8;
+  scene.agent(0).storage = {.resumed_step = 5};
+  scene.settle();
+  scene.seen.pods[3].phase = "Failed";
+  scene.seen.pods[3].reason = "Evicted";
+  scene.settle();
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kRunning));
+  EXPECT_EQ(scene.status().lastFailure->step, 8);
+  EXPECT_EQ(scene.status().lastFailure->resumedStep, 8) << "the round goes on";
+  EXPECT_EQ(scene.status().lost.steps, 0);
+}
+
+// The first failure's steps are known to be lost once its round trains.
+TEST(Growth, ALostPodThatWasToJoinHidesNoStepsOfTheFailureBefore) {
+  Growing scene;
+  scene.agent(0).progress.emplace().step = 8;
+  scene.settle();
+  scene.fail_worker(0, 139, 0.5);
+  scene.settle();
+  ASSERT_EQ(scene.status().round, 2);
+  scene.seen.pods[3].phase = "Failed";
+  scene.seen.pods[3].reason = "Evicted";
+  scene.settle();
+  ASSERT_EQ(scene.status().lastFailure->nodeIndex, 3);
+  EXPECT_EQ(scene.status().lastFailure->step, 8);
+  for (int64_t i = 0; i < 3; ++i) scene.add_agent(i);
+  scene.agent(0).progress.emplace().step = 6;
+  scene.agent(0).storage = {.resumed_step = 5};
+  scene.settle();
+  EXPECT_TRUE(is_true(scene.status(), kRunning));
+  EXPECT_EQ(scene.status().lastFailure->resumedStep, 5);
+  EXPECT_EQ(scene.status().lost.steps, 3);
+}
+
 TEST(Growth, AWorkersFailureBesideALostPodThatWasToJoinEndsTheRound) {
   Growing scene;
   scene.seen.pods[3].phase = "Failed";
