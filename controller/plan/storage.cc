@@ -1,6 +1,7 @@
 #include "controller/plan/storage.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "controller/plan/conditions.h"
 
@@ -68,11 +69,18 @@ void derive_set_aside(Pass& pass, const AgentState& state) {
   pass.set(kCheckpointSetAside, true, "Corrupt", std::move(message));
 }
 
+// Returns how many the message tells of: "... (2 so far)".
+int64_t skips_told(const Condition* condition) {
+  const size_t at = condition == nullptr ? std::string::npos : condition->message.rfind('(');
+  if (at == std::string::npos) return 0;
+  return std::strtoll(condition->message.c_str() + at + 1, nullptr, 10);
+}
+
 // Stays true: the job's result misses those batches.
 void derive_skipped(Pass& pass, const StorageState& storage) {
   const Condition* before = find_condition(pass.status, kBatchSkipped);
   if (storage.skips == 0) return;
-  if (storage.skip.empty() && before != nullptr) return;  // an earlier round has told
+  if (storage.skip.empty() && skips_told(before) >= storage.skips) return;  // by an earlier round
   const std::string what =
       storage.skip.empty() ? "training went on without batches in an earlier round" : storage.skip;
   const std::string message = what + " (" + std::to_string(storage.skips) + " so far)";
