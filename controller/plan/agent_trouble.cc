@@ -81,20 +81,21 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
 }
 
 AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world,
-                               const TrainingJobSpec& spec) {
+                               const TrainingJobSpec& spec, const std::string& round) {
   const int64_t needed = protocol_needed(world, spec.train, wishes_of(spec));
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
-                     std::to_string(protocol) + ", but the round " + special_parts(world, spec) +
-                     ", which needs version " + std::to_string(needed) +
-                     ". The round starts once the job is suspended and resumed, which recreates "
+                     std::to_string(protocol) + ", but the " + round + " " +
+                     special_parts(world, spec) + ", which needs version " +
+                     std::to_string(needed) + ". The " + round +
+                     " starts once the job is suspended and resumed, which recreates "
                      "its pods with the controller's version of Lockstep. If spec.image has an "
                      "older version, change it meanwhile"};
 }
 
 // Returns the trouble of an agent of the round that speaks a served version, but does not know
 // what its world has.
-std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
+std::optional<AgentTrouble> trouble_with_world(const Pass& pass, const std::string& round) {
   const auto pods = pass.in_round();
   const auto first_below = [&](int64_t protocol) {
     return std::ranges::find_if(pods, [&](const PodView* pod) {
@@ -108,7 +109,7 @@ std::optional<AgentTrouble> trouble_with_world(const Pass& pass) {
   const TrainingJobSpec& spec = pass.spec();
   const auto old = first_below(protocol_needed(*world, spec.train, wishes_of(spec)));
   if (old == pods.end()) return std::nullopt;
-  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, spec);
+  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, spec, round);
 }
 
 }  // namespace
@@ -126,7 +127,11 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
       return unsupported_protocol(*pod, agent->state->protocol);
     if (agent->reports_too_much) return reported_too_much(*pod);
   }
-  return trouble_with_world(pass);
+  return all_have_assignment(pass) ? std::nullopt : trouble_with_world(pass, "round");
+}
+
+std::optional<AgentTrouble> trouble_of_next_round(const Pass& pass) {
+  return all_have_assignment(pass) ? trouble_with_world(pass, "next round") : std::nullopt;
 }
 
 }  // namespace lockstep::plan

@@ -17,4 +17,8 @@ struct AgentTrouble {
 // Returns the trouble of the first member that has one.
 std::optional<AgentTrouble> agent_trouble(const Pass& pass);
 
+// Returns the trouble that the next round would have with agents of the one that runs, because of
+// rules about losses that were added since it began.
+std::optional<AgentTrouble> trouble_of_next_round(const Pass& pass);
+
 }  // namespace lockstep::plan

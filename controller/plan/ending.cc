@@ -26,7 +26,7 @@ bool is_out_of_reach(const Pass& pass, const PodView& pod, const WorldAssignment
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
   return view->refuses_token || view->has_unsupported_protocol() ||
-         (view->state && !may_be_sent(pass, view, world)) ||
+         (view->state && !may_be_told_to_exit(pass, view, world)) ||
          pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 

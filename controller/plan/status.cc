@@ -49,6 +49,15 @@ void derive_scheduled(Pass& pass) {
   }
 }
 
+// A round that runs is ready whatever the next one would need; the message and an event say what.
+void set_ready(Pass& pass) {
+  const Condition* before = find_condition(pass.status, kReady);
+  const bool was_told = before != nullptr && !before->message.empty() && before->status == "True";
+  const std::optional<AgentTrouble> trouble = trouble_of_next_round(pass);
+  if (trouble && !was_told) pass.event(true, trouble->reason, trouble->message);
+  pass.set(kReady, true, "AllPodsRun", trouble ? trouble->message : "");
+}
+
 void derive_ready(Pass& pass) {
   const std::vector<int64_t> wanted = wanted_nodes(pass);
   const int64_t desired = std::ssize(wanted);
@@ -60,7 +69,7 @@ void derive_ready(Pass& pass) {
     return;
   }
   if (ready == desired && desired > 0) {
-    pass.set(kReady, true, "AllPodsRun");
+    set_ready(pass);
     return;
   }
   constexpr size_t kPodsNamed = 8;

@@ -39,7 +39,8 @@ int64_t micro_batch_of(const TrainingJobSpec& spec) {
 
 // Returns the newest version that every agent of the round speaks, but at least the one that the
 // world needs. An agent that has not answered yet may speak only the oldest one.
-int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
+int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world,
+                          const WorkerWishes& wishes) {
   int64_t common = kProtocolNewest;
   for (const PodView* pod : pass.in_round()) {
     const AgentView* agent = pass.agent(pod);
@@ -47,7 +48,19 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world) {
     const bool has_answered = agent != nullptr && agent->state;
     common = std::min(common, has_answered ? agent->state->protocol : kProtocolOldest);
   }
-  return std::max(common, protocol_needed(world, pass.spec().train, wishes_of(pass.spec())));
+  return std::max(common, protocol_needed(world, pass.spec().train, wishes));
+}
+
+bool speaks(const AgentView* agent, int64_t needed) {
+  if (needed == kProtocolOldest) return true;
+  return agent != nullptr && agent->state && agent->state->protocol >= needed;
+}
+
+// Rules about losses may have come after the round had begun, with agents that do not know them.
+WorkerWishes wishes_of_exit(const TrainingJobSpec& spec) {
+  WorkerWishes wishes = wishes_of(spec);
+  wishes.losses = {};
+  return wishes;
 }
 
 }  // namespace
@@ -67,9 +80,17 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
 }
 
 bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  const int64_t needed = protocol_needed(world, pass.spec().train, wishes_of(pass.spec()));
-  if (needed == kProtocolOldest) return true;
-  return agent != nullptr && agent->state && agent->state->protocol >= needed;
+  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of(pass.spec())));
+}
+
+bool may_be_told_to_exit(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
+  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_exit(pass.spec())));
+}
+
+bool all_have_assignment(const Pass& pass) {
+  return pass.formed() && std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+           return pass.current_report(pod) != nullptr;
+         });
 }
 
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action) {
@@ -79,7 +100,8 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
   std::optional<TrainSpec> train = spec.train;
   if (train) train->recompute = recompute_of(train->recompute, world.layout.schedule);
   if (train) train->batch.micro = micro_batch_of(spec);
-  return {.protocol = protocol_of_round(pass, world),
+  const WorkerWishes wishes = action == "Exit" ? wishes_of_exit(spec) : wishes_of(spec);
+  return {.protocol = protocol_of_round(pass, world, wishes),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
           .job_namespace = pass.job().metadata.namespace_,
@@ -96,7 +118,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .rendezvous_timeout_seconds = spec.rendezvous.timeoutSeconds,
           .hang_seconds = hang_seconds(spec),
           .command_hang_seconds = command_hang_seconds(spec),
-          .losses = wishes_of(spec).losses,
+          .losses = wishes.losses,
           .grace_period_seconds = grace_seconds(spec)};
 }
 

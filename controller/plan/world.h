@@ -17,6 +17,12 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 // Returns whether the agent can be sent this world: it has answered, in a version that tells of it.
 // Agents that have not answered yet can be sent an ordinary world.
 bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world);
+// Likewise for an order to exit, which needs less: it tells of no rules about losses.
+bool may_be_told_to_exit(const Pass& pass, const AgentView* agent, const WorldAssignment& world);
+
+// Returns whether all agents of the round carry out its assignment. Later changes of the spec are
+// for the next round.
+bool all_have_assignment(const Pass& pass);
 
 // Returns what all agents are sent, without the node index of each. `action`: Run or Exit.
 Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string action);

@@ -91,5 +91,65 @@ TEST(ProtocolVersions, AtTheEndAPodWhoseAgentCanNotBeToldIsDeleted) {
   expect_the_end();
 }
 
+// A job whose agents know no rules about losses trains; then it gets one.
+struct NewRule : Scene {
+  NewRule() : Scene(2) {
+    train();
+    for (int64_t i = 0; i < 2; ++i) agent(i).protocol = kProtocolWithLossRules - 1;
+    settle();
+    seen.job.spec.failure.rules = {{.event = "LossNotFinite", .action = "SkipBatch"}};
+    ++seen.job.metadata.generation;
+  }
+};
+
+TEST(ProtocolVersions, ARuleThatAgentsDoNotKnowLeavesTheRunningRoundAlone) {
+  NewRule scene;
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<PutAssignment>(plan).empty());
+  ASSERT_EQ(only<EmitEvent>(plan).size(), 1u);
+  EXPECT_EQ(only<EmitEvent>(plan)[0].reason, "AgentTooOld");
+  scene.settle();
+  EXPECT_TRUE(scene.plan().actions.empty()) << "it is told once";
+  const Condition& ready = condition(scene.status(), kReady);
+  EXPECT_EQ(ready.status, "True");
+  EXPECT_EQ(ready.message,
+            "the agent of job-worker-0-1 speaks protocol version 8, but the next round has rules "
+            "about losses, which needs version 9. The next round starts once the job is suspended "
+            "and resumed, which recreates its pods with the controller's version of Lockstep. If "
+            "spec.image has an older version, change it meanwhile");
+  EXPECT_EQ(scene.status().state, "Running");
+  scene.seen.job.spec.failure.rules.clear();
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kReady).message, "");
+}
+
+TEST(ProtocolVersions, ARuleThatAgentsDoNotKnowKeepsTheNextRoundFromStarting) {
+  NewRule scene;
+  scene.settle();
+  scene.fail_worker(1, 139, 0.5);
+  scene.settle();
+  ASSERT_EQ(scene.status().round, 2);
+  EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty());
+  scene.settle();
+  EXPECT_EQ(condition(scene.status(), kReady).reason, "AgentTooOld");
+  EXPECT_EQ(condition(scene.status(), kReady).status, "False");
+  scene.seen.job.spec.failure.rules.clear();
+  EXPECT_EQ(only<PutAssignment>(scene.plan()).size(), 2u);
+}
+
+TEST(ProtocolVersions, ARuleThatAgentsDoNotKnowDoesNotKeepThemFromExitingAtTheEnd) {
+  NewRule scene;
+  for (int64_t i = 0; i < 2; ++i) scene.agent(i).phase = "Completed";
+  scene.settle();
+  ASSERT_TRUE(is_true(scene.status(), kComplete));
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<DeletePod>(plan).empty()) << "their logs would be gone";
+  ASSERT_EQ(only<PutAssignment>(plan).size(), 2u);
+  const Assignment& exit = *only<PutAssignment>(plan)[0].assignment;
+  EXPECT_EQ(exit.action, "Exit");
+  EXPECT_EQ(exit.losses, LossRules());
+  EXPECT_LT(exit.protocol, kProtocolWithLossRules);
+}
+
 }  // namespace
 }  // namespace lockstep::plan
