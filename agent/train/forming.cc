@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 
 #include "agent/comm/gpu/device_communicator.h"
 #include "agent/comm/make_communicator.h"
+#include "agent/train/checkpoint/exchange.h"
 #include "common/api/hang_limit.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
@@ -156,6 +159,24 @@ Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool 
         {{"threads", agreement.threads}});
   }
   return agreement;
+}
+
+Result<LossRules> agree_on_losses(comm::Communicator& world, const LossRules& mine) {
+  const std::string lines =
+      mine.not_finite + "\n" + mine.spike + "\n" + std::to_string(mine.deviations);
+  TRY_ASSIGN(const std::string text, share_text(world, lines));
+  std::istringstream in(text);
+  LossRules rules;
+  std::string deviations;
+  std::getline(in, rules.not_finite);
+  std::getline(in, rules.spike);
+  std::getline(in, deviations);
+  rules.deviations = std::strtoll(deviations.c_str(), nullptr, 10);
+  if (rules != mine) {
+    log_info("rank 0's rules about losses apply, which are not this rank's",
+             {{"notFinite", rules.not_finite}, {"spike", rules.spike}});
+  }
+  return rules;
 }
 
 Result<BatchShape> batch_shape(const BatchSpec& spec, const Mesh& mesh) {

@@ -49,6 +49,9 @@ struct RankTraits {
 };
 // Exchanges the traits of all ranks and returns what they agree on. Collective.
 Result<Agreement> agree(comm::Communicator& world, const RankTraits& mine, bool want_bf16);
+// Returns rank 0's rules about losses, which all ranks follow: those of one round may have been
+// assigned older and newer ones. Collective.
+Result<LossRules> agree_on_losses(comm::Communicator& world, const LossRules& mine);
 // Returns the traits of this rank. `gpu` is the GPU that it computes on, without a name on the CPU.
 // Every GPU that this version is built for (sm_80 and later) multiplies bf16.
 RankTraits traits_of_this_machine(const WorkerConfig& config, const kernels::DeviceInfo& gpu);

@@ -151,6 +151,7 @@ class Worker {
   ModelDesign design_;
   BatchShape batch_;
   Agreement agreement_;
+  LossRules losses_;  // the same on all ranks
   TrainingPosition position_;
   int64_t saved_step_ = -1;  // whose state is stored or being saved; the same on all ranks
   double loss_ = 0;          // of the newest step that changed the state, as far as it is known

@@ -28,6 +28,7 @@ Status Worker::form() {
   progress_.follow(world_.get());
   const RankTraits traits = traits_of_this_machine(config_, device_info_);
   TRY_ASSIGN(agreement_, agree(*world_, traits, config_.train.precision == "bf16"));
+  TRY_ASSIGN(losses_, agree_on_losses(*world_, config_.losses));
   ProgressNumbers& numbers = progress_.numbers();
   numbers.lacks_bf16 = traits.native_bf16 == 0 ? 1 : 0;
   numbers.precision = agreement_.precision == kernels::Precision::kBf16 ? PrecisionInUse::kBf16

@@ -36,7 +36,7 @@ Status Worker::judge_loss(const TrainStep::Outcome& outcome) {
   if (outcome.known_step <= 0) return {};
   const double loss = outcome.numbers.loss.value_or(NAN);
   const double norm = outcome.numbers.gradient_norm.value_or(NAN);
-  const LossRules& rules = config_.losses;
+  const LossRules& rules = losses_;
   const LossVerdict verdict = judge(position_.losses, rules, loss, norm);
   if (verdict == LossVerdict::kGood) {
     loss_ = loss;
