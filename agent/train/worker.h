@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -63,8 +64,10 @@ class Worker {
   Status open_storage();
   Status share_starting_point();
   Status resume_or_begin();
-  // Loads the newest checkpoint in storage, if there is one. All ranks call it.
-  Result<std::optional<Manifest>> load_checkpoint();
+  // Loads the newest checkpoint in storage of a step below that one, if there is one. All ranks
+  // call it.
+  Result<std::optional<Manifest>> load_checkpoint(
+      int64_t below = std::numeric_limits<int64_t>::max());
   void go_on_from(const Manifest& manifest);
   bool keeps_states() const { return config_.checkpoint.memory && has_states_memory_; }
   // All ranks keep states in memory, or none does.
@@ -120,6 +123,7 @@ class Worker {
   // Return the step whose state this rank's share has then.
   Result<int64_t> go_back(const BadStep& bad);
   Result<int64_t> go_back_in_memory(const BadStep& bad);
+  Result<std::optional<Manifest>> load_good_checkpoint();
   Error cannot_go_back(const BadStep& bad, const std::string& why) const;
   // Returns the next step after which a checkpoint or a validation needs an empty pipeline
   // (parallel::StepRequest::flush).

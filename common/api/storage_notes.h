@@ -31,8 +31,8 @@ struct StorageNotes {
   double blocked_seconds = 0;   // in which training waited for saves, in total
   int64_t set_aside = 0;        // corrupt checkpoints that this process set aside
   int64_t set_aside_step = -1;  // of the newest one of them
-  // Where this process began to train: the step of the checkpoint that it loaded, 0 without one. -1
-  // until it is known. Published in the phase kBroadcasting.
+  // The step of the checkpoint that this process loaded as it began, or later, if it rolled back
+  // and found set_aside_step then. 0 without one; -1 until known, in the phase kBroadcasting.
   int64_t resumed_step = -1;
   // Why failed_step failed and why set_aside_step was set aside: one sentence each, which names the
   // file and the cause.

@@ -35,7 +35,7 @@ Status set_aside(const ResumeParts& parts, int64_t step, const Error& error) {
   notes.set_aside += 1;
   notes.set_aside_step = step;
   notes.set_aside_reason.assign(moved.reason + " (it is now " + moved.name + ")");
-  parts.progress.publish_storage();
+  if (notes.resumed_step < 0) parts.progress.publish_storage();
   return {};
 }
 
@@ -51,6 +51,7 @@ Result<StoredManifest> read_step(Storage& storage, int64_t step) {
 Result<std::optional<StoredManifest>> newest(const ResumeParts& parts) {
   TRY_ASSIGN(const std::vector<int64_t> steps, checkpoint_steps(parts.storage));
   for (const int64_t step : steps) {
+    if (step >= parts.below) continue;
     Result<StoredManifest> stored = read_step(parts.storage, step);
     if (stored.ok()) return std::optional(*std::move(stored));
     if (!is_corrupt(stored.error())) return stored.error();

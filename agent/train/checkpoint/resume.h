@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,8 @@ namespace lockstep::train {
 // reads and verifies its share of the state, so the storage is read once however many ranks hold
 // the same values. A corrupt checkpoint is set aside, and the one before is tried. An error of the
 // storage (after what RetryingStorage tries) is no corruption: it ends the round.
+// Rank 0 publishes its notes, unless the round has begun to train: then the caller does, once it
+// knows where training goes on.
 struct ResumeParts {
   comm::Communicator& world;
   parallel::Composition& model;
@@ -27,6 +30,7 @@ struct ResumeParts {
   const StateTable& table;
   // Rank 0's: whether the job may continue from that checkpoint.
   std::function<Status(const Manifest& manifest, const std::string& path)> check;
+  int64_t below = std::numeric_limits<int64_t>::max();  // checkpoints of earlier steps count
 };
 
 // Returns the manifest of the checkpoint that was loaded, the same on all ranks. Nothing if there

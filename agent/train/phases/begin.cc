@@ -115,7 +115,7 @@ Status Worker::resume_or_begin() {
   return model_->initialise(position_.weights_seed);
 }
 
-Result<std::optional<Manifest>> Worker::load_checkpoint() {
+Result<std::optional<Manifest>> Worker::load_checkpoint(int64_t below) {
   const StateTable table = state_table();
   return resume({.world = *world_,
                  .model = *model_,
@@ -123,9 +123,9 @@ Result<std::optional<Manifest>> Worker::load_checkpoint() {
                  .folder = checkpoints_ ? &*checkpoints_ : nullptr,
                  .progress = progress_,
                  .table = table,
-                 .check = [this](const Manifest& manifest, const std::string& path) {
-                   return check_run(manifest, path);
-                 }});
+                 .check = [this](const Manifest& manifest,
+                                 const std::string& path) { return check_run(manifest, path); },
+                 .below = below});
 }
 
 void Worker::go_on_from(const Manifest& manifest) {

@@ -99,14 +99,33 @@ Result<int64_t> Worker::go_back(const BadStep& bad) {
   }
   if (!saver_) return cannot_go_back(bad, "there is no spec.checkpoint.path");
   TRY(saver_->finish());
-  TRY_ASSIGN(const std::optional<Manifest> found, load_checkpoint());
-  if (!found) return cannot_go_back(bad, "there is no checkpoint");
-  if (found->position.step >= position_.step) {
-    return cannot_go_back(
-        bad, "the newest checkpoint is that of step " + std::to_string(found->position.step));
+  const int64_t set_aside = progress_.storage().set_aside;
+  TRY_ASSIGN(const std::optional<Manifest> found, load_good_checkpoint());
+  StorageNotes& notes = progress_.storage();
+  const bool was_corrupt = notes.set_aside > set_aside;
+  if (!found && was_corrupt) {
+    return cannot_go_back(bad, "the checkpoint of step " + std::to_string(notes.set_aside_step) +
+                                   " is corrupt and was set aside");
   }
+  if (!found) return cannot_go_back(bad, "there is no checkpoint of an earlier step");
   go_on_from(*found);
+  if (was_corrupt && config_.rank == 0) notes.resumed_step = position_.step;
   return position_.step;
+}
+
+// If no loss was good since training went back to a state, the cause may be in that state: an
+// update whose loss was not bad yet. Then an older one is better, if there is one. Depends on the
+// position alone, so that a run that was killed does the same.
+Result<std::optional<Manifest>> Worker::load_good_checkpoint() {
+  const LossRecord& losses = position_.losses;
+  if (losses.skips > 0) {
+    const SkippedSteps& newest = losses.skipped[static_cast<size_t>(losses.skips - 1)];
+    if (newest.last == position_.step - 1) {
+      TRY_ASSIGN(const std::optional<Manifest> older, load_checkpoint(newest.first - 1));
+      if (older) return older;
+    }
+  }
+  return load_checkpoint(position_.step);
 }
 
 // All ranks keep the same steps: before an update, each has waited for its copy.
