@@ -1,14 +1,19 @@
-// Real workers go on without a batch whose loss is not finite or has a spike.
+// Real workers go on without a batch whose loss is not finite.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "agent/train/checkpoint/manifest.h"
 #include "common/base/random.h"
+#include "tests/agent/train/bad_losses.h"
 #include "tests/agent/train/worker_world.h"
 #include "tests/support/npy_bytes.h"
 
@@ -16,7 +21,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int64_t kBatch = 8;
-constexpr size_t kNoiseAt = 17520;  // its sample is that of step 213
 
 // A table that an MLP learns at once: a target is the sum of its row. One row has this feature and
 // this target instead.
@@ -27,7 +31,8 @@ struct BadRow {
 constexpr BadRow kNoGradient{.feature = 3e38F, .target = 0};  // nothing is finite
 constexpr BadRow kLossAlone{.feature = 0, .target = 3e38F};   // its square is not finite
 
-DataSpec table_with(const BadRow& bad, const TemporaryFolder& folder) {
+// The rows from kBadRow on are bad, and go on at the first one.
+DataSpec table_with(const BadRow& bad, const TemporaryFolder& folder, int64_t bad_rows = 1) {
   constexpr int64_t kRows = 1024;
   constexpr int64_t kBadRow = 500;
   Random random(6);
@@ -38,8 +43,9 @@ DataSpec table_with(const BadRow& bad, const TemporaryFolder& folder) {
       features.push_back(static_cast<float>(random.below(201)) / 100 - 1);
       sum += features.back();
     }
-    if (i == kBadRow) features.back() = bad.feature;
-    targets.push_back(i == kBadRow ? bad.target : sum);
+    const bool is_bad = (i + kRows - kBadRow) % kRows < bad_rows;
+    if (is_bad) features.back() = bad.feature;
+    targets.push_back(is_bad ? bad.target : sum);
   }
   return {.features = folder.write("features", npy_array("<f4", "(1024, 4)", features)),
           .targets = folder.write("targets", npy_array("<f4", "(1024, 1)", targets))};
@@ -55,18 +61,6 @@ WorkerWorld::Options regression(const DataSpec& data, const LossRules& rules) {
   options.train.optimizer = {.learningRate = 1e-2, .warmupSteps = 2};
   options.change = [rules](WorkerConfig& config) { config.losses = rules; };
   return options;
-}
-
-// Returns the step that rank 0 names: "step 7: loss ...". 0 if it names none.
-int64_t step_of(const StorageNotes& notes) {
-  const std::string text(notes.skip.text());
-  return text.starts_with("step ") ? std::strtoll(text.c_str() + 5, nullptr, 10) : 0;
-}
-
-// Some rank ends with the code; others may notice first that it has left.
-void expect_ends(const std::vector<int>& codes, int expected) {
-  EXPECT_TRUE(std::ranges::find(codes, expected) != codes.end());
-  for (const int code : codes) EXPECT_TRUE(code == expected || code == kExitPeerLost) << code;
 }
 
 class NotFiniteTest : public testing::TestWithParam<std::string> {
@@ -139,105 +133,138 @@ INSTANTIATE_TEST_SUITE_P(Shardings, NotFiniteTest,
                          testing::Values("none", "optimizer", "gradients", "parameters"),
                          [](const auto& info) { return info.param; });
 
-// All but one of the samples are easy.
-DataSpec text_with_noise(const TemporaryFolder& folder) {
-  std::string text;
-  while (text.size() < 33300) text += "ab";
-  Random random(3);
-  for (size_t i = 0; i < 16; ++i) text[kNoiseAt + i] = static_cast<char>(128 + random.below(128));
-  return {.path = folder.write("text", text)};
+// One rank, whose rules are these.
+WorkerWorld::Options single(const DataSpec& data, const LossRules& rules) {
+  WorkerWorld::Options options = regression(data, rules);
+  options.nodes = 1;
+  return options;
 }
 
-struct SpikeLayout {
-  const char* name;
-  std::function<void(TrainingJobSpec&)> change;
-};
-
-class SpikeTest : public testing::TestWithParam<SpikeLayout> {
- protected:
-  WorkerWorld::Options options() {
-    WorkerWorld::Options made{.nodes = 2, .per_node = 2, .memory_every = 1};
-    made.train.model = {.layers = 4, .width = 16, .heads = 2, .context = 16};
-    made.train.data = text_with_noise(folder_);
-    made.train.steps = 240;
-    made.train.batch = {.global = kBatch, .micro = 1};
-    made.train.optimizer = {.learningRate = 5e-3, .warmupSteps = 5};
-    TrainingJobSpec spec;
-    GetParam().change(spec);
-    const ParallelismSpec parallelism = spec.parallelism;
-    made.pipeline = parallelism.pipeline;
-    made.schedule = parallelism.pipelineSchedule;
-    made.change_spec = [parallelism](TrainingJobSpec& job) { job.parallelism = parallelism; };
-    made.change = [](WorkerConfig& config) {
-      config.losses = {.spike = kSkipBatch, .deviations = 8};
-    };
-    return made;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
-
-// The same bits also if a rank is killed before the spike, just after it, or later.
-TEST_P(SpikeTest, IsUndoneAndARunThatWasKilledEndsTheSame) {
-  const WorkerWorld::Options all = options();
-  WorkerWorld undisturbed(all);
-  ASSERT_NO_FATAL_FAILURE(undisturbed.run());
-  const StorageNotes notes = undisturbed.storage_notes(0);
-  const std::vector<double> losses = undisturbed.metric("loss");
-  const int64_t spike =
-      std::ranges::max_element(losses.begin() + 50, losses.end()) - losses.begin() + 1;
-  ASSERT_EQ(notes.skips, 1) << "the largest loss is that of step " << spike;
-  EXPECT_EQ(step_of(notes), spike);
-
-  WorkerWorld killed(all);
-  for (const int64_t step : {spike - 40, spike, spike + 10}) {
-    ASSERT_NO_FATAL_FAILURE(killed.start());
-    killed.wait_until(1, [&](const ProgressNumbers& numbers) {
-      return numbers.phase == WorkerPhase::kTraining && numbers.step >= step;
-    });
-    for (int64_t rank = 0; rank < killed.size(); ++rank) killed.kill(rank, SIGKILL);
-    killed.wait();
-  }
-  ASSERT_NO_FATAL_FAILURE(killed.run());
-  EXPECT_EQ(killed.storage_notes(0).from_memory, 1);
-  EXPECT_EQ(killed.storage_notes(0).skips, 1);
-  EXPECT_EQ(killed.metric("loss"), losses);
-  for (const char* part : {"model", "optimizer"}) {
-    EXPECT_TRUE(killed.checkpoint_bytes(all.train.steps, part) ==
-                undisturbed.checkpoint_bytes(all.train.steps, part));
-  }
-}
-
-TEST_P(SpikeTest, EndsTheJobIfTheRuleSaysSo) {
-  WorkerWorld::Options all = options();
-  all.change = [](WorkerConfig& config) {
-    config.losses = {.spike = kFailAction, .deviations = 8};
-  };
-  WorkerWorld world(all);
+TEST(SkippedBatches, AreAtMostSixteen) {
+  const TemporaryFolder folder;
+  WorkerWorld world(single(table_with(kNoGradient, folder, 60), {.not_finite = kSkipBatch}));
   world.start();
-  expect_ends(world.wait(), kExitLossSpike);
-  EXPECT_NE(world.log(0).find("standard deviations over the mean"), std::string::npos)
+  EXPECT_EQ(world.wait(), std::vector<int>{kExitNotFinite});
+  EXPECT_EQ(world.storage_notes(0).skips, 16);
+  EXPECT_NE(world.log(0).find(", after training went on without batches 16 times: a lower learning "
+                              "rate or a longer warm-up may help"),
+            std::string::npos)
       << world.log(0);
 }
 
-const SpikeLayout kSpikeLayouts[] = {
-    {"Replicated", [](TrainingJobSpec&) {}},
-    {"Zero3", [](TrainingJobSpec& spec) { spec.parallelism.sharding = "parameters"; }},
-    {"Tensor2Zero1",
-     [](TrainingJobSpec& spec) {
-       spec.parallelism.tensor = 2;
-       spec.parallelism.sharding = "optimizer";
-     }},
-    {"Pipeline2",
-     [](TrainingJobSpec& spec) {
-       spec.parallelism.pipeline = 2;
-       spec.parallelism.pipelineSchedule = "1f1b";
-     }},
-};
+TEST(SkippedBatches, AreValidatedLikeTheStateBefore) {
+  const TemporaryFolder folder;
+  DataSpec data = table_with(kNoGradient, folder);
+  data.validationFraction = 0.25;
+  WorkerWorld::Options options = single(data, {.not_finite = kSkipBatch});
+  options.train.steps = 96;
+  options.train.validation.everySteps = 1;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const int64_t bad = step_of(world.storage_notes(0));
+  ASSERT_GT(bad, 1) << world.log(0);
+  const std::vector<double> losses = world.metric("validationLoss");
+  ASSERT_EQ(std::ssize(losses), options.train.steps);
+  const auto at = static_cast<size_t>(bad - 1);
+  EXPECT_EQ(losses[at], losses[at - 1]);
+  EXPECT_NE(losses[at + 1], losses[at]);
+}
 
-INSTANTIATE_TEST_SUITE_P(Layouts, SpikeTest, testing::ValuesIn(kSpikeLayouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+// Every step is bad. The state that is saved is that of the beginning.
+TEST(SkippedBatches, AreSavedIfTheRanksAreStoppedInABadStep) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options =
+      single(table_with(kNoGradient, folder, 1024), {.not_finite = kSkipBatch});
+  options.train.model.hidden = {1024, 1024};
+  options.train.batch = {.global = 512};
+  options.checkpoint_every = 1;
+  WorkerWorld world(options);
+  world.start();
+  world.wait_until(0, [](const ProgressNumbers& numbers) {
+    return numbers.phase == WorkerPhase::kTraining && numbers.step >= 1;
+  });
+  world.kill(0, SIGTERM);
+  ASSERT_EQ(world.wait(), std::vector<int>{kExitStopped}) << world.log(0);
+  const int64_t stopped = world.progress(0).step.value_or(0);
+  EXPECT_EQ(world.storage_notes(0).skips, stopped);
+  EXPECT_TRUE(world.checkpoint_bytes(stopped, "model") == world.checkpoint_bytes(1, "model"));
+  world.start();
+  world.wait();
+  EXPECT_EQ(world.storage_notes(0).resumed_step, stopped);
+  EXPECT_EQ(world.storage_notes(0).skips, 16) << "those of the round before count";
+}
+
+// Its update, whose loss is finite, makes the weights so large that no loss is finite afterwards.
+constexpr BadRow kBadUpdate{.feature = 1e8F, .target = 0};
+
+TEST(RollBack, LeavesAStateThatIsBadItself) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = single(table_with(kBadUpdate, folder), {.not_finite = kRollBack});
+  options.train.optimizer = {
+      .name = "sgd", .learningRate = 1e-2, .schedule = "constant", .weightDecay = 0, .clipNorm = 0};
+  options.checkpoint_every = 1;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const StorageNotes notes = world.storage_notes(0);
+  const int64_t bad = step_of(notes);
+  ASSERT_GT(bad, 3) << world.log(0);
+  EXPECT_EQ(notes.skips, 2) << "the state before the first bad loss has the bad update";
+  EXPECT_NE(notes.skip.text().find("from the state of step " + std::to_string(bad - 3)),
+            std::string::npos)
+      << notes.skip.text();
+  EXPECT_TRUE(world.checkpoint_bytes(bad, "model") == world.checkpoint_bytes(bad - 3, "model"));
+  EXPECT_LT(world.progress(0).loss.value_or(INFINITY), 0.5) << "it learnt the rest";
+}
+
+// The round begins with a state in memory that is newer than all checkpoints.
+TEST(RollBack, TellsWhereItWentOnIfTheNewestCheckpointIsCorrupt) {
+  const TemporaryFolder folder;
+  const DataSpec data = table_with(kNoGradient, folder);
+  WorkerWorld first(single(data, {.not_finite = kSkipBatch}));
+  ASSERT_NO_FATAL_FAILURE(first.run());
+  const int64_t bad = step_of(first.storage_notes(0));
+  ASSERT_GE(bad, 4) << "two checkpoints, and a step, come before it";
+  WorkerWorld::Options options = single(data, {.not_finite = kRollBack});
+  options.checkpoint_every = (bad - 2) / 2;  // the newest two are before the step before
+  options.checkpoint_at_end = false;
+  options.memory_every = 1;
+  const auto steps = std::make_shared<int64_t>(bad - 1);
+  options.train.optimizer.schedule = "constant";
+  options.change = [steps](WorkerConfig& config) {
+    config.losses = {.not_finite = kRollBack};
+    config.train.steps = *steps;
+  };
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const std::vector<std::string> folders = world.checkpoint_folders();
+  ASSERT_EQ(folders.size(), 2u);
+  for (const auto& file : std::filesystem::directory_iterator(folders.back())) {
+    if (file.path().filename() == kManifestName) continue;
+    std::fstream stored(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    stored.seekp(static_cast<std::streamoff>(file.file_size() - 1));
+    stored.put('\x7f');
+  }
+  *steps = bad;
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const StorageNotes notes = world.storage_notes(0);
+  EXPECT_EQ(notes.from_memory, 1) << world.log(0);
+  EXPECT_EQ(notes.skips, 1);
+  EXPECT_EQ(notes.set_aside_step, 2 * options.checkpoint_every);
+  EXPECT_EQ(notes.resumed_step, options.checkpoint_every) << "not where the round began";
+}
+
+// The controller may send ranks of one round the rules before an edit and those after it.
+TEST(LossRulesOfARound, AreThoseOfRankZero) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options =
+      regression(table_with(kNoGradient, folder), {.not_finite = kSkipBatch});
+  options.change = [](WorkerConfig& config) {
+    if (config.rank == 0) config.losses = {.not_finite = kSkipBatch};
+  };
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_EQ(world.storage_notes(0).skips, 1);
+}
 
 }  // namespace
 }  // namespace lockstep::train
