@@ -48,6 +48,9 @@ enum class Fault : size_t {
   kContainerExit,  // the node container ends; another container lives on
   kWorkerExit,     // with an exit code that a job's rules may match
   kWorkerHung,     // a worker hangs, and the others wait for it
+  kRankSlow,       // a rank computes for longer than its peers, for a while
+  kLossNotFinite,  // the loss of a step is NaN, whenever that step is computed
+  kLossSpike,      // the loss of a step has a spike, likewise
   kBadMachine,     // a worker dies, always on the same machine
   kUnschedulable,  // no room for a pod for a while; for ever only if the job limits that
   kImagePull,      // the same, because its image cannot be pulled
@@ -56,6 +59,7 @@ enum class Fault : size_t {
   kSuspend,
   kResume,
   kScale,
+  kRulesEdited,  // the rules about losses of a job that has some
   kIllegalEdit,
   kCorrection,   // the illegal edit is undone
   kJobReplaced,  // deleted, and created again under the same name
@@ -88,6 +92,11 @@ enum class Transition : size_t {
   kIgnored,         // a rule says that the failure does not count
   kRecreateByRule,  // a rule recreates the pod though only its process failed
   kNodeAvoided,     // a new pod is kept off machines where others failed
+  kSlowNamed,       // Straggling names a rank
+  kSlowNoMore,      // the rank that it named is as fast as others
+  kSlowReplaced,    // a rule restarts the round because of a slow rank, or fails the job
+  kBatchSkipped,    // training went on without batches
+  kFailedByLoss,
   kPendingGivenUp,
   kCompleteByRankZero,
   kExpired,   // deleted by ttlSecondsAfterFinished

@@ -42,21 +42,20 @@ std::vector<int64_t> round_nodes(const Json& status) {
   return lockstep::round_members(stored, 1);
 }
 
-bool is_set(const Json& status, const char* type) {
+const Json& condition_in(const Json& status, std::string_view type) {
+  static const Json kNone;
   for (const Json& condition : member(status, "conditions")) {
-    if (condition["type"].get_ref<const std::string&>() != type) continue;
-    return condition["status"].get_ref<const std::string&>() == "True";
+    if (condition["type"].get_ref<const std::string&>() == type) return condition;
   }
-  return false;
+  return kNone;
+}
+
+bool is_set(const Json& status, const char* type) {
+  return string_or(condition_in(status, type), "status", "") == "True";
 }
 
 std::string reason_of(const Json& status, const char* type) {
-  for (const Json& condition : member(status, "conditions")) {
-    if (condition["type"].get_ref<const std::string&>() == type) {
-      return string_or(condition, "reason", "");
-    }
-  }
-  return "";
+  return string_or(condition_in(status, type), "reason", "");
 }
 
 bool is_finished(const Json& status) {
@@ -66,10 +65,12 @@ bool is_finished(const Json& status) {
 void Invariants::job_changed(const FakeStore::Event& event) {
   const std::string uid = uid_of(*event.object);
   jobs_.insert(uid);
+  note_rules(*event.object);
   if (is_terminating(*event.object)) deleted_at_.emplace(uid, chance_.clock.now());
 }
 
 void Invariants::assignment_received(const Assignment& assignment) {
+  check_loss_rules(assignment);
   if (hashes_[assignment.world.job_uid][assignment.world.round] != assignment.hash) {
     chance_.violate("rounds", "an agent was assigned a round that status does not record");
   }
@@ -434,6 +435,8 @@ void Invariants::check_status(const Json& job, const Json& after) {
   check_end(job, after);
   check_deadline(job, after);
   check_obedience(job, after);
+  check_stragglers(job, after);
+  check_losses(job, after);
   check_numbers(after);
 }
 

@@ -16,6 +16,8 @@
 namespace lockstep::sim {
 
 bool is_set(const Json& status, const char* condition);
+// Returns the condition, or null.
+const Json& condition_in(const Json& status, std::string_view type);
 // Returns the condition's reason; empty if there is no such condition.
 std::string reason_of(const Json& status, const char* condition);
 bool is_finished(const Json& status);
@@ -82,6 +84,21 @@ class Invariants {
   void check_counted(const Json& job, const Json& after, const Json& failure);
   void check_numbers(const Json& after);
   void check_silence(const Json& job, const Node* node);
+  // Slow ranks and bad losses (invariants_of_training.cc).
+  const Node* node_of_rank(const Json& job, const Json& status, int64_t rank) const;
+  const Node* named_as_slow(const Json& job, const Json& status) const;
+  bool is_reported_by_all(const Json& job, const Json& status) const;
+  void note_rules(const Json& job);
+  void check_loss_rules(const Assignment& assignment);
+  void check_stragglers(const Json& job, const Json& after);
+  void check_named(const Json& job, const Json& after);
+  void check_slow_in_time(const Json& job, const Json& after);
+  void check_straggler(const Json& job, const Json& after, const Json& failure);
+  void check_losses(const Json& job, const Json& after);
+  void check_failed_by_loss(const Json& job, const Json& after);
+  void check_skips(const Json& job, const Json& after);
+  bool has_false_end() const;
+  void check_lost_steps(const Json& job, const Json& after);
   void check_partition(const Node& node);
   bool is_alone(const Node& node) const;
   void check_lateness(const Json& job, const Node& node);
@@ -116,6 +133,9 @@ class Invariants {
   // By job UID: events since the last status write. A job has no entry before its first one.
   std::map<std::string, int64_t> events_;
   int64_t stalls_ = 0;
+  std::map<std::string, std::vector<LossRules>> loss_rules_;  // by job UID, the newest last
+  // By job UID: index and incarnation of pods that a rule has replaced because they were slow.
+  std::map<std::string, std::set<std::pair<int64_t, int64_t>>> slow_replaced_;
   std::map<std::string, TimePoint> formed_at_;  // by job UID: when its newest round formed
 };
 

@@ -47,11 +47,13 @@ void Invariants::check_failure(const Json& job, const Json& after) {
                          ? nodes_.find(uid_of(job), static_cast<int64_t>(index), members[index])
                          : nullptr;
   check_rules(job, after);
+  check_failed_by_loss(job, after);
   check_never_started(job, after);
   check_given_up(job, after, node);
   check_counted(job, after, failure);
   check_places(job, failure);
   check_hang(failure, node);
+  if (string_or(failure, "reason", "") == kStraggler) check_straggler(job, after, failure);
   const std::string reason = string_or(failure, "reason", "");
   const bool is_false_reporter =
       index < members.size() &&
@@ -127,9 +129,12 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
                                  : pods_lost_[uid].insert({index, incarnation}).second);
   if (!is_new) chance_.violate("restarts", "a failure was counted twice");
   const std::string reason = string_or(failure, "reason", "");
-  const bool is_by_others = reason == kHang || reason == "Suspected";
+  const bool is_by_others = reason == kHang || reason == plan::kSuspected || reason == kStraggler;
   const bool is_of_worker = int_or(failure, "rank", -1) >= 0 && !is_by_others;
-  if (is_of_worker && !nodes_.has_failed(uid, index, incarnation, round) &&
+  // A rank that leaves with a pod that is stopped looks so if that pod's agent falsely reports an
+  // end, which hides the stop.
+  const bool has_left = int_or(failure, "exitCode", -1) == kExitStopped && has_false_end();
+  if (is_of_worker && !has_left && !nodes_.has_failed(uid, index, incarnation, round) &&
       !nodes_.sent_false_report(uid, index, incarnation)) {
     chance_.violate("restarts", "a worker's failure was recorded that did not happen");
   }

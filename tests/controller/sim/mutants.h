@@ -24,5 +24,7 @@ Mutation with_agents(std::function<void(Assignment&)> put,
 // Adds mistakes in the mapping between nodes, places and ranks, in rounds that leave out nodes
 // (mutants_of_places.cc).
 void add_places(std::vector<Mutant>& mutants);
+// Adds mistakes about slow ranks and bad losses (mutants_of_training.cc).
+void add_training(std::vector<Mutant>& mutants);
 
 }  // namespace lockstep::sim

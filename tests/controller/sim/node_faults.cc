@@ -8,6 +8,10 @@ namespace lockstep::sim {
 namespace {
 
 constexpr int64_t kGraceSeconds = 30;
+constexpr double kSlowMin = 2;  // times as long as usual
+constexpr double kSlowMore = 2;
+constexpr Duration kSlowFor = std::chrono::seconds(10);
+constexpr Duration kSlowForMost = std::chrono::seconds(120);
 
 constexpr Fault kFaultsOfPods[] = {Fault::kPodDeleted, Fault::kPodForceDeleted, Fault::kEvicted,
                                    Fault::kContainerExit, Fault::kNodeLost};
@@ -65,6 +69,10 @@ void Nodes::cause_failure(Node& node) {
              chance_.happens(Fault::kBadMachine, node.key)) {
     count_failure(node.job_uid);
     fail(node, kExitKilled, "Signal");
+  }
+  if (node.trains() && chance_.happens(Fault::kRankSlow, node.key)) {
+    node.slow.factor = kSlowMin + kSlowMore * static_cast<double>(chance_.random.uniform());
+    node.slow.until = chance_.clock.now() + chance_.between(kSlowFor, kSlowForMost);
   }
   for (const Fault fault : kFaultsOfPods) {
     if (!chance_.happens(fault, node.key)) continue;

@@ -14,7 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kNoticed = milliseconds(500);  // until the others notice what happened to one
-constexpr Duration kStep = seconds(2);
 constexpr Duration kFormingMax = seconds(60);
 constexpr Duration kSavingMax = seconds(3);
 constexpr Duration kGrace = seconds(30);  // of a pod that is deleted
@@ -377,6 +376,8 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   node.assignment = assignment;
   node.assigned_at = chance_.clock.now();
   node.hung_at.reset();
+  node.slow = {.factor = node.slow.factor, .until = node.slow.until};
+  node.state.storage.reset();
   node.state.round = assignment.world.round;
   node.state.hash = assignment.hash;
   node.state.phase = "Running";
@@ -427,7 +428,7 @@ void Nodes::advance_job(const std::string& job_uid) {
   }
   bool goes_on = false;
   for (const auto& [hash, round] : rounds) goes_on = proceed(round) || goes_on;
-  if (goes_on) schedule_advance(job_uid, kStep);
+  if (goes_on) schedule_advance(job_uid, seconds_of_step(job_uid));
 }
 
 // Returns whether a worker still runs.
@@ -498,8 +499,7 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   if (done.size() < all || leaving_.contains(hash)) return;
   if (written.size() == all) {
     saved_.insert({node.job_uid, node.state.round});
-    int64_t& checkpoint = checkpoints_[node.job_uid];
-    checkpoint = std::max(checkpoint, node.state.workers.front().step);
+    save(node, node.state.workers.front().step);
   }
   leaving_[hash] = written;
   for (const auto& [other, peer] : nodes_) {
@@ -528,15 +528,17 @@ void Nodes::leave_saved(const std::string& uid, const std::string& hash) {
 void Nodes::train(const Round& round) {
   Node& first = *round.front();
   const Work work = work_of(first.assignment);
-  int64_t& checkpoint = checkpoints_[first.job_uid];
-  int64_t step = checkpoint;
+  int64_t step = newest_checkpoint(first.job_uid);
   for (Node* node : round) step = std::max(step, worker_of(*node).step);
+  const bool begins = trainings_.try_emplace(first.state.hash).second;
+  if (begins) resume(first, step);
   ++step;
-  if (step % kCheckpointEvery == 0)
-    checkpoint = std::max(checkpoint, std::min(step, work.steps - 1));
+  if (ends_by_loss(round, step)) return;
+  if (step % kCheckpointEvery == 0) save(first, std::min(step, work.steps - 1));
   // A round that is being stopped finishes its step, also if a newer one was begun without it.
   const bool stops = std::ranges::any_of(round, &Node::is_stopping);
   if (on_trained && !stops) on_trained(first.job_uid, first.assignment);
+  if (first.assignment.train) note_speeds(round);
   for (Node* node : round) {
     WorkerState& worker = worker_of(*node);
     if (!worker.running) continue;
@@ -546,6 +548,7 @@ void Nodes::train(const Round& round) {
     ProgressStatus& progress = node->state.progress.emplace();
     progress.step = std::min(step, work.steps);
     progress.steps = work.steps;
+    report_storage(*node);
     if (ends) {
       worker.running = false;
       worker.reason = "Completed";

@@ -17,6 +17,18 @@
 
 namespace lockstep::sim {
 
+// How long the rank of a node computes in a step, compared with its peers.
+struct Slowness {
+  double factor = 1;  // as long as usual, until then
+  TimePoint until{};
+  // In the node's round, as the agent reports it.
+  double busy_seconds = 0;
+  int64_t steps = 0;
+  bool was_slow = false;                  // in some step
+  std::optional<TimePoint> slow_since{};  // enough to be named
+  std::optional<TimePoint> fast_since{};  // enough to be named no more
+};
+
 // The pod of one node of a job, from its creation to its removal, with its simulated kubelet and
 // agent.
 struct Node {
@@ -48,6 +60,7 @@ struct Node {
   std::optional<TimePoint> hung_at{};  // its worker hangs, or its machine is off the network
   TimePoint lost_at{};                 // when it fell silent
   TimePoint marked_at{};               // when it was marked for deletion
+  Slowness slow{};
 
   bool answers() const { return (is_live || is_stopping) && !is_silent && !ip.empty(); }
   bool is_waited_for() const { return is_live && hung_at; }
@@ -73,6 +86,8 @@ std::set<std::string> avoided_by(const Json& pod);
 // after; if one hangs, they fail after waiting for it. If one is stopped with its pod and the job
 // has a folder for checkpoints, all save the same step and leave. The ranks of a command
 // (command_of()) do none of these, and don't end together; if a rank is lost, the others fail.
+// Agents report how long the ranks of the built-in loop compute in a step. If the loss of a step is
+// bad, all ranks of the round do what the rules say that rank 0 was assigned (losses.cc).
 class Nodes {
  public:
   static constexpr Duration kFailureTick = std::chrono::milliseconds(500);
@@ -122,6 +137,27 @@ class Nodes {
   bool has_saved(const std::string& job_uid, int64_t round) const {
     return saved_.contains({job_uid, round});
   }
+  // Returns whether the rank of that node ended its round because of a loss.
+  bool failed_by_loss(const std::string& job_uid, int64_t index, int64_t incarnation,
+                      int64_t round) const {
+    return failed_by_loss_.contains({{job_uid, index, incarnation}, round});
+  }
+  // A round of the built-in loop: where it began, and what the job's state lacks.
+  struct Training {
+    int64_t resumed_step = -1;
+    int64_t skips = 0;
+    std::string skip{};  // the newest one of this round
+  };
+  // Returns nullptr if the round has made no step.
+  const Training* training_of(const std::string& hash) const {
+    const auto found = trainings_.find(hash);
+    return found == trainings_.end() ? nullptr : &found->second;
+  }
+  // Returns how often the job's ranks ever went on without batches, also in states that were lost.
+  int64_t skips_of(const std::string& job_uid) const {
+    const auto found = skips_.find(job_uid);
+    return found == skips_.end() ? 0 : found->second;
+  }
   size_t live() const;
   int64_t failures_caused() const { return failures_caused_; }
   // Returns when machines were lost.
@@ -160,6 +196,19 @@ class Nodes {
   void wait_for_hung(const Round& round);
   bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
+  // Steps of the built-in loop (losses.cc, slow_ranks.cc).
+  enum class Loss { kGood, kNotFinite, kSpike };
+  Loss loss_of(const std::string& job_uid, int64_t step);
+  bool go_on_without(Training& training, const std::string& job_uid, std::string_view action,
+                     int64_t step);
+  bool ends_by_loss(const Round& round, int64_t step);
+  void fail_by_loss(const Round& round, Loss loss);
+  int64_t newest_checkpoint(const std::string& job_uid) const;
+  void resume(const Node& node, int64_t step);
+  void save(const Node& node, int64_t step);
+  void report_storage(Node& node) const;
+  void note_speeds(const Round& round);
+  Duration seconds_of_step(const std::string& job_uid) const;
 
   std::optional<AgentState> state_of_another_job(const Node& node) const;
 
@@ -174,8 +223,9 @@ class Nodes {
   std::map<std::string, Node*> by_ip_;
   std::map<std::string, std::vector<Waiter>> waiters_;  // by pod UID
   std::map<std::string, std::optional<loop::Timers::Id>>
-      advance_timers_;                                // by job UID: the pending advance_job()
-  std::map<std::string, int64_t> checkpoints_;        // by job UID: step
+      advance_timers_;  // by job UID: the pending advance_job()
+  // By job UID: step, and how often the state in it went on without batches.
+  std::map<std::string, std::map<int64_t, int64_t>> checkpoints_;
   std::map<std::string, std::set<int64_t>> written_;  // by hash: ranks that saved
   std::map<std::string, std::set<int64_t>> leaving_;  // likewise, once no rank is waited for
   std::set<std::pair<std::string, int64_t>> saved_;   // job UID and round, of which all did
@@ -186,6 +236,10 @@ class Nodes {
   using Member = std::tuple<std::string, int64_t, int64_t>;  // job UID, index, incarnation
   std::set<Member> false_reporters_;
   std::map<Member, std::set<int64_t>> failed_;  // rounds in which its worker failed
+  std::set<std::pair<Member, int64_t>> failed_by_loss_;
+  std::map<std::string, std::map<int64_t, Loss>> step_losses_;  // by job UID: of steps
+  std::map<std::string, Training> trainings_;                   // by hash
+  std::map<std::string, int64_t> skips_;                        // by job UID
   int64_t failures_caused_ = 0;
   std::vector<TimePoint> losses_;
 };

@@ -70,6 +70,10 @@ constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},
                            {Fault::kJobReplaced, 0.002},
                            {Fault::kWorkerExit, 0.02},
                            {Fault::kWorkerHung, 0.01},
+                           {Fault::kRankSlow, 0.02},
+                           {Fault::kLossNotFinite, 0.1},
+                           {Fault::kLossSpike, 0.1},
+                           {Fault::kRulesEdited, 0.01},
                            {Fault::kBadMachine, 0.2},
                            {Fault::kUnschedulable, 0.2},
                            {Fault::kImagePull, 0.2},
@@ -147,6 +151,8 @@ class SeedRun {
     if (flip(8)) set_deadline(options);
     if (flip(4)) add_rules(options);
     if (jobs_.size() % 3 == 1) options.elastic_min = 1;
+    if (!options.is_command && flip(3)) add_rule_about_slow_ranks(options);
+    if (!options.is_command && flip(2)) add_rules_about_losses(options);
     jobs_.push_back({simulation_.world.users.add_job(options), options});
   }
 
@@ -173,6 +179,29 @@ class SeedRun {
     }
   }
 
+  void add_rule_about_slow_ranks(JobOptions& options) {
+    constexpr const char* kActions[] = {"RecreatePod", "RecreatePod", "RestartInPlace"};
+    const char* action = flip(10) ? kFailAction : kActions[random_.below(std::size(kActions))];
+    options.rules.push_back({.exitCodes = {},
+                             .event = kStraggler,
+                             .action = action,
+                             .after = std::to_string(between(5, 20)) + "s"});
+  }
+
+  void add_rules_about_losses(JobOptions& options) {
+    constexpr const char* kActions[] = {kSkipBatch, kRollBack, kSkipBatch, kRollBack, kFailAction};
+    const auto add = [&](const char* event, int64_t deviations) {
+      const std::string action = kActions[random_.below(std::size(kActions))];
+      options.keeps_every_step = options.keeps_every_step || action == kSkipBatch;
+      options.saves = options.saves || action == kRollBack;
+      options.rules.push_back(
+          {.exitCodes = {}, .event = event, .action = action, .deviations = deviations});
+    };
+    if (!flip(4)) add(kLossNotFinite, 0);
+    if (!flip(4)) add(kLossSpike, flip(2) ? 0 : between(3, 20));
+    options.has_new_agents = true;
+  }
+
   // Each clock jump may delay anything that waits for a wall time by an hour.
   Duration time_limit() const {
     const Counts& counts = simulation_.world.chance.counts;
@@ -180,14 +209,14 @@ class SeedRun {
   }
 
   // Returns whether the job failed although its restarts were not used up, and neither its
-  // deadline, a rule nor failures at every start asked for it; invariants check those.
+  // deadline, a rule, a loss nor failures at every start asked for it; invariants check those.
   bool has_failed_wrongly(const Job& job) const {
     const TrainingJobStatus status = simulation_.status(job.key);
     if (!is_true(status, kFailed)) return false;
     const std::string& reason = find_condition(status, kFailed)->reason;
-    if (reason == "DeadlineExceeded" || reason == "FailureRule" || reason == "NeverStarted") {
-      return false;
-    }
+    constexpr std::string_view kChecked[] = {"DeadlineExceeded", "FailureRule", "NeverStarted",
+                                             "NotRetryable"};
+    if (std::ranges::find(kChecked, reason) != std::end(kChecked)) return false;
     return status.restarts < job.options.max_restarts;
   }
 

@@ -10,6 +10,7 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(500);
 constexpr int64_t kPort = 29500;
 constexpr int64_t kNodesMax = 5;
+constexpr char kNewImage[] = "lockstep:2";  // Nodes::oldest_protocol
 constexpr char kFinalizer[] = "lockstep.dev/simulated";
 
 Json fresh_job(const std::string& name, Json spec) {
@@ -48,6 +49,10 @@ void correct(Json& spec) {
   spec["rendezvous"]["port"] = kPort;
 }
 
+bool has_new_agents(const Json& spec) {
+  return !member(spec, "train").is_null() && string_or(spec, "image", "") == kNewImage;
+}
+
 }  // namespace
 
 bool is_illegal(const Json& spec) {
@@ -73,12 +78,12 @@ std::string Users::add_job(const JobOptions& options) {
   } else {
     job.spec.train = tiny_training(options.steps);
     if (options.saves) job.spec.checkpoint.path = "/checkpoints";
-    if (options.elastic_min > 0) job.spec.checkpoint.memory.emplace();
+    if (options.elastic_min > 0 || options.keeps_every_step) job.spec.checkpoint.memory.emplace();
   }
-  if (options.elastic_min > 0) {
-    job.spec.elastic = ElasticSpec{.min = options.elastic_min};
-    job.spec.image = "lockstep:2";  // older agents keep no states in memory
-  }
+  if (options.elastic_min > 0) job.spec.elastic = ElasticSpec{.min = options.elastic_min};
+  // Older agents keep no states in memory, and know no rules about losses.
+  const bool needs_new = options.elastic_min > 0 || options.keeps_every_step;
+  if (needs_new || options.has_new_agents) job.spec.image = kNewImage;
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
   spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing
   correct(spec);
@@ -133,6 +138,8 @@ void Users::edit_job(const std::string& key) {
   } else if (chance_.happens(Fault::kScale, key)) {
     const int64_t nodes = 1 + static_cast<int64_t>(chance_.random.below(kNodesMax));
     edit([&](Json& changed) { changed["nodes"] = nodes; });
+  } else if (has_new_agents(spec) && chance_.happens(Fault::kRulesEdited, key)) {
+    edit([this](Json& changed) { edit_rules(changed); });
   } else if (chance_.happens(is_wrong ? Fault::kCorrection : Fault::kIllegalEdit, key)) {
     edit([&](Json& changed) { changed["rendezvous"]["port"] = is_wrong ? kPort : -1; });
   } else if (chance_.happens(Fault::kJobReplaced, key)) {
@@ -142,6 +149,26 @@ void Users::edit_job(const std::string& key) {
   } else if (chance_.happens(Fault::kJobHeld, key)) {
     hold_job(key);
   }
+}
+
+// Writes new rules about losses, such as the job can have.
+void Users::edit_rules(Json& spec) {
+  const Json& checkpoint = member(spec, "checkpoint");
+  const bool keeps = !member(checkpoint, "memory").is_null();
+  const bool saves = !string_or(checkpoint, "path", "").empty();
+  Json rules = Json::array();
+  for (const Json& rule : member(member(spec, "failure"), "rules")) {
+    const std::string event = string_or(rule, "event", "");
+    if (event != kLossNotFinite && event != kLossSpike) rules.push_back(rule);
+  }
+  for (const char* event : {kLossNotFinite, kLossSpike}) {
+    std::vector<const char*> actions = {kFailAction};
+    if (keeps) actions.insert(actions.end(), 3, kSkipBatch);
+    if (saves) actions.insert(actions.end(), 3, kRollBack);
+    const char* action = actions[chance_.random.below(actions.size())];
+    if (chance_.flip(0.8)) rules.push_back({{"event", event}, {"action", action}});
+  }
+  spec["failure"]["rules"] = std::move(rules);
 }
 
 void Users::hold_job(const std::string& key) {

@@ -24,6 +24,8 @@ struct JobOptions {
   int64_t avoid_nodes = 0;
   int64_t elastic_min = 0;  // spec.elastic.min; 0: not elastic
   std::vector<FailureRule> rules{};
+  bool has_new_agents = false;    // older ones know no rules about losses
+  bool keeps_every_step = false;  // in memory, for SkipBatch
 };
 
 bool is_illegal(const Json& spec);
@@ -45,6 +47,7 @@ class Users {
   void edit_jobs();
   void edit_pods();
   void edit_job(const std::string& key);
+  void edit_rules(Json& spec);
   void spoil_label(const std::string& key);
   void replace_job(const std::string& key);
   void hold_job(const std::string& key);
