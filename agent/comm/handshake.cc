@@ -77,18 +77,21 @@ std::string rounds(uint64_t theirs, uint64_t ours) {
          std::to_string(ours);
 }
 
+// Whether the server waits for such a connection.
+bool expects(const Identity& self, Serves serves, const Hello& hello) {
+  if (hello.to != self.rank || hello.from >= self.size) return false;
+  if (serves == Serves::kCalls) return hello.channel == Channel::kCalls && hello.from != self.rank;
+  const bool forms_world = hello.channel == Channel::kControl || hello.channel == Channel::kData;
+  return forms_world && hello.from > self.rank;
+}
+
 // Returns the server's verdict on a Hello with a valid MAC.
-Verdict judge(const Identity& self, const Hello& hello) {
+Verdict judge(const Identity& self, Serves serves, const Hello& hello) {
   if (hello.version != kVersion) return Verdict::kWrongVersion;
   if (!same(hello.job, self.job)) return Verdict::kWrongJob;
   if (hello.round != self.round) return Verdict::kWrongRound;
   if (!same(hello.world, self.world) || hello.size != self.size) return Verdict::kWrongWorld;
-  const bool known_channel = hello.channel == Channel::kControl || hello.channel == Channel::kData;
-  // The lower rank listens, the higher one connects.
-  if (hello.to != self.rank || hello.from <= self.rank || hello.from >= self.size ||
-      !known_channel) {
-    return Verdict::kWrongRank;
-  }
+  if (!expects(self, serves, hello)) return Verdict::kWrongRank;
   if (hello.encrypts != uint8_t{self.encrypts}) return Verdict::kWrongEncryption;
   return Verdict::kWelcome;
 }
@@ -161,8 +164,9 @@ Handshake Handshake::client(const Identity& self, const Digest& nonce, Target ta
   return handshake;
 }
 
-Handshake Handshake::server(const Identity& self, const Digest& nonce) {
+Handshake Handshake::server(const Identity& self, const Digest& nonce, Serves serves) {
   Handshake handshake(self, nonce);
+  handshake.serves_ = serves;
   handshake.wanted_ = sizeof(Hello);
   return handshake;
 }
@@ -217,7 +221,7 @@ Status Handshake::take_hello(std::span<const std::byte> bytes) {
   if (hello.magic != kMagic) return invalid("data that is not a handshake");
   transcript_ = text(bytes.first(offsetof(Hello, mac)));
   const bool has_key = same(hello.mac, mac("hello"));
-  Verdict verdict = judge(*self_, hello);
+  Verdict verdict = judge(*self_, serves_, hello);
   if (!has_key && verdict == Verdict::kWelcome) verdict = Verdict::kWrongKey;
   const Refusal refusal{verdict, hello.from, hello.round, self_->round};
   if (!has_key) {

@@ -12,8 +12,13 @@
 
 namespace lockstep::comm {
 
-// The purpose of a connection between two ranks.
-enum class Channel : uint8_t { kControl = 1, kData = 2 };
+// The purpose of a connection between two ranks. kCalls carries remote calls (agent/rpc), which any
+// rank may make to any other.
+enum class Channel : uint8_t { kControl = 1, kData = 2, kCalls = 3 };
+
+// The purpose of a listener: the connections of a world that forms, where the higher rank connects
+// to the lower one, or remote calls.
+enum class Serves : uint8_t { kWorld, kCalls };
 
 // The identity of this process.
 struct Identity {
@@ -48,7 +53,8 @@ class Handshake {
     Channel channel = Channel::kControl;
   };
   static Handshake client(const Identity& self, const Digest& nonce, Target target);
-  static Handshake server(const Identity& self, const Digest& nonce);
+  static Handshake server(const Identity& self, const Digest& nonce,
+                          Serves serves = Serves::kWorld);
 
   // Bytes to send next; empty if it is the other side's turn.
   std::span<const std::byte> output() const;
@@ -94,6 +100,7 @@ class Handshake {
   Digest peer_nonce_{};
   SessionSecrets secrets_;
   State state_ = State::kAwaitHello;
+  Serves serves_ = Serves::kWorld;
   uint32_t peer_ = 0;
   Channel channel_ = Channel::kControl;
   size_t wanted_ = 0;

@@ -16,6 +16,8 @@ constexpr size_t kStrangerSlots = 128;
 constexpr size_t kSlotsPerRank = 2;
 // Connections accepted in a row, so that the others are served too.
 constexpr size_t kBurst = 64;
+// Several from each rank of the largest worlds. A server of remote calls runs as long as its round.
+constexpr size_t kHellosRemembered = 65536;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ Status Inbound::advance_one(std::list<Pending>& list, Place at) {
     return conflict("[comm] forming: " + advanced.error().message, Blame::kPeer);
   }
   if (waits && in_time) {
-    const bool is_first = hellos_.insert(at->handshake.peer_nonce()).second;
+    const bool is_first = remember_hello(at->handshake.peer_nonce());
     if (is_first) proven_.splice(proven_.end(), list, at);
     return {};
   }
@@ -42,6 +44,17 @@ Status Inbound::advance_one(std::list<Pending>& list, Place at) {
   list.erase(at);
   is_full_ = false;
   return {};
+}
+
+// Returns whether the Hello is new.
+bool Inbound::remember_hello(const Digest& nonce) {
+  if (!hellos_.insert(nonce).second) return false;
+  hellos_in_order_.push_back(nonce);
+  if (hellos_in_order_.size() > kHellosRemembered) {
+    hellos_.erase(hellos_in_order_.front());
+    hellos_in_order_.pop_front();
+  }
+  return true;
 }
 
 Status Inbound::advance_all() {
@@ -78,7 +91,7 @@ Status Inbound::accept_some() {
     const Digest nonce = options_.nonce();
     strangers_.push_back({.fd = std::move(accepted->fd),
                           .from = accepted->from,
-                          .handshake = Handshake::server(*options_.self, nonce),
+                          .handshake = Handshake::server(*options_.self, nonce, options_.serves),
                           .until = options_.clock->now() + options_.handshake_limit,
                           .ready = true});
     TRY(advance_one(strangers_, std::prev(strangers_.end())));

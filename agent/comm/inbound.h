@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -15,18 +16,21 @@
 
 namespace lockstep::comm {
 
-// The connections that others make to this rank while its world forms. Anyone can connect, so there
+// The connections that others make to this rank while its world forms, or to its server of remote
+// calls. Anyone can connect, so there
 // are two kinds of places:
 // - Connections that have not shown the key hold one of a bounded number of slots. If all are
 //   taken, the oldest is evicted, after a last look at what it has sent.
 // - A connection whose Hello proves the key is never evicted. Only ranks can make a Hello, and each
 //   counts once, so nobody fills these places with overheard ones. A Hello that comes again, or its
-//   owner's that comes after a stranger's copy of it, keeps its slot and may prove the rest.
+//   owner's that comes after a stranger's copy of it, keeps its slot and may prove the rest. The
+//   last 65536 Hellos are remembered.
 // Either kind ends after handshake_limit. One thread at a time; never blocks.
 class Inbound {
  public:
   struct Options {
     const Identity* self = nullptr;  // outlives this
+    Serves serves = Serves::kWorld;
     UniqueFd listener;
     size_t ranks = 0;  // of the world
     Duration handshake_limit{};
@@ -60,11 +64,13 @@ class Inbound {
   Status advance_one(std::list<Pending>& list, Place at);
   Status evict_oldest_stranger();
   void refuse(const Pending& pending, const std::string& why);
+  bool remember_hello(const Digest& nonce);
 
   Options options_;
-  std::list<Pending> strangers_;  // have not shown the key; the oldest first
-  std::list<Pending> proven_;     // have
-  std::set<Digest> hellos_;       // the nonces of those that have
+  std::list<Pending> strangers_;        // have not shown the key; the oldest first
+  std::list<Pending> proven_;           // have
+  std::set<Digest> hellos_;             // the nonces of those that have
+  std::deque<Digest> hellos_in_order_;  // the same, the oldest first
   bool is_full_ = false;
   size_t refusals_ = 0;
   std::string last_refusal_;

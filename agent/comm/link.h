@@ -14,7 +14,8 @@ using Bytes = std::span<const std::byte>;
 
 // An ordered, reliable stream of bytes in both directions between this rank and one other. Calls
 // never block; the caller retries what could not move after waiting (waiter.h). One thread at a
-// time. kUnavailable: the other side is gone, and the link with it. kCorrupt: the memory that both
+// time; on a connection (fd() is not -1), one thread may write() while another one uses the rest.
+// kUnavailable: the other side is gone, and the link with it. kCorrupt: the memory that both
 // share is damaged.
 class Link {
  public:

@@ -143,6 +143,33 @@ TEST(Handshake, ChecksWhoItIs) {
   EXPECT_EQ(shake(smaller, identity(1)).server.error().code, Code::kConflict);
 }
 
+TEST(Handshake, ServesAWorldOrCallsAndNotTheOther) {
+  struct Case {
+    uint32_t from;
+    Channel channel;
+    Serves serves;
+    bool is_welcome;
+  };
+  const Case cases[] = {
+      {2, Channel::kData, Serves::kWorld, true},  {2, Channel::kCalls, Serves::kWorld, false},
+      {2, Channel::kData, Serves::kCalls, false}, {2, Channel::kControl, Serves::kCalls, false},
+      {2, Channel::kCalls, Serves::kCalls, true}, {0, Channel::kCalls, Serves::kCalls, true},
+      {0, Channel::kData, Serves::kWorld, false}, {1, Channel::kCalls, Serves::kCalls, false},
+      {4, Channel::kCalls, Serves::kCalls, false}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.from);
+    const Identity self = identity(each.from);
+    const Identity other = identity(1);
+    Handshake client = Handshake::client(self, sha256("a"), {1, each.channel});
+    Handshake server = Handshake::server(other, sha256("b"), each.serves);
+    const Outcome outcome = shake(client, server);
+    EXPECT_EQ(outcome.client_done && outcome.server_done, each.is_welcome);
+    if (!each.is_welcome) {
+      EXPECT_EQ(outcome.server.error().code, Code::kInvalid);
+    }
+  }
+}
+
 TEST(Handshake, SurvivesGarbage) {
   const Identity low = identity(1);
   for (uint64_t seed = 0; seed < 500; ++seed) {
