@@ -31,6 +31,7 @@ MAY_INCLUDE = {
     "controller": ["common", "controller"],  # only main.cc
     "agent/comm": ["common", "kernels"],
     "agent/optim": ["common", "kernels"],
+    "agent/rpc": ["common", "agent/comm"],
     "agent/model": ["common/base", "common/layout", "kernels"],
     "agent/parallel": ["common", "kernels", "agent/comm", "agent/model", "agent/optim"],
     "agent/train": ["common", "kernels", "agent/comm", "agent/model", "agent/optim", "agent/parallel"],
@@ -51,6 +52,7 @@ NAMESPACES = {
     "controller": "lockstep::controller",
     "agent/comm": "lockstep::comm",
     "agent/optim": "lockstep::optim",
+    "agent/rpc": "lockstep::rpc",
     "agent/model": "lockstep::model",
     "agent/parallel": "lockstep::parallel",
     "agent/train": "lockstep::train",
