@@ -16,11 +16,15 @@ namespace {
 
 using sim::member;
 
+std::string uid_in(const loop::ApiRequest& request) {
+  return string_or(member(request.body, "preconditions"), "uid", "");
+}
+
 uint64_t digest_of(const loop::ApiRequest& request, uint64_t plan) {
   Digester digest;
   digest.add(static_cast<uint64_t>(request.verb)).add(request.type.plural).add(request.name);
   digest.add(string_or(member(request.body, "metadata"), "name", ""));
-  digest.add(string_or(member(request.body, "preconditions"), "uid", ""));
+  digest.add(name_in_uid(uid_in(request)));
   digest.add(static_cast<uint64_t>(request.query.size()));
   if (request.verb == loop::ApiVerb::kReplaceStatus) digest.add(plan);
   return digest.value();
@@ -57,7 +61,8 @@ class Surroundings final : public loop::ApiClient,
     if (request.type.plural == loop::kEvents.plural) return;
     if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
     const uint64_t digest = digest_of(request, order_.digest);
-    note({.digest = digest, .job = order_.job, .api = std::move(request)},
+    std::string uid = uid_in(request);
+    note({.digest = digest, .uid = std::move(uid), .job = order_.job, .api = std::move(request)},
          {.api = std::move(done)});
   }
   std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest, loop::WatchHandler) override {
@@ -180,10 +185,10 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
     void operator()(const plan::CreatePod& action) { digest.add(dump_json(action.body())); }
     void operator()(const plan::CheckPod& action) { digest.add_signed(action.generation); }
     void operator()(const plan::ConfirmPod& action) { digest.add(action.name); }
-    void operator()(const plan::DeletePod& action) { digest.add(action.uid); }
+    void operator()(const plan::DeletePod& action) { digest.add(name_in_uid(action.uid)); }
     void operator()(const plan::DeleteJob& action) { digest.add(action.uid); }
     void operator()(const plan::PutAssignment& action) {
-      digest.add(action.target.pod_uid)
+      digest.add(name_in_uid(action.target.pod_uid))
           .add(digest_of(*action.assignment, {.ip = action.target.ip}));
     }
     void operator()(const plan::WriteStatus& action) {
@@ -200,6 +205,17 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
     std::visit(Visitor{digest}, action);
   }
   return digest.value();
+}
+
+std::vector<std::string> uids_in(const std::vector<plan::Action>& actions) {
+  std::vector<std::string> uids;
+  for (const plan::Action& action : actions) {
+    if (const auto* one = std::get_if<plan::DeletePod>(&action)) uids.push_back(one->uid);
+    if (const auto* put = std::get_if<plan::PutAssignment>(&action)) {
+      uids.push_back(put->target.pod_uid);
+    }
+  }
+  return uids;
 }
 
 }  // namespace lockstep::search

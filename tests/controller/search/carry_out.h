@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,10 @@ struct CarriedOut {
 CarriedOut carry_out(const Order& order, const std::vector<Answer>& answers,
                      loop::CacheUpdater& news, const sim::Mutation& mutation);
 
-// Returns the digest of the plan's actions, without points in time.
+// Returns the digest of the plan's actions, without points in time and numbers of UIDs.
 uint64_t digest_of(const std::vector<plan::Action>& actions);
+// Returns the UIDs of pods in the plan's actions.
+std::vector<std::string> uids_in(const std::vector<plan::Action>& actions);
 // Returns the digest of a status without points in time and spans of time.
 uint64_t digest_of(const TrainingJobStatus& status);
 

@@ -136,6 +136,7 @@ Answer answer_of_server(const World& world, loop::ApiReply reply) {
   const std::string version = string_or(member(*reply.body, "metadata"), "resourceVersion", "");
   if (!version.empty()) {
     answer.version = std::stoll(version);
+    answer.uid = string_or(member(*reply.body, "metadata"), "uid", "");
     const bool is_job = world.job != nullptr && world.job->version == answer.version;
     digest.add(is_job ? world.job->digest : read_document(true, reply.body, nullptr)->digest);
   }
@@ -189,6 +190,33 @@ Answer serve(World& world, const Request& request) {
     check_status(world, *before, *world.job);
   }
   return answer_of_server(world, std::move(reply));
+}
+
+bool is_void(const World& world, const Request& request) {
+  if (request.assignment != nullptr) {
+    const Agent* agent = world.agent_at(request.agent.ip);
+    const Assignment& assignment = *request.assignment;
+    const int64_t round = assignment.world.round;
+    const auto known = world.history.rounds.find(round);
+    const bool is_allowed =
+        known != world.history.rounds.end() && known->second.hash == assignment.hash;
+    if (agent == nullptr || !is_allowed || assignment.action == "Exit") return false;
+    if (!place_of(assignment.world, agent->index)) return false;
+    return round < agent->state.round ||
+           (round == agent->state.round && assignment.hash == agent->state.hash);
+  }
+  const loop::ApiRequest& api = request.api;
+  if (sim::is_dry_run(api)) return true;
+  if (api.verb == loop::ApiVerb::kReplaceStatus) {
+    return world.job == nullptr || world.job->version > request.job->version;
+  }
+  const bool is_pod = api.type.plural == loop::kPods.plural;
+  if (is_pod && api.verb == loop::ApiVerb::kDelete && !request.uid.empty()) {
+    return !world.has_pod(request.uid);
+  }
+  const bool is_secret = api.type.plural == loop::kSecrets.plural;
+  return is_secret && api.verb == loop::ApiVerb::kCreate &&
+         !world.store.all(loop::kSecrets).empty();
 }
 
 Answer timeout() {

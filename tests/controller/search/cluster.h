@@ -11,6 +11,8 @@ namespace lockstep::search {
 
 // Serves a request at the server or at the agent, and returns the answer.
 Answer serve(World& world, const Request& request);
+// Returns whether the request can no longer have an effect, nor break a property.
+bool is_void(const World& world, const Request& request);
 Answer timeout();
 Answer refusal();  // exceeded quota
 void touch_job(World& world);

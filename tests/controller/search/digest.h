@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace lockstep::search {
@@ -29,5 +30,8 @@ class Digester {
  private:
   uint64_t state_ = 0;
 };
+
+// Returns the part of a UID that two objects with the same name share.
+std::string_view name_in_uid(const std::string& uid);
 
 }  // namespace lockstep::search

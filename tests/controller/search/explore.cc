@@ -1,5 +1,6 @@
-// explore [--faults N] [--states-max N] [--mutant NAME | --mutants]: searches all orders of
-// messages, faults and crashes of a job with two nodes (search.h), and prints what it found. With
+// explore [--faults N] [--states-max N] [--exhaustive] [--mutant NAME | --mutants]: searches all
+// orders of messages, faults and crashes of a job with two nodes (search.h), and prints what it
+// found. With
 // --mutants, searches once with each mistake of the simulation planted in the controller. Exits
 // with 1 if an invariant breaks, or with --mutants if fewer than ten mistakes are found.
 #include <CLI/CLI.hpp>
@@ -85,6 +86,8 @@ int program(int argc, char** argv) {
   app.add_option("--states-max", options.states_max, "give up after this many states");
   CLI::Option* one = app.add_option("--mutant", name, "plant this bug in the controller");
   app.add_flag("--mutants", all_mutants, "plant each bug of the simulation in turn")->excludes(one);
+  app.add_flag("--exhaustive", options.is_exhaustive,
+               "try all moves in each state, and tell more states apart than needed");
   app.add_flag("--verbose", verbose, "print a line now and then");
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = LogLevel::kError});

@@ -16,6 +16,10 @@ constexpr const char* kNames[] = {
     "SLOW",         "OLD REPORT", "KILL WORKER", "DELETE POD", "FORCE DELETE", "EVICT",
     "LOSE MACHINE", "SUSPEND",    "SCALE",       "DELETE JOB"};
 
+// A controller that does not hear of its job's end may create pods as long as they are collected.
+// Without a bound on how far its watch is behind, there is none on the number of worlds.
+constexpr size_t kPodEventsMax = 2;
+
 using Moves = std::vector<Move>;
 
 bool is_read(const Request& request) {
@@ -62,11 +66,15 @@ void add_process(const World& world, Moves& moves) {
   }
 }
 
+bool can_collect(const World& world) {
+  return world.job == nullptr && world.process.coming_pods.size() < kPodEventsMax;
+}
+
 void add_pods(const World& world, MoveKind kind, Moves& moves) {
   for (const auto& [key, document] : world.pods) {
     const plan::PodView& pod = *document->pod;
     const bool is_lost = world.lost_pods.contains(pod.uid);
-    const bool is_possible = kind == MoveKind::kCollect  ? world.job == nullptr && !pod.terminating
+    const bool is_possible = kind == MoveKind::kCollect  ? can_collect(world) && !pod.terminating
                              : kind == MoveKind::kRemove ? pod.terminating && !is_lost
                              : kind == MoveKind::kStart  ? can_start(world, pod)
                              : kind == MoveKind::kForceDelete ? !pod.finished()
@@ -205,13 +213,16 @@ std::vector<Move> moves_of(const World& world) {
     moves.push_back({.kind = MoveKind::kStray, .place = i});
   }
   if (world.faults_left == 0) return moves;
-  if (!is_idle && world.process.wakes_at) moves.push_back({.kind = MoveKind::kSlow});
+  if (!is_idle && world.process.wakes_at && !world.process.run) {
+    moves.push_back({.kind = MoveKind::kSlow});
+  }
   add_faults(world, moves);
   return moves;
 }
 
-void apply(World& world, const Move& move) {
-  if (is_fault(move.kind)) --world.faults_left;
+namespace {
+
+void apply_any(World& world, const Move& move) {
   switch (move.kind) {
     case MoveKind::kServe:
     case MoveKind::kLoseRequest:
@@ -253,6 +264,14 @@ void apply(World& world, const Move& move) {
     default:
       return apply_to_pod(world, move);
   }
+}
+
+}  // namespace
+
+void apply(World& world, const Move& move) {
+  if (is_fault(move.kind)) --world.faults_left;
+  apply_any(world, move);
+  std::erase_if(world.strays, [&world](const RequestPtr& stray) { return is_void(world, *stray); });
 }
 
 }  // namespace lockstep::search

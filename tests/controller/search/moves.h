@@ -19,7 +19,7 @@ enum class MoveKind {
   kListPods,
   kPlan,         // the controller takes the job from its queue
   kHear,         // an agent's report reaches the controller
-  kCollect,      // the garbage collector deletes a pod of a deleted job
+  kCollect,      // the garbage collector deletes a pod of a deleted job, if the watch keeps up
   kRemove,       // the kubelet removes a pod that is being deleted
   kStart,        // the kubelet starts a pod
   kNotice,       // a rank notices that a peer is gone, and leaves
@@ -35,7 +35,7 @@ enum class MoveKind {
   kCrash,        // the controller dies, and another one starts
   kExpireJobs,   // the watch has lost its place (410): the events in between are never delivered
   kExpirePods,
-  kSlow,       // the timer fires earlier than that: something takes long
+  kSlow,       // the timer fires earlier than that, between plans: something takes long
   kOldReport,  // an agent's report of an earlier round arrives late
   kKillWorker,
   kDeletePod,

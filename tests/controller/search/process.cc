@@ -22,9 +22,9 @@ int64_t version_of(const Json& object) {
   return std::stoll(string_or(member(object, "metadata"), "resourceVersion", "0"));
 }
 
-uint64_t pod_digest(const std::string& uid, const plan::PodView& pod) {
+uint64_t pod_digest(const std::string& key, const plan::PodView& pod) {
   Digester digest;
-  digest.add(uid).add(pod.phase).add(pod.ip).add(pod.reason);
+  digest.add(key).add(pod.phase).add(pod.ip).add(pod.reason);
   digest.add(pod.terminating ? 1 : 0).add_signed(pod.exit_code.value_or(-1));
   return digest.add_signed(pod.created_in_round.value_or(-1)).value();
 }
@@ -46,8 +46,10 @@ void read_job(const Json& json, const Document* known, Document& document) {
   };
   document.completed_at = time(status.completionTime);
   if (status.lastFailure) document.failed_at = time(status.lastFailure->time);
-  document.digest =
-      Digester().add(document.uid).add_signed(metadata.generation).add(digest_of(status)).value();
+  const auto& spec = document.job.spec;  // all else in it is constant
+  Digester digest;
+  digest.add(document.uid).add_signed(metadata.generation).add(digest_of(status));
+  document.digest = digest.add(spec.suspend ? 1 : 0).add_signed(spec.nodes).value();
 }
 
 void wake_at(const World& world, Process& process, TimePoint when) {
@@ -205,7 +207,7 @@ DocumentPtr read_document(bool is_pod, const loop::SharedJson& json, const Docum
   if (is_pod) {
     document->pod = plan::pod_view_from_json(*json);
     if (!document->pod) document->pod.emplace();
-    document->digest = pod_digest(document->uid, *document->pod);
+    document->digest = pod_digest(document->key, *document->pod);
   } else {
     read_job(*json, known, *document);
   }
@@ -284,9 +286,24 @@ void make_plan(World& world) {
                     .document = process.job->json};
   order->job = process.job;
   order->digest = digest_of(plan.actions);
+  order->uids = uids_in(plan.actions);
   order->actions = std::move(plan.actions);
   process.run = Run{.order = std::move(order)};
   proceed(world);
+}
+
+bool plan_changes_nothing(const World& world) {
+  const Process& process = world.process;
+  if (process.job == nullptr) return process.agents.empty();
+  const plan::Plan plan = world.mutation->plan(observe(world), world.now, world.mutation->limits);
+  const auto& wakes_at = process.wakes_at;
+  const bool wakes_earlier = plan.requeue_at && *plan.requeue_at <= world.now + kWakeMax &&
+                             (!wakes_at || *plan.requeue_at < *wakes_at);
+  const auto is_known = [&](const plan::AgentTarget& target) {
+    return process.agents.contains(target.pod_uid);
+  };
+  return plan.actions.empty() && !wakes_earlier && plan.watch.size() == process.agents.size() &&
+         std::ranges::all_of(plan.watch, is_known);
 }
 
 void deliver_answer(World& world, size_t place) {

@@ -25,7 +25,7 @@ struct Document {
   std::string key{};
   std::string uid{};
   loop::SharedJson json{};
-  uint64_t digest = 0;  // of everything that matters but versions and times
+  uint64_t digest = 0;  // of everything that matters but versions, times and numbers of UIDs
   bool is_pod = false;
   std::optional<plan::PodView> pod{};
   TrainingJob job{};
@@ -45,8 +45,9 @@ struct WatchedChange {
 
 // A request that a plan has sent: to the server, or to an agent.
 struct Request {
-  uint64_t digest = 0;
-  DocumentPtr job{};  // the plan's
+  uint64_t digest = 0;  // without the number of the UID
+  std::string uid{};    // of the pod; may be empty
+  DocumentPtr job{};    // the plan's
   loop::ApiRequest api{};
   loop::AgentAddress agent{};
   std::shared_ptr<const Assignment> assignment{};  // nullptr: to the server
@@ -58,6 +59,7 @@ struct Answer {
   loop::ApiReply api{};
   Result<AgentState> agent = AgentState{};
   int64_t version = 0;  // of the body; 0: none
+  std::string uid{};    // of the body
   uint64_t digest = 0;
 };
 
@@ -72,7 +74,8 @@ struct Order {
   loop::JobContext context{};
   std::vector<plan::Action> actions{};
   DocumentPtr job{};
-  uint64_t digest = 0;
+  std::vector<std::string> uids{};  // of pods, in the order of the actions
+  uint64_t digest = 0;              // without the numbers of UIDs
 };
 
 // A plan that is being carried out.
@@ -116,10 +119,11 @@ void list_pods(World& world);
 void deliver_job_event(World& world);
 void deliver_pod_event(World& world);
 void make_plan(World& world);
+// Returns whether a plan made now would have no actions, and neither change whom the process
+// listens to nor when it wakes.
+bool plan_changes_nothing(const World& world);
 void deliver_answer(World& world, size_t place);  // of the open request in the run
 void hear_agent(World& world, const std::string& uid, const AgentState& state);
 void wake(World& world);
-
-void add_to(class Digester& digest, const World& world, const Process& process);
 
 }  // namespace lockstep::search

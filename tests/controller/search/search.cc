@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/controller/search/reduction.h"
 #include "tests/controller/search/visited.h"
 #include "tests/controller/search/world.h"
 
@@ -27,7 +28,7 @@ class Searcher {
 
   SearchResult run() {
     World first = first_world(mutation_, options_.faults);
-    const uint64_t digest = first.digest();
+    const uint64_t digest = digest_of(first);
     visited_.insert(digest);
     push(std::move(first), digest);
     while (!path_.empty() && result_.violation.empty() && visited_.size() < options_.states_max) {
@@ -40,6 +41,15 @@ class Searcher {
   }
 
  private:
+  uint64_t digest_of(const World& world) const {
+    return options_.is_exhaustive ? world.exact_digest() : world.digest();
+  }
+
+  std::vector<Move> moves_from(const World& world) const {
+    std::vector<Move> moves = moves_of(world);
+    return options_.is_exhaustive ? moves : needed_moves(world, std::move(moves));
+  }
+
   void step() {
     Frame& frame = path_.back();
     if (frame.next == frame.moves.size()) {
@@ -55,7 +65,7 @@ class Searcher {
       result_.violation = next.violation;
       return;
     }
-    const uint64_t digest = next.digest();
+    const uint64_t digest = digest_of(next);
     const Visited::Entry entry = visited_.insert(digest);
     if (entry.is_new) return push(std::move(next), digest);
     if (entry.is_good || frame.next > 1) return note_good(entry.is_good);
@@ -65,7 +75,8 @@ class Searcher {
 
   void push(World world, uint64_t digest) {
     Frame frame{.world = std::move(world), .digest = digest};
-    frame.moves = moves_of(frame.world);
+    if (options_.on_state) options_.on_state(frame.world);
+    frame.moves = moves_from(frame.world);
     frame.is_good = frame.world.is_at_goal();
     const bool is_stuck = frame.moves.empty() || is_fault(frame.moves.front().kind);
     if (!frame.is_good && is_stuck) {

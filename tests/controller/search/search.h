@@ -27,14 +27,19 @@ struct SearchResult {
 struct SearchOptions {
   int faults = 2;
   uint64_t states_max = UINT64_MAX;  // gives up after this many
+  // Tries all moves in each state, and distinguishes more states than needed.
+  bool is_exhaustive = false;
+  // Called with each state that was not known.
+  std::function<void(const World&)> on_state{};
   // Called now and then.
   std::function<void(const SearchResult&)> on_progress{};
 };
 
-// Visits every state that the world can reach by any order of moves with up to `faults` faults,
-// once each, depth first, and stops at the first violation. Checks in each state:
+// Finds out whether any order of moves with up to `faults` faults breaks a property, and stops at
+// the first violation. Goes depth first, and visits each state once that it reaches. Leaves out
+// orders that differ from others only in moves that commute (reduction.h). Checks in each state:
 // - the properties (properties.h), and
-// - convergence: the moves of a fair cluster without faults (the first of moves_of()) lead to the
+// - convergence: the moves of a fair cluster without faults (the first in each state) lead to the
 //   goal. There is no deadlock, and no cycle.
 // The second is cheap, because each state has a single next state on that way, which the search
 // visits first.

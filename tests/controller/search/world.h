@@ -64,6 +64,10 @@ struct History {
 // - Polls of agents in flight. A report that arrives late means the same as one that arrived in
 //   time at a controller that plans late, which any order of moves includes. An agent's report of
 //   an earlier round that arrives after a newer one is a fault of its own.
+// - A timer that fires while a plan is carried out. It only queues the job and lets time pass, as
+// it
+//   does right after the plan's end, when another timer is set anyway.
+// - Requests of a dead controller that can never have an effect any more.
 // - Retries' exact delays. A failed plan is tried again after kRetryDelay.
 struct World {
   sim::FakeStore store{};
@@ -96,10 +100,14 @@ struct World {
   bool has_pod(const std::string& uid) const;
   const Agent* agent_at(const std::string& ip) const;
   // Returns whether the job has ended, none of its pods is live and the controller rests. A deleted
-  // job has ended when its pods are gone.
+  // job has ended when its pods are gone, but for those on lost machines, which nobody can stop.
   bool is_at_goal() const;
-  // Equal for worlds that behave alike: names of versions and points in time don't count.
+  // Equal only for worlds that behave alike. Points in time, the numbers of versions and of UIDs,
+  // and what influences neither a later move nor a property don't count (world_digest.cc).
   uint64_t digest() const;
+  // Counts all changes so far. With more faults than none, the number of worlds that differ in it
+  // has no bound.
+  uint64_t exact_digest() const;
 
  private:
   void watch_store();
@@ -111,8 +119,5 @@ struct World {
 
 // Returns the world in which the job has just been created and the controller starts.
 World first_world(const sim::Mutation& mutation, int faults);
-
-// Returns the number of versions that are newer.
-uint64_t age(const std::vector<int64_t>& versions, int64_t version);
 
 }  // namespace lockstep::search
