@@ -4,6 +4,7 @@
 
 #include "common/api/round_members.h"
 #include "common/layout/pipeline_schedule.h"
+#include "controller/plan/conditions.h"
 #include "controller/plan/round_nodes.h"
 
 namespace lockstep::plan {
@@ -158,6 +159,8 @@ void begin_round(Pass& pass, int64_t round) {
                                             .port = world->members.front().port,
                                             .worldSize = world->world_size(),
                                             .nodeIndices = node_indices_text(pass.round_nodes)};
+  // The slow rank may be that of another node now.
+  if (is_true(pass.status, kStraggling)) pass.set(kStraggling, false, "RoundEnded");
 }
 
 }  // namespace lockstep::plan

@@ -180,6 +180,19 @@ TEST_F(StragglingTest, IsNotOverBecauseAReportIsMissing) {
   EXPECT_EQ(*condition(), before);
 }
 
+// The next round may give the rank's number to another node.
+TEST_F(StragglingTest, IsOverWhenTheJobGrows) {
+  report({0.4, 0.8, 0.4});
+  ASSERT_EQ(condition()->status, "True");
+  scene_.seen.job.spec.nodes = 4;
+  scene_.settle();
+  scene_.add_pod(3);
+  scene_.settle();
+  ASSERT_EQ(scene_.status().round, 2);
+  EXPECT_EQ(condition()->status, "False");
+  EXPECT_EQ(condition()->reason, "RoundEnded");
+}
+
 TEST_F(StragglingTest, TakesNoRestartThatIsNotLeft) {
   FailureSpec& spec = scene_.seen.job.spec.failure;
   spec.rules = {{.event = "Straggler", .action = "RecreatePod", .after = "2m"}};
