@@ -4,7 +4,7 @@ case_train() {
   say "a job on two nodes trains to completion, and kubectl get -w shows it"
   local began watch used steps
   began=$(milliseconds)
-  job trains 's/steps: 3000/steps: 1000/'
+  job trains 's/steps: 3000/steps: 2500/'
   "$kubectl" get trainingjob trains -w >build/e2e-watch.log 2>&1 &
   watch=$!
   await_step trains 0
@@ -17,7 +17,7 @@ case_train() {
   kill "$watch"
   steps=$(awk '$2 == "Running" { print $4 }' build/e2e-watch.log | sort -u | wc -l)
   [ "$steps" -gt 5 ] || fails "kubectl get -w showed $steps different steps: build/e2e-watch.log"
-  [ "$(field trains .status.progress.step)" = 1000 ] || fails "expected step 1000"
+  [ "$(field trains .status.progress.step)" = 2500 ] || fails "expected step 2500"
   [ "$(field trains .status.restarts)" = 0 ] || fails "expected no restarts"
   "$kubectl" get trainingjob trains
   forget trains
