@@ -45,7 +45,7 @@ std::optional<AgentState> Nodes::state_of_another_job(const Node& node) const {
 // A report about another job must not affect this one, so it does not count as a false report. A
 // false end goes to on_ended instead.
 Result<AgentState> Nodes::reported_state(const loop::AgentAddress& agent, AgentState state) {
-  const Node* node = at(agent);
+  Node* node = at(agent);
   if (node == nullptr || state.round == 0 || state.round != node->state.round) return state;
   if (chance_.happens(Fault::kOtherJob, node->key)) {
     const std::optional<AgentState> other = state_of_another_job(*node);
@@ -54,6 +54,8 @@ Result<AgentState> Nodes::reported_state(const loop::AgentAddress& agent, AgentS
   if (chance_.happens(Fault::kFalseEnd, node->key)) {
     end_well(state);
     if (on_ended) on_ended(*node);
+    // A rank that has ended reports nothing else: this must not stay its last report.
+    if (!node->state.workers.front().running) ++node->state.sequence;
     return state;
   }
   const AgentState truth = state;
