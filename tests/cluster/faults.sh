@@ -64,7 +64,7 @@ case_evicted() {
 }
 
 case_elastic() {
-  say "an elastic job trains on while a lost pod has no room, from memory, and grows again"
+  say "an elastic job trains on while a failed pod has no room, from memory, and grows again"
   local node began
   job shrinks "$endless" 's/^  threadsPerProcess: 1/&\n  elastic: {min: 1}/' \
     's/everySteps: 50}/everySteps: 500000, memory: {copies: 1}}/'
@@ -72,7 +72,7 @@ case_elastic() {
   node=$("$kubectl" get pod shrinks-worker-1-1 -o 'jsonpath={.spec.nodeName}')
   "$kubectl" cordon "$node" >/dev/null
   began=$(milliseconds)
-  "$kubectl" delete pod shrinks-worker-1-1 --grace-period=0 --force >/dev/null 2>&1
+  kill -9 "$(processes_of "$node" lockstep-agent | head -n 1)"
   await_field shrinks .status.rendezvous.worldSize 1
   await_running_again shrinks "" "$began" "the loss"
   [ "$(field shrinks .status.lastFailure.resumedFrom)" = memory ] ||
