@@ -71,7 +71,10 @@ int Agent::wait_ms() const {
   if (workers_.any_running()) until = now + kProgressInterval;
   if (machine_.killing_leftovers()) until = now + kClearInterval;
   if (const auto deadline = machine_.next_deadline()) until = std::min(until, *deadline);
-  for (const Waiter& waiter : waiters_) until = std::min(until, waiter.deadline);
+  for (const Waiter& waiter : waiters_) {
+    until = std::min(until, waiter.deadline);
+    if (waiter.since != machine_.sequence()) until = std::min(until, waiter.progress_at);
+  }
   const auto wait = std::chrono::ceil<milliseconds>(until - now);
   return static_cast<int>(std::max<int64_t>(wait.count(), 0));
 }
@@ -165,17 +168,26 @@ void Agent::put_assignment(const Assignment& assignment, const StateCallback& re
   respond(machine_.state(clock_.now()));
 }
 
-void Agent::get_state(int64_t since, Duration timeout, StateCallback respond) {
+void Agent::get_state(const StateWait& wait, StateCallback respond) {
   const TimePoint now = clock_.now();
   machine_.note_controller_contact(now);
-  waiters_.push_back({since, now + timeout, std::move(respond)});
+  waiters_.push_back({.since = wait.since,
+                      .progress_at = now + wait.progress_after,
+                      .deadline = now + wait.timeout,
+                      .respond = std::move(respond)});
+}
+
+// A sequence beyond ours is of an earlier agent.
+bool Agent::is_due(const Waiter& waiter, TimePoint now) const {
+  if (now >= waiter.deadline) return true;
+  const bool is_behind = waiter.since < machine_.sequence_beyond_progress();
+  if (is_behind || waiter.since > machine_.sequence()) return true;
+  return now >= waiter.progress_at && waiter.since != machine_.sequence();
 }
 
 void Agent::answer_waiters(bool all) {
   const TimePoint now = clock_.now();
-  const auto due = [&](const Waiter& waiter) {
-    return all || waiter.since != machine_.sequence() || now >= waiter.deadline;
-  };
+  const auto due = [&](const Waiter& waiter) { return all || is_due(waiter, now); };
   for (const Waiter& waiter : waiters_) {
     if (!due(waiter)) continue;
     machine_.note_controller_contact(now);  // the client has been listening until now

@@ -38,13 +38,20 @@ class Agent {
   // Applies the assignment, or responds with an error that says why not. On success, responds with
   // the new state.
   void put_assignment(const Assignment& assignment, const StateCallback& respond);
-  // Responds when the sequence differs from `since`, or after `timeout`.
-  void get_state(int64_t since, Duration timeout, StateCallback respond);
+  // Waits for a state that is new to a controller.
+  struct StateWait {
+    int64_t since = 0;  // the sequence that the controller knows
+    Duration timeout{};
+    Duration progress_after{};  // until mere progress counts as new
+  };
+  // Responds when the sequence differs from `since`, or after the timeout.
+  void get_state(const StateWait& wait, StateCallback respond);
   std::string metrics();
 
  private:
   struct Waiter {
     int64_t since = 0;
+    TimePoint progress_at;
     TimePoint deadline;
     StateCallback respond;
   };
@@ -56,6 +63,7 @@ class Agent {
   void drive();
   void carry_out(Action action);
   void clear_processes();
+  bool is_due(const Waiter& waiter, TimePoint now) const;
   void answer_waiters(bool all);
   void report_result();
 

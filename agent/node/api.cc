@@ -154,13 +154,17 @@ void AgentApi::put_assignment(const http::Request& request, Respond respond) {
 void AgentApi::get_state(const std::string& target, Respond respond) {
   const Result<int64_t> since = query_number(target, "since", 0);
   const Result<int64_t> timeout = query_number(target, "timeoutSeconds", 0);
+  const Result<int64_t> progress = query_number(target, "progressMilliseconds", 0);
   const Result<int64_t> protocol = asked_protocol(target);
-  for (const Result<int64_t>* number : {&since, &timeout, &protocol}) {
+  for (const Result<int64_t>* number : {&since, &timeout, &progress, &protocol}) {
     if (!number->ok()) return respond(error_response(400, number->error().message));
   }
-  const auto wait = std::chrono::seconds(std::min(*timeout, kTimeoutSecondsMax));
-  agent_.post([this, since = *since, wait, protocol = *protocol, respond = std::move(respond)] {
-    agent_.get_state(since, wait, [respond, protocol](const Result<AgentState>& state) {
+  const Agent::StateWait wait{
+      .since = *since,
+      .timeout = std::chrono::seconds(std::min(*timeout, kTimeoutSecondsMax)),
+      .progress_after = std::chrono::milliseconds(std::min(*progress, 1000 * kTimeoutSecondsMax))};
+  agent_.post([this, wait, protocol = *protocol, respond = std::move(respond)] {
+    agent_.get_state(wait, [respond, protocol](const Result<AgentState>& state) {
       respond(state_response(state, protocol));
     });
   });

@@ -16,25 +16,6 @@ namespace {
 constexpr int kExitKilled = 128 + SIGKILL;
 constexpr int kStartErrorCode = 127;  // as a shell returns for a program that it can't start
 
-// Returns the state without the numbers that change at every step.
-AgentState without_progress(AgentState state) {
-  state.sequence = 0;
-  state.progress.reset();
-  state.holdings.reset();
-  state.last_checkpoint.reset();
-  if (state.storage) {  // which saves failed and succeeded may change at every step
-    StorageState& storage = *state.storage;
-    storage.saved = 0;
-    storage.failed_step = std::min<int64_t>(storage.failed_step, 0);
-    storage.failure.clear();
-  }
-  for (WorkerState& worker : state.workers) {
-    worker.step = 0;
-    worker.speed.reset();
-  }
-  return state;
-}
-
 // Returns the reason of a process's own end. The exit codes of a command mean nothing to us.
 const char* reason_of(int64_t exit_code, bool is_worker) {
   if (is_worker && exit_code == kExitNotFinite) return kLossNotFinite;
@@ -374,9 +355,10 @@ void RoundMachine::publish(TimePoint now) {
   live_.phase = phase();
   live_.sequence = published_.sequence;
   if (live_ == published_) return;
-  const bool at_once = without_progress(live_) != without_progress(published_);
+  const bool at_once = !is_mere_progress(published_, live_);
   if (!at_once && now < published_at_ + limits_.progress_interval) return;
   ++live_.sequence;
+  if (at_once) sequence_beyond_progress_ = live_.sequence;
   published_ = live_;
   published_at_ = now;
 }

@@ -92,6 +92,8 @@ class RoundMachine {
   // most once in progress_interval for mere progress.
   AgentState state(TimePoint now) const;
   int64_t sequence() const { return published_.sequence; }
+  // Returns the sequence of the last change that was more than progress.
+  int64_t sequence_beyond_progress() const { return sequence_beyond_progress_; }
   int64_t round() const { return live_.round; }
   // True between kTerminate and kKill. Processes that a user's command has started get the grace
   // period too; it ends with all_processes_gone().
@@ -151,7 +153,8 @@ class RoundMachine {
   std::optional<TimePoint> cleared_at_;  // when the round before had left
   TimePoint published_at_{};
   std::optional<TimePoint> saved_at_;  // when a rank last left after SIGTERM
-  int64_t sequence_before_end_ = 0;    // published before that
+  int64_t sequence_beyond_progress_ = 1;
+  int64_t sequence_before_end_ = 0;  // published before that
   int64_t told_sequence_ = 0;
 };
 

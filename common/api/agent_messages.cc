@@ -91,6 +91,25 @@ Status check_world(const Assignment& assignment) {
   return {};
 }
 
+// Returns the state without what is_mere_progress() allows to differ.
+AgentState without_progress(AgentState state) {
+  state.sequence = 0;
+  state.progress.reset();
+  state.holdings.reset();
+  state.last_checkpoint.reset();
+  if (state.storage) {  // which saves failed and succeeded may change at every step
+    StorageState& storage = *state.storage;
+    storage.saved = 0;
+    storage.failed_step = std::min<int64_t>(storage.failed_step, 0);
+    storage.failure.clear();
+  }
+  for (WorkerState& worker : state.workers) {
+    worker.step = 0;
+    worker.speed.reset();
+  }
+  return state;
+}
+
 }  // namespace
 
 std::string_view worker_phase_name(WorkerPhase phase) {
@@ -103,6 +122,10 @@ Result<WorkerPhase> worker_phase_from_name(std::string_view name) {
   if (it == kPhaseNames.end())
     return invalid("[worker phase] expected a known name, got " + in_quotes(name));
   return static_cast<WorkerPhase>(it - kPhaseNames.begin());
+}
+
+bool is_mere_progress(const AgentState& before, const AgentState& after) {
+  return without_progress(before) == without_progress(after);
 }
 
 std::string signal_name(int64_t signal) {

@@ -20,7 +20,10 @@ namespace lockstep {
 //                                           or another hash of the same round; 400, 401, 413
 //   GET /v1/state?since=N&timeoutSeconds=S
 //                                        -> 200 AgentState, immediately if its sequence > N, else
-//                                           when it changes or after S seconds (at most 30)
+//                                           when it changes or after S seconds (at most 30).
+//                                           With &progressMilliseconds=P, a change of mere progress
+//                                           (steps, speed, checkpoints, memory) is told only after
+//                                           P ms; older agents ignore P
 // and without a session: GET /healthz -> 200 "ok", GET /metrics (Prometheus text).
 //
 // Older agents know no sessions. They want `Authorization: Bearer <job token>`, which a reader of
@@ -241,6 +244,10 @@ struct AgentState {
 
   bool operator==(const AgentState&) const = default;
 };
+
+// Returns whether the two differ at most in what may change at every step: progress, memory, the
+// newest checkpoint, and which saves succeeded.
+bool is_mere_progress(const AgentState& before, const AgentState& after);
 
 // Returns the name, such as "SIGKILL"; "" if Linux has no such signal.
 std::string signal_name(int64_t signal);

@@ -93,14 +93,18 @@ void AgentHttpClient::put_assignment(const loop::AgentAddress& agent,
        std::move(done));
 }
 
-void AgentHttpClient::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+void AgentHttpClient::poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                                  Done done) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
+  using std::chrono::duration_cast;
+  const auto seconds = duration_cast<std::chrono::seconds>(poll.wait).count();
+  const auto progress = duration_cast<std::chrono::milliseconds>(poll.progress_after).count();
+  std::string path = "/v1/state?since=" + std::to_string(poll.since) +
+                     "&timeoutSeconds=" + std::to_string(seconds) + "&" + newest_protocol();
+  if (progress > 0) path += "&progressMilliseconds=" + std::to_string(progress);
   send(agent,
        {.method = "GET",
-        .path_and_query = "/v1/state?since=" + std::to_string(since) +
-                          "&timeoutSeconds=" + std::to_string(seconds) + "&" + newest_protocol(),
-        .deadline = wait + options_.poll_margin},
+        .path_and_query = std::move(path),
+        .deadline = poll.wait + options_.poll_margin},
        std::move(done));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/base/json_cut.h"
 #include "common/base/log.h"
 #include "controller/kube/retry_after.h"
 
@@ -138,10 +139,16 @@ loop::ApiReply from_error(const Error& error) {
   return reply;
 }
 
-Result<Json> parse_objects(std::string_view text, int objects_at) {
+Result<Json> parse_objects(std::string_view text, const ReplyShape& shape) {
   ObjectLimits limits = kLimits;
-  limits.objects_at = objects_at;
-  return parse_json_objects(text, limits);
+  limits.objects_at = shape.objects_at;
+  if (shape.type.spec_kept.empty() || text.size() > limits.bytes_max) {
+    return parse_json_objects(text, limits);
+  }
+  return parse_json_objects(
+      cut_json(text,
+               {.objects_at = shape.objects_at, .part = "spec", .kept = shape.type.spec_kept}),
+      limits);
 }
 
 }  // namespace
@@ -157,9 +164,9 @@ std::string request_path(const loop::ApiRequest& request) {
   return path;
 }
 
-loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at) {
+loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, const ReplyShape& shape) {
   if (!reply.ok()) return from_error(reply.error());
-  Result<Json> body = parse_objects(reply->body, objects_at);
+  Result<Json> body = parse_objects(reply->body, shape);
   if (reply->status >= 200 && reply->status < 300) {
     // The request has taken effect; the next read shows it.
     if (!body.ok()) {
@@ -236,24 +243,24 @@ void KubeClient::send_now(loop::ApiRequest request, Done done, bool may_retry) {
                    .fields = credentials_.fields(),
                    .deadline = options_.deadline,
                    .reply_bytes_max = options_.reply_bytes_max};
-  if (request.make_body) {
-    http.body = dump_json(request.make_body());
+  if (request.make_text) {
+    http.body = request.make_text();
   } else if (!request.body.is_null()) {
     http.body = dump_json(request.body);
   }
-  requests_.send(std::move(http),
-                 [this, request = std::move(request), done = std::move(done), may_retry,
-                  since = timers_.now()](Result<HttpReply> reply) mutable {
-                   metrics_.count(verb_name(request.verb), code_of(reply));
-                   metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
-                   if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
-                     send_now(std::move(request), std::move(done), false);
-                     return;
-                   }
-                   if (reply.ok()) tell_warning(reply->warning);
-                   done(to_api_reply(reply, timers_.wall_now(),
-                                     request.verb == loop::ApiVerb::kList ? kInList : 0));
-                 });
+  requests_.send(
+      std::move(http), [this, request = std::move(request), done = std::move(done), may_retry,
+                        since = timers_.now()](Result<HttpReply> reply) mutable {
+        metrics_.count(verb_name(request.verb), code_of(reply));
+        metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
+        if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
+          send_now(std::move(request), std::move(done), false);
+          return;
+        }
+        if (reply.ok()) tell_warning(reply->warning);
+        done(to_api_reply(reply, timers_.wall_now(),
+                          {request.type, request.verb == loop::ApiVerb::kList ? kInList : 0}));
+      });
 }
 
 const std::string& KubeClient::authorization() {
@@ -277,9 +284,10 @@ namespace {
 // Turns the lines of one watch into events, and its end into an outcome.
 class KubeWatch final : public loop::WatchHandle {
  public:
-  KubeWatch(loop::WatchHandler handler, loop::Timers& timers, Credentials& credentials,
-            RequestMetrics& metrics)
-      : handler_(std::move(handler)),
+  KubeWatch(loop::ResourceType type, loop::WatchHandler handler, loop::Timers& timers,
+            Credentials& credentials, RequestMetrics& metrics)
+      : type_(type),
+        handler_(std::move(handler)),
         timers_(timers),
         credentials_(credentials),
         metrics_(metrics) {}
@@ -307,9 +315,9 @@ class KubeWatch final : public loop::WatchHandle {
   }
 
   // Adds the line's event, or returns how the watch ends with it.
-  static std::optional<loop::ApiReply> read(const std::string& line,
-                                            std::vector<loop::WatchEvent>& events) {
-    Result<Json> event = parse_objects(line, kInEvent);
+  std::optional<loop::ApiReply> read(const std::string& line,
+                                     std::vector<loop::WatchEvent>& events) const {
+    Result<Json> event = parse_objects(line, {type_, kInEvent});
     if (!event.ok()) return from_error(event.error());
     Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
     const std::string type = string_or(*event, "type", "");
@@ -335,9 +343,10 @@ class KubeWatch final : public loop::WatchHandle {
       return;
     }
     if (reply.ok() && reply->status == 401) credentials_.refresh();
-    handler_.on_end(to_api_reply(reply, timers_.wall_now(), 0));
+    handler_.on_end(to_api_reply(reply, timers_.wall_now(), {type_, 0}));
   }
 
+  const loop::ResourceType type_;
   loop::WatchHandler handler_;
   loop::Timers& timers_;
   Credentials& credentials_;
@@ -362,7 +371,8 @@ std::unique_ptr<loop::WatchHandle> KubeClient::watch(loop::WatchRequest request,
                    .authorization = authorization(),
                    .fields = credentials_.fields(),
                    .deadline = std::chrono::seconds(seconds) + options_.watch_margin};
-  auto watch = std::make_unique<KubeWatch>(std::move(handler), timers_, credentials_, metrics_);
+  auto watch = std::make_unique<KubeWatch>(request.type, std::move(handler), timers_, credentials_,
+                                           metrics_);
   watch->open(watches_, std::move(http));
   return watch;
 }

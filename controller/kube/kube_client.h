@@ -27,8 +27,14 @@ struct KubeClientOptions {
 // Returns the path and query of a request, percent-encoded.
 std::string request_path(const loop::ApiRequest& request);
 
-// Interprets an HTTP reply. `objects_at`: as in ObjectLimits.
-loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int objects_at);
+// What a reply contains.
+struct ReplyShape {
+  loop::ResourceType type;
+  int objects_at = 0;  // as in ObjectLimits
+};
+
+// Interprets an HTTP reply.
+loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, const ReplyShape& shape);
 
 // The Kubernetes API over HTTP.
 // - Leases bypass the rate limit, so that a busy leader does not lose its lease because of it.
@@ -37,8 +43,8 @@ loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, int ob
 //   Each open request needs a connection, which costs both sides a TLS handshake.
 // - No request is sent while a server that refused one has asked for time (Retry-After).
 // - An object that is too deep or too large comes without the part that makes it so (left_out() in
-//   common/base/json.h). Other objects come whole, but for their managedFields: a write without
-//   them leaves them unchanged.
+//   common/base/json.h). Other objects come whole, but for their managedFields and
+//   ResourceType::spec_kept: a write without them leaves them unchanged.
 // - Warnings from the server (a deprecated version of the API, an unknown field) are logged, each
 //   text once.
 class KubeClient final : public loop::ApiClient {

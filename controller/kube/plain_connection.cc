@@ -18,8 +18,7 @@ namespace beast_http = boost::beast::http;
 constexpr size_t kHeadBytesMax = 32u << 10;
 constexpr size_t kBufferBytesMax = 64u << 10;
 constexpr size_t kChunkedEndBytes = 5;  // 0\r\n\r\n
-// An agent's answer mostly fits in the first read, and thousands of waiting connections hold no
-// more than that.
+// An agent's answer mostly fits in the first read.
 constexpr size_t kFirstReadBytes = 2u << 10, kReadBytes = 16u << 10;
 constexpr size_t kInterimHeadsMax = 8;
 constexpr size_t kIdleMax = 2;  // a poll and an assignment at the same time
@@ -251,10 +250,11 @@ void PlainConnection::send() {
   // when reading, unless the server answered before it left.
   asio::async_write(socket_, bytes,
                     [self = shared_from_this(), exchange = exchange_](ErrorCode, size_t) {
-                      std::string().swap(self->encrypted_);  // thousands of connections wait
+                      // Thousands of connections wait.
+                      std::string().swap(self->written_);
+                      std::string().swap(self->encrypted_);
                       if (self->exchange_ == nullptr) return;
-                      self->expect_head();
-                      self->read();
+                      self->wait();
                     });
 }
 
@@ -266,6 +266,17 @@ void PlainConnection::expect_head() {
   parser_->get().body() = [this, is_greeting](std::string_view piece) {
     return is_greeting || exchange_->take(piece);
   };
+}
+
+// Holds no buffer while the server takes its time.
+void PlainConnection::wait() {
+  socket_.async_wait(asio::ip::tcp::socket::wait_read,
+                     [self = shared_from_this()](ErrorCode error) {
+                       if (self->exchange_ == nullptr) return;
+                       if (error) return self->fail(error);
+                       self->expect_head();
+                       self->read();
+                     });
 }
 
 void PlainConnection::read() {
@@ -330,7 +341,7 @@ void PlainConnection::on_reply() {
   }
   const bool may_stay = parser_->keep_alive() && buffer_.size() == 0;
   parser_.reset();
-  if (buffer_.capacity() > 2 * kFirstReadBytes) buffer_.shrink_to_fit();
+  buffer_.shrink_to_fit();
   if (trust_ == Trust::kGreeting) return on_greeted(status, may_stay);
   if (trust_ == Trust::kSession) {
     if (const Status checked = check_reply(status); !checked.ok()) return fail(checked.error());

@@ -112,6 +112,7 @@ class PlainConnection : public std::enable_shared_from_this<PlainConnection> {
   const std::string& sent_body() const;
   std::string authorization();
   void send();
+  void wait();
   void expect_head();
   void read();
   void on_read(ErrorCode error, size_t bytes);

@@ -29,6 +29,15 @@ inline AgentAddress address_of(const plan::AgentTarget& target,
           .is_encrypted = target.is_encrypted};
 }
 
+// A request for an agent's state that waits until there is something new.
+struct StatePoll {
+  int64_t since = 0;  // the sequence that is known
+  Duration wait{};    // until an answer without news
+  // Until an answer that tells of mere progress; older agents tell it at once, as all
+  // agents do with other news.
+  Duration progress_after{};
+};
+
 // Asynchronous client of the agents' HTTP interface (common/api/agent_messages.h), with the same
 // thread and the same guarantees as ApiClient. Errors:
 // - kConflict: the agent knows a later round, or another hash of this one
@@ -44,9 +53,7 @@ class AgentClient {
   virtual void put_assignment(const AgentAddress& agent,
                               const std::shared_ptr<const Assignment>& assignment,
                               int64_t node_index, Done done) = 0;
-  // Answers immediately if the agent's sequence is beyond `since`, else when it changes or `wait`
-  // is over.
-  virtual void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) = 0;
+  virtual void poll_state(const AgentAddress& agent, const StatePoll& poll, Done done) = 0;
   // Nobody asks this agent any more: its connections may be closed.
   virtual void forget(const AgentAddress& agent) = 0;
 };

@@ -60,17 +60,23 @@ Duration AgentWatchOptions::poll_wait(size_t agents) const {
   return std::clamp(std::max(usual, seconds(shared)), seconds(1), seconds(30));
 }
 
+Duration AgentWatchOptions::progress_wait(size_t agents) const {
+  constexpr Duration kMax = std::chrono::seconds(30);
+  const double seconds = static_cast<double>(agents) / polls_per_second;
+  return seconds < 1 ? Duration::zero() : std::min(kMax, from_seconds(seconds));
+}
+
 struct AgentWatchers::Agent {
   std::string job;
   std::string pod_uid;
   AgentAddress address;
-  std::string node;
-  plan::AgentView view;
-  bool was_heard = false;    // at any time
-  bool is_excluded = false;  // silent for too long while most others were heard
+  Nodes::iterator node;
+  plan::AgentView& view;  // in its job's views; valid until it is dropped
+  size_t hearing;         // place of its Hearing
   Retry retry;
   std::optional<Timers::Id> timer;
   bool is_dropped = false;
+  uint64_t wanted_by = 0;   // number of the last plan that wants it
   size_t report_bytes = 0;  // of view.state
 };
 
@@ -88,8 +94,8 @@ AgentWatchers::AgentWatchers(AgentClient& agents, Timers& timers, Random& random
 
 AgentWatchers::~AgentWatchers() {
   timers_.cancel(*tick_timer_);
-  for (auto& [job, agents] : jobs_) {
-    for (auto& [uid, agent] : agents) drop(*agent);
+  for (auto& [name, job] : jobs_) {
+    for (auto& [uid, agent] : job.agents) drop(*agent);
   }
 }
 
@@ -108,21 +114,21 @@ void AgentWatchers::tick() {
 void AgentWatchers::compensate_pause(Duration late) {
   log_warning("this process was paused; extending agents' silence limits",
               {{"seconds", to_seconds(late)}});
-  for (auto& [job, agents] : jobs_) {
-    for (auto& [uid, agent] : agents) {
-      agent->view.last_heard = std::min(timers_.now(), agent->view.last_heard + late);
+  for (auto& [name, job] : jobs_) {
+    for (auto& [uid, agent] : job.agents) {
+      set_last_heard(*agent, std::min(timers_.now(), agent->view.last_heard + late));
     }
   }
 }
 
 // Polls get shorter when agents go, but open ones keep their length.
 void AgentWatchers::update_poll_wait() {
-  const Duration wait = options_.poll_wait(agents_count_);
+  const Duration wait = options_.poll_wait(hearings_.size());
   if (wait >= wait_ || timers_.now() >= wait_until_) wait_ = wait;
   if (silence() <= options_.silence_for(logged_wait_)) return;
   logged_wait_ = wait_;
   log_info("polling agents less often because there are many, and extending their silence limit",
-           {{"agents", agents_count_},
+           {{"agents", hearings_.size()},
             {"pollSeconds", to_seconds(wait_)},
             {"silenceSeconds", to_seconds(silence())}});
 }
@@ -131,48 +137,66 @@ void AgentWatchers::drop(Agent& agent) {
   agent.is_dropped = true;
   if (agent.timer) timers_.cancel(*agent.timer);
   report_bytes_[agent.job] -= std::exchange(agent.report_bytes, 0);
+  if (--agent.node->second.agents == 0) nodes_.erase(agent.node);
+  // The last one takes its place.
+  hearings_[agent.hearing] = hearings_.back();
+  hearings_[agent.hearing].agent->hearing = agent.hearing;
+  hearings_.pop_back();
   agents_.forget(agent.address);
 }
 
-void AgentWatchers::set_targets(const std::string& job, const std::vector<std::string>& tokens,
-                                const std::vector<plan::AgentTarget>& targets) {
-  Agents& agents = jobs_[job];
-  std::set<std::string> wanted;
-  for (const plan::AgentTarget& target : targets) wanted.insert(target.pod_uid);
-  for (auto it = agents.begin(); it != agents.end();) {
-    if (wanted.contains(it->first)) {
+void AgentWatchers::drop_unwanted(Job& job) {
+  for (auto it = job.agents.begin(); it != job.agents.end();) {
+    if (it->second->wanted_by == job.plans) {
       ++it;
       continue;
     }
     drop(*it->second);
-    it = agents.erase(it);
-    --agents_count_;
+    job.views.erase(it->first);
+    it = job.agents.erase(it);
   }
+}
+
+void AgentWatchers::set_targets(const std::string& job, const std::vector<std::string>& tokens,
+                                const std::vector<plan::AgentTarget>& targets) {
+  Job& known = jobs_[job];
+  auto& agents = known.agents;
+  ++known.plans;
   for (const plan::AgentTarget& target : targets) {
-    if (agents.contains(target.pod_uid)) continue;
+    const auto found = agents.find(target.pod_uid);
+    if (found != agents.end()) {
+      found->second->wanted_by = known.plans;
+      continue;
+    }
     auto agent = std::make_shared<Agent>(Agent{.job = job,
                                                .pod_uid = target.pod_uid,
                                                .address = address_of(target, tokens),
-                                               .node = target.node,
-                                               .view = {},
+                                               .node = nodes_.try_emplace(target.node).first,
+                                               .view = known.views[target.pod_uid],
+                                               .hearing = hearings_.size(),
                                                .retry = Retry(options_.retry, random_),
-                                               .timer = {}});
-    agent->view.last_heard = timers_.now();
+                                               .timer = {},
+                                               .wanted_by = known.plans});
+    ++agent->node->second.agents;
+    hearings_.push_back({.agent = agent.get(), .node = &agent->node->second});
+    set_last_heard(*agent, timers_.now());
     agents[target.pod_uid] = agent;
-    ++agents_count_;
     poll(agent);
   }
+  if (agents.size() > targets.size()) drop_unwanted(known);
   if (!agents.empty()) return;
   jobs_.erase(job);
   report_bytes_.erase(job);
 }
 
-std::map<std::string, plan::AgentView> AgentWatchers::views(const std::string& job) const {
-  std::map<std::string, plan::AgentView> views;
+AgentWatchers::Views AgentWatchers::views(const std::string& job) const {
   const auto found = jobs_.find(job);
-  if (found == jobs_.end()) return views;
-  for (const auto& [uid, agent] : found->second) views[uid] = agent->view;
-  return views;
+  return found == jobs_.end() ? Views{} : found->second.views;
+}
+
+void AgentWatchers::swap_views(const std::string& job, Views& views) {
+  const auto found = jobs_.find(job);
+  if (found != jobs_.end()) found->second.views.swap(views);
 }
 
 void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
@@ -180,14 +204,19 @@ void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
   // After a failure the agent only has to show in time that it is alive. One that was never heard
   // has something to say.
   const bool is_short = !agent->view.error.empty() || !agent->view.state;
-  const Duration wait = is_short ? Duration::zero() : options_.poll_wait(agents_count_);
+  const Duration wait = is_short ? Duration::zero() : options_.poll_wait(hearings_.size());
   if (wait >= wait_) {
     wait_ = wait;
     wait_until_ = timers_.now() + silence();
   }
-  agents_.poll_state(agent->address, since, wait, [this, agent, since](Result<AgentState> answer) {
-    if (!agent->is_dropped) on_answer(agent, since, answer);
-  });
+  // A random part of it, so that the answers of agents that were first asked together spread.
+  const Duration progress = from_seconds(to_seconds(options_.progress_wait(hearings_.size())) *
+                                         (1 + random_.uniform()) / 2);
+  agents_.poll_state(agent->address,
+                     {.since = since, .wait = wait, .progress_after = std::min(wait, progress)},
+                     [this, agent, since](Result<AgentState> answer) {
+                       if (!agent->is_dropped) on_answer(agent, since, answer);
+                     });
 }
 
 void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
@@ -214,7 +243,7 @@ void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since
 Duration AgentWatchers::delay_after_failure(Agent& agent, const Error& error) {
   const Duration delay = agent.retry.next(timers_.now());
   return error.code == Code::kNotFound ? delay
-                                       : std::min(delay, options_.poll_wait(agents_count_) / 3);
+                                       : std::min(delay, options_.poll_wait(hearings_.size()) / 3);
 }
 
 void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
@@ -232,11 +261,15 @@ void AgentWatchers::fail_to_hear(Agent& agent, const Error& error) {
   }
 }
 
+void AgentWatchers::set_last_heard(Agent& agent, TimePoint at) {
+  agent.view.last_heard = hearings_[agent.hearing].at = at;
+}
+
 void AgentWatchers::note_heard(Agent& agent) {
   suspect_own_network();  // as it is without this answer
-  agent.view.last_heard = timers_.now();
-  agent.was_heard = true;
-  agent.is_excluded = false;
+  set_last_heard(agent, timers_.now());
+  hearings_[agent.hearing].was_heard = true;
+  hearings_[agent.hearing].is_excluded = false;
 }
 
 void AgentWatchers::poll_after(const std::shared_ptr<Agent>& agent, Duration delay) {
@@ -252,9 +285,13 @@ void AgentWatchers::hear(Agent& agent, int64_t since, const AgentState& state) {
   agent.view.error.clear();
   if (std::exchange(agent.view.refuses_token, false)) on_change_(agent.job, Urgency::kRoutine);
   if (agent.view.state && !is_news(state, *agent.view.state, since)) return;
+  const std::shared_ptr<const AgentState> before = agent.view.state;
   if (!keep(agent, state)) return;
   agent.view.state_at = timers_.now();
-  on_change_(agent.job, state.failed_seconds_ago > 0 ? Urgency::kUrgent : Urgency::kRoutine);
+  const bool is_progress = before && is_mere_progress(*before, state);
+  on_change_(agent.job, state.failed_seconds_ago > 0 ? Urgency::kUrgent
+                        : is_progress                ? Urgency::kProgress
+                                                     : Urgency::kRoutine);
 }
 
 // Keeps the report; without its log tails if all of it would be too much. Returns false if even so
@@ -282,30 +319,33 @@ bool AgentWatchers::keep(Agent& agent, const AgentState& report) {
 
 void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
                           const AgentState& state) {
-  const auto agents = jobs_.find(job);
-  if (agents == jobs_.end()) return;
-  const auto agent = agents->second.find(pod_uid);
-  if (agent != agents->second.end()) hear(*agent->second, 0, state);
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  const auto agent = found->second.agents.find(pod_uid);
+  if (agent != found->second.agents.end()) hear(*agent->second, 0, state);
 }
 
-TimePoint AgentWatchers::when_most_were_heard() const {
+TimePoint AgentWatchers::when_most_were_heard() {
   const TimePoint recently = timers_.now() - silence() / 2;
-  std::vector<TimePoint> of_agents;
-  std::map<std::string_view, TimePoint> of_nodes;
-  for (const auto& [job, agents] : jobs_) {
-    for (const auto& [uid, agent] : agents) {
-      const bool is_new = !agent->was_heard && agent->view.last_heard > recently;
-      if (agent->is_excluded || is_new) continue;
-      const TimePoint heard = agent->was_heard ? agent->view.last_heard : TimePoint::min();
-      of_agents.push_back(heard);
-      TimePoint& of_node = of_nodes.try_emplace(agent->node, TimePoint::min()).first->second;
-      of_node = std::max(of_node, heard);
+  ++counts_;
+  std::vector<TimePoint> of_agents;  // while all are on one node
+  std::vector<Node*> nodes;
+  for (const Hearing& each : hearings_) {
+    const bool is_new = !each.was_heard && each.at > recently;
+    if (each.is_excluded || is_new) continue;
+    const TimePoint heard = each.was_heard ? each.at : TimePoint::min();
+    Node& node = *each.node;
+    if (std::exchange(node.count, counts_) != counts_) {
+      nodes.push_back(&node);
+      node.heard = heard;
     }
+    node.heard = std::max(node.heard, heard);
+    if (nodes.size() <= 1) of_agents.push_back(heard);
   }
-  if (of_nodes.size() <= 1) return since_when(of_agents, options_.silent_min);
-  std::vector<TimePoint> heard;
-  for (const auto& [node, at] : of_nodes) heard.push_back(at);
-  return since_when(heard, 1);
+  if (nodes.size() <= 1) return since_when(of_agents, options_.silent_min);
+  std::vector<TimePoint> of_nodes;
+  for (const Node* node : nodes) of_nodes.push_back(node->heard);
+  return since_when(of_nodes, 1);
 }
 
 bool AgentWatchers::suspect_own_network() {
@@ -335,10 +375,9 @@ void AgentWatchers::update_suspicion() {
 // An agent whose silence is its own says nothing about the controller until it is heard again.
 void AgentWatchers::exclude_silent_agents() {
   if (suspects_own_network_) return;
-  for (auto& [job, agents] : jobs_) {
-    for (auto& [uid, agent] : agents) {
-      if (timers_.now() - agent->view.last_heard >= silence()) agent->is_excluded = true;
-    }
+  const TimePoint too_long_ago = timers_.now() - silence();
+  for (Hearing& each : hearings_) {
+    if (each.at <= too_long_ago) each.is_excluded = true;
   }
 }
 

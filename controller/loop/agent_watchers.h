@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,7 +26,7 @@ namespace lockstep::loop {
 // S - W after the failure, and the suspicion began at least S/6 before that.
 struct AgentWatchOptions {
   Duration silence = std::chrono::seconds(15);  // Limits::agent_silence
-  double polls_per_second = 1000;               // by all agents that have nothing to say
+  double polls_per_second = 1000;  // by all agents that have nothing but progress to tell
   // Time from an answer to the next request, so that an agent with much to say is not asked all the
   // time.
   Duration pause = std::chrono::milliseconds(50);
@@ -49,6 +50,9 @@ struct AgentWatchOptions {
   // Returns the length of a long poll with this many agents, in whole seconds. It is a fifth of
   // `silence`, at most 10, and grows up to the agents' limit of 30 to keep within polls_per_second.
   Duration poll_wait(size_t agents) const;
+  // Returns how long mere progress waits in an agent, which publishes it twice a second: with many
+  // agents so long that polls_per_second of them tell it. 0 with few.
+  Duration progress_wait(size_t agents) const;
   // Returns how long an agent has to be silent with polls of this length: `silence`, or three polls
   // if that is longer.
   Duration silence_for(Duration wait) const { return std::max(silence, 3 * wait); }
@@ -59,7 +63,8 @@ struct AgentWatchOptions {
 // Single-threaded.
 class AgentWatchers {
  public:
-  // Receives the job of an agent that said something new; urgent if a worker has failed.
+  // Receives the job of an agent that said something new: urgent if a worker has failed, progress
+  // if there is nothing else.
   using OnChange = std::function<void(const std::string& job, Urgency urgency)>;
 
   AgentWatchers(AgentClient& agents, Timers& timers, Random& random, AgentWatchOptions options,
@@ -71,8 +76,12 @@ class AgentWatchers {
   // From now on polls exactly these agents of the job; `tokens` as in AgentAddress.
   void set_targets(const std::string& job, const std::vector<std::string>& tokens,
                    const std::vector<plan::AgentTarget>& targets);
-  // Returns the views of the job's agents by pod UID.
-  std::map<std::string, plan::AgentView> views(const std::string& job) const;
+  using Views = std::map<std::string, plan::AgentView>;  // by pod UID
+  // Returns the views of the job's agents.
+  Views views(const std::string& job) const;
+  // Exchanges the views of the job's agents with `views`, without a copy. Called a second time,
+  // before any other call, it takes them back.
+  void swap_views(const std::string& job, Views& views);
   // Records what an agent said in an answer to something other than a poll.
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
   // Returns whether this process hears so little that an agent's silence may be the controller's
@@ -87,11 +96,29 @@ class AgentWatchers {
   // many agents.
   Duration silence() const { return options_.silence_for(wait_); }
   size_t jobs() const { return jobs_.size(); }
-  size_t agents() const { return agents_count_; }
+  size_t agents() const { return hearings_.size(); }
 
  private:
   struct Agent;
-  using Agents = std::map<std::string, std::shared_ptr<Agent>>;  // by pod UID
+  struct Node {  // a Kubernetes node
+    size_t agents = 0;
+    uint64_t count = 0;  // number of the last count that visited one of its agents
+    TimePoint heard{};   // by that count: when the last of them was heard
+  };
+  using Nodes = std::map<std::string, Node>;  // by name
+  // What a count of all agents reads of one.
+  struct Hearing {
+    Agent* agent = nullptr;
+    Node* node = nullptr;
+    TimePoint at{};            // as AgentView::last_heard
+    bool was_heard = false;    // at any time
+    bool is_excluded = false;  // silent for too long while most others were heard
+  };
+  struct Job {
+    std::map<std::string, std::shared_ptr<Agent>> agents;  // by pod UID
+    Views views;                                           // one for each of them
+    uint64_t plans = 0;                                    // that have set its targets
+  };
 
   void poll(const std::shared_ptr<Agent>& agent);
   void poll_after(const std::shared_ptr<Agent>& agent, Duration delay);
@@ -101,9 +128,11 @@ class AgentWatchers {
   void hear(Agent& agent, int64_t since, const AgentState& state);
   bool keep(Agent& agent, const AgentState& report);
   void note_heard(Agent& agent);
+  void set_last_heard(Agent& agent, TimePoint at);
   void drop(Agent& agent);
+  void drop_unwanted(Job& job);
   Duration delay_after_failure(Agent& agent, const Error& error);
-  TimePoint when_most_were_heard() const;
+  TimePoint when_most_were_heard();
   void update_suspicion();
   void exclude_silent_agents();
   void tick();
@@ -115,8 +144,11 @@ class AgentWatchers {
   Random& random_;
   AgentWatchOptions options_;
   OnChange on_change_;
-  std::map<std::string, Agents> jobs_;
-  size_t agents_count_ = 0;
+  std::map<std::string, Job> jobs_;
+  Nodes nodes_;          // those with agents
+  uint64_t counts_ = 0;  // of all agents so far
+  // One for each agent, side by side: tens of thousands are counted every second.
+  std::vector<Hearing> hearings_;
   std::map<std::string, size_t> report_bytes_;  // by job, of its agents' last reports
   // The longest poll that may be open now, until when it may be, and the longest that was logged.
   Duration wait_;

@@ -16,9 +16,12 @@ namespace lockstep::loop {
 struct ResourceType {
   std::string_view api;     // "/api/v1", "/apis/lockstep.dev/v1alpha1"
   std::string_view plural;  // "pods"
+  // The only member of such objects' spec that anybody here reads; empty: any. Answers and events
+  // may come without the rest.
+  std::string_view spec_kept{};
 };
 inline constexpr ResourceType kTrainingJobs{"/apis/lockstep.dev/v1alpha1", "trainingjobs"};
-inline constexpr ResourceType kPods{"/api/v1", "pods"};
+inline constexpr ResourceType kPods{"/api/v1", "pods", "nodeName"};
 inline constexpr ResourceType kSecrets{"/api/v1", "secrets"};
 inline constexpr ResourceType kNetworkPolicies{"/apis/networking.k8s.io/v1", "networkpolicies"};
 inline constexpr ResourceType kEvents{"/apis/events.k8s.io/v1", "events"};
@@ -44,9 +47,9 @@ struct ApiRequest {
   // Called when the request's turn to be sent has come; unset: it is sent. If it returns false, the
   // answer is not_sent().
   std::function<bool()> may_send{};
-  // Makes `body` when the request is sent, so that a request that waits does not hold a large one.
-  // Unset: `body` is complete.
-  std::function<Json()> make_body{};
+  // Makes the text of the body when the request is sent, so that a request that waits does not hold
+  // a large one. Unset: the body is `body`.
+  std::function<std::string()> make_text{};
 };
 
 // Decides what the caller does next. Derived from HTTP's code and the `reason` in the server's

@@ -16,6 +16,7 @@ InformerOptions for_jobs(const ControllerOptions& options) {
   InformerOptions informer = options.informer;
   informer.type = kTrainingJobs;
   informer.namespace_ = options.namespace_;
+  informer.packs = true;
   return informer;
 }
 
@@ -25,6 +26,7 @@ InformerOptions for_pods(const ControllerOptions& options) {
   informer.namespace_ = options.namespace_;
   informer.label_selector = std::string(plan::kManagedByLabel) + "=" + plan::kManagedByValue;
   informer.trim = plan::trimmed_pod;
+  informer.packs = true;
   return informer;
 }
 
@@ -90,9 +92,11 @@ TrainingJob read_job(const Json& document, Problems& problems) {
   return readable;
 }
 
-std::string metadata_text(const Json& document, std::string_view key) {
-  const Json* metadata = find_member(document, "metadata");
-  return metadata == nullptr ? "" : string_or(*metadata, key, "");
+// Returns the job's namespace and state.
+std::pair<std::string, std::string> count_key(const Json& job) {
+  const Json* status = find_member(job, "status");
+  const std::string state = status == nullptr ? "" : string_or(*status, "state", "");
+  return {metadata_text(job, "namespace"), state.empty() ? "Pending" : state};
 }
 
 // Uses the owner, not a label, which anybody may change.
@@ -183,7 +187,7 @@ void Controller::stop(std::function<void()> done) {
 
 void Controller::visit_jobs(const std::function<void(const TrainingJob&)>& visit) const {
   for (const auto& [uid, memory] : memory_) {
-    if (!memory.version.empty()) visit(memory.job);
+    if (!memory.version.empty()) visit(memory.seen.job);
   }
 }
 
@@ -194,32 +198,35 @@ void Controller::on_job(const std::string& key, const Json* before, const Json* 
     budget_.forget(uid);
     if (policies_) policies_->forget(uid);
   }
+  if (after != nullptr) ++job_counts_[count_key(*after)];
+  if (before != nullptr) {
+    const auto count = job_counts_.find(count_key(*before));
+    if (--count->second == 0) job_counts_.erase(count);
+  }
   queue_.add(key);
 }
 
 void Controller::on_pod(const std::string& key, const Json* before, const Json* after) {
-  std::optional<TimePoint> seen_at;
+  std::optional<plan::PodView> view;
+  if (after != nullptr) view = plan::pod_view_from_json(*after);
+  if (view && view->owner_uid.empty()) view.reset();
+  if (view) view->seen_at = timers_.now();
   if (before != nullptr) {
     const auto owner = pods_by_owner_.find(plan::controller_uid(*before));
-    if (owner != pods_by_owner_.end()) {
-      const auto known = owner->second.find(key);
-      const bool is_same = after != nullptr && known != owner->second.end() &&
-                           known->second.uid == metadata_text(*after, "uid");
-      if (is_same) seen_at = known->second.seen_at;
+    const plan::PodView* known = owner == pods_by_owner_.end() ? nullptr : owner->second.find(key);
+    if (view && known != nullptr && known->uid == view->uid) view->seen_at = known->seen_at;
+    if (known != nullptr && (!view || view->owner_uid != known->owner_uid)) {
       owner->second.erase(key);
       if (owner->second.empty()) pods_by_owner_.erase(owner);
     }
   }
-  const Json& pod = after != nullptr ? *after : *before;
-  if (after != nullptr) {
-    if (std::optional<plan::PodView> view = plan::pod_view_from_json(pod);
-        view && !view->owner_uid.empty()) {
-      const auto memory = memory_.find(view->owner_uid);
-      if (memory != memory_.end()) memory->second.absent_pods.erase(view->name);
-      view->seen_at = seen_at ? *seen_at : timers_.now();
-      pods_by_owner_[view->owner_uid][key] = std::move(*view);
-    }
+  if (view) {
+    const auto memory = memory_.find(view->owner_uid);
+    if (memory != memory_.end()) memory->second.seen.absent_pods.erase(view->name);
+    PodsOfJob& pods = pods_by_owner_[view->owner_uid];
+    pods.put(key, *std::move(view));
   }
+  const Json& pod = after != nullptr ? *after : *before;
   const std::string job = job_key_of(pod);
   if (jobs_.find(job) == nullptr) return;
   const Json* status = find_member(pod, "status");
@@ -260,55 +267,63 @@ void Controller::work() {
 }
 
 // Reading and checking a document is most of a plan's cost, and most plans see an unchanged one.
-Controller::Memory& Controller::remember(const Json& document) {
-  Memory& memory = memory_[metadata_text(document, "uid")];
-  std::string version = metadata_text(document, "resourceVersion");
-  if (memory.version != version || version.empty()) {
-    const TrainingJobStatus before = memory.job.status;
+Controller::Memory& Controller::remember(const CachedObject& object) {
+  Memory& memory = memory_[object.uid()];
+  if (memory.version != object.version() || memory.version.empty()) {
+    const SharedJson document = object.json();
+    plan::Observed& seen = memory.seen;
+    const TrainingJobStatus before = seen.job.status;
     const bool is_known = !memory.version.empty();
-    if (!is_known || !memory.problems.empty() || !reread_stored_job(document, memory.job)) {
-      memory.job = read_job(document, memory.problems);
-      memory.spec_problems = plan::spec_problems(memory.job);
+    if (!is_known || !seen.problems.empty() || !reread_stored_job(document, seen.job)) {
+      seen.job = read_job(document, seen.problems);
+      seen.spec_problems = plan::spec_problems(seen.job);
       JobKeys keys = options_.older_keys;
       keys.insert(keys.begin(), options_.key);
-      memory.tokens = job_tokens(keys, memory.job.metadata.uid);
+      memory.tokens = job_tokens(keys, seen.job.metadata.uid);
+      seen.job_token = memory.tokens.front();
     }
     if (is_known) {
-      job_metrics_.observe(before, memory.job.status, metadata_text(document, "creationTimestamp"),
+      job_metrics_.observe(before, seen.job.status, metadata_text(document, "creationTimestamp"),
                            timers_.wall_now());
     }
-    memory.version = std::move(version);
+    memory.version = object.version();
   }
   return memory;
 }
 
-plan::Observed Controller::observe(const std::string& key, const Json& document) {
-  const Memory& memory = remember(document);
-  plan::Observed observed{.job = memory.job,
-                          .problems = memory.problems,
-                          .spec_problems = memory.spec_problems,
-                          .absent_pods = memory.absent_pods,
-                          .refusal = memory.refusal};
-  // After a change of the job, a pod is tried immediately.
-  if (memory.refused_generation != memory.job.metadata.generation) observed.refusal.reset();
-  if (memory.checked_generation == memory.job.metadata.generation) {
-    observed.pod_check = memory.pod_check;
+// Completes memory.seen, except for the views of pods and agents.
+void Controller::observe(Memory& memory) {
+  plan::Observed& seen = memory.seen;
+  const ObjectMeta& metadata = seen.job.metadata;
+  // After a change of the job, a pod is tried immediately, and was not checked.
+  if (memory.refused_generation != metadata.generation) seen.refusal.reset();
+  if (memory.checked_generation != metadata.generation) seen.pod_check.reset();
+  if (policies_) seen.network_policy = policies_->view(metadata);
+  seen.wall_now = timers_.wall_now();
+  seen.progress_writable_at = budget_.next(metadata.uid, watchers_.jobs(), timers_.now());
+  seen.may_write_progress = seen.progress_writable_at <= timers_.now();
+  seen.suspect_own_network = watchers_.suspect_own_network();
+  seen.agent_silence.reset();
+  if (watchers_.silence() > options_.agents.silence) seen.agent_silence = watchers_.silence();
+}
+
+// Lends the views of the job's pods and agents to a plan, or takes them back: those of a large job
+// take longer to copy than to plan with.
+void Controller::lend_views(const std::string& key, plan::Observed& seen) {
+  const auto pods = pods_by_owner_.find(seen.job.metadata.uid);
+  if (pods != pods_by_owner_.end()) pods->second.swap_views(seen.pods);
+  watchers_.swap_views(key, seen.agents);
+}
+
+plan::Plan Controller::plan_for(const std::string& key, Memory& memory) {
+  observe(memory);
+  lend_views(key, memory.seen);
+  plan::Plan plan = options_.plan(memory.seen, timers_.now(), options_.limits);
+  if (knows_answer(plan, memory)) {
+    plan = options_.plan(memory.seen, timers_.now(), options_.limits);
   }
-  if (policies_) observed.network_policy = policies_->view(memory.job.metadata);
-  const std::string& uid = observed.job.metadata.uid;
-  const auto pods = pods_by_owner_.find(uid);
-  if (pods != pods_by_owner_.end()) {
-    observed.pods.reserve(pods->second.size());
-    for (const auto& [name, pod] : pods->second) observed.pods.push_back(pod);
-  }
-  observed.agents = watchers_.views(key);
-  observed.job_token = memory.tokens.front();
-  observed.wall_now = timers_.wall_now();
-  observed.progress_writable_at = budget_.next(uid, watchers_.jobs(), timers_.now());
-  observed.may_write_progress = observed.progress_writable_at <= timers_.now();
-  observed.suspect_own_network = watchers_.suspect_own_network();
-  if (watchers_.silence() > options_.agents.silence) observed.agent_silence = watchers_.silence();
-  return observed;
+  lend_views(key, memory.seen);
+  return plan;
 }
 
 void Controller::forget(const std::string& key) {
@@ -320,14 +335,13 @@ void Controller::forget(const std::string& key) {
 
 // Returns whether the plan only wants a pod checked, and a similar one was accepted recently. If
 // so, records that as the answer.
-bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
+bool Controller::knows_answer(const plan::Plan& plan, Memory& memory) {
   if (plan.actions.empty()) return false;
   const plan::CheckPod* check = std::get_if<plan::CheckPod>(&plan.actions.front());
   if (check == nullptr) return false;
-  Memory& memory = memory_[uid];
   memory.template_digest = check->template_digest;
   if (!accepted_pods_.has(check->template_digest, timers_.now())) return false;
-  memory.pod_check.emplace();
+  memory.seen.pod_check.emplace();
   memory.checked_generation = check->generation;
   memory.checks_refused = 0;
   return true;
@@ -335,28 +349,24 @@ bool Controller::knows_answer(const plan::Plan& plan, const std::string& uid) {
 
 // A plan of a job with thousands of nodes takes as long as thousands of others.
 void Controller::rest_after(const std::string& key, Duration cost) {
-  const Duration rest = share_.charge(key, cost, timers_.now());
-  if (rest > Duration::zero()) queue_.rest(key, timers_.now() + rest);
+  const TimePoint now = timers_.now();
+  const ThreadShare::Rests rests = share_.charge(key, cost, now);
+  if (rests.progress == Duration::zero()) return;
+  queue_.rest(key, {.routine = now + rests.routine, .progress = now + rests.progress});
 }
 
 void Controller::reconcile(const std::string& key) {
   const Duration begin = worked();
-  const auto found = jobs_.objects().find(key);
-  if (found == jobs_.objects().end()) {
+  const CachedObject* object = jobs_.find(key);
+  if (object == nullptr) {
     forget(key);
     return;
   }
-  const SharedJson document = found->second;
-  plan::Observed observed = observe(key, document);
-  const ObjectMeta& metadata = observed.job.metadata;
-  plan::Plan plan = options_.plan(observed, timers_.now(), options_.limits);
-  if (knows_answer(plan, metadata.uid)) {
-    observed.pod_check.emplace();
-    plan = options_.plan(observed, timers_.now(), options_.limits);
-  }
+  Memory& memory = remember(*object);
+  plan::Plan plan = plan_for(key, memory);
+  const ObjectMeta& metadata = memory.seen.job.metadata;
   log_debug("planned", {{"job", key}, {"why", plan.why}, {"actions", plan.actions.size()}});
-  const std::vector<std::string> tokens = memory_[metadata.uid].tokens;
-  watchers_.set_targets(key, tokens, plan.watch);
+  watchers_.set_targets(key, memory.tokens, plan.watch);
   if (policies_) policies_->planned(metadata.uid, plan);
   if (plan.requeue_at) queue_.add_at(key, *plan.requeue_at);
   rest_after(key, worked() - begin);
@@ -367,14 +377,14 @@ void Controller::reconcile(const std::string& key) {
     return;
   }
   const auto latest = std::make_shared<std::string>(plan.why);
-  if (writes_status(plan)) memory_[metadata.uid].plan = latest;
+  if (writes_status(plan)) memory.plan = latest;
   const bool is_urgent = queue_.is_urgent(key);
   JobContext context{.key = key,
                      .namespace_ = metadata.namespace_,
                      .name = metadata.name,
                      .uid = metadata.uid,
-                     .tokens = tokens,
-                     .document = document,
+                     .tokens = memory.tokens,
+                     .document = *object,
                      .priority = is_urgent ? ApiPriority::kUrgent : ApiPriority::kRoutine,
                      .latest = latest};
   executor_.run(std::move(context), std::move(plan.actions),
@@ -427,7 +437,7 @@ void Controller::pod_gone(const JobContext& job, const std::string& name, const 
 void Controller::pod_absent(const JobContext& job, const std::string& name) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
-  memory->absent_pods.insert(name);
+  memory->seen.absent_pods.insert(name);
   queue_.add(job.key);
 }
 
@@ -435,8 +445,8 @@ void Controller::pod_refused(const JobContext& job, const std::string& reason,
                              const std::string& message) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
-  memory->refused_generation = memory->job.metadata.generation;
-  memory->refusal = {
+  memory->refused_generation = memory->seen.job.metadata.generation;
+  memory->seen.refusal = {
       .reason = reason, .message = message, .retry_at = next_try(memory->refusals++)};
 }
 
@@ -444,16 +454,17 @@ void Controller::pod_checked(const JobContext& job, int64_t generation, const st
                              bool is_answered) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
+  std::optional<plan::PodCheck>& known = memory->seen.pod_check;
   if (memory->checked_generation != generation) {
-    memory->pod_check.reset();
+    known.reset();
     memory->checks_refused = 0;
   }
   memory->checked_generation = generation;
   if (is_answered && refusal.empty()) accepted_pods_.add(memory->template_digest, timers_.now());
   // A refusal holds until the server says otherwise.
-  if (is_answered || !memory->pod_check) memory->pod_check = plan::PodCheck{.refusal = refusal};
-  if (!memory->pod_check->refusal.empty()) {
-    memory->pod_check->retry_at = next_try(memory->checks_refused++);
+  if (is_answered || !known) known = plan::PodCheck{.refusal = refusal};
+  if (!known->refusal.empty()) {
+    known->retry_at = next_try(memory->checks_refused++);
   }
   queue_.add(job.key);
 }
@@ -515,8 +526,8 @@ void Controller::pod_accepted(const JobContext& job) {
   Memory* memory = memory_of(job);
   if (memory == nullptr) return;
   memory->refusals = memory->creates_failed = 0;
-  if (!memory->refusal) return;
-  memory->refusal.reset();
+  if (!memory->seen.refusal) return;
+  memory->seen.refusal.reset();
   queue_.add(job.key);
 }
 

@@ -19,6 +19,7 @@
 #include "controller/loop/leader_election.h"
 #include "controller/loop/leader_guarded_client.h"
 #include "controller/loop/metrics.h"
+#include "controller/loop/pods_of_job.h"
 #include "controller/loop/policy_cache.h"
 #include "controller/loop/progress_budget.h"
 #include "controller/loop/thread_share.h"
@@ -54,8 +55,8 @@ struct ControllerOptions {
   // time.
   Duration refusal_first = std::chrono::seconds(1);
   Duration refusal_max = std::chrono::seconds(60);
-  // Routine work of jobs whose plans take long rests as `share` says. `worked` is the CPU time of
-  // this thread so far; unset: no rests.
+  // Work of jobs whose plans take long rests as `share` says. `worked` is the CPU time of this
+  // thread so far; unset: no rests.
   std::function<Duration()> worked{};
   ThreadShare::Options share{};
 };
@@ -88,6 +89,9 @@ class Controller final : private CacheUpdater {
   const ReconcileMetrics& reconcile_metrics() const { return reconcile_metrics_; }
   const JobMetrics& job_metrics() const { return job_metrics_; }
   const Informer& jobs() const { return jobs_; }
+  using JobCounts = std::map<std::pair<std::string, std::string>, int64_t>;
+  // Returns the number of jobs by namespace and state, including zeros.
+  const JobCounts& job_counts() const { return job_counts_; }
   // Visits every existing job that this process has looked at, as last read.
   void visit_jobs(const std::function<void(const TrainingJob&)>& visit) const;
   const Informer& pods() const { return pods_; }
@@ -96,22 +100,18 @@ class Controller final : private CacheUpdater {
 
  private:
   struct Memory {         // about one job, by its UID
-    std::string version;  // resourceVersion that `job` and `problems` were read from
-    TrainingJob job;
-    Problems problems;
-    Problems spec_problems;
+    std::string version;  // resourceVersion that the job in `seen` was read from
+    // What the next plan is to see, except for what observe() adds.
+    plan::Observed seen;
     std::vector<std::string> tokens;  // under each key, newest first
-    std::set<std::string> absent_pods;
-    std::optional<plan::PodRefusal> refusal;
-    int64_t refused_generation = 0;  // the job's generation that `refusal` is about
-    int refusals = 0;                // in a row
-    int creates_failed = 0;          // in a row
-    std::string version_refused;     // of the document for which the server refused a status
-    std::optional<plan::PodCheck> pod_check;
-    int64_t checked_generation = 0;  // the job's generation that `pod_check` is about
-    int checks_refused = 0;          // in a row
-    std::string template_digest;     // of the pod that was checked last
-    std::shared_ptr<void> plan;      // the last plan that writes status
+    int64_t refused_generation = 0;   // the job's generation that seen.refusal is about
+    int refusals = 0;                 // in a row
+    int creates_failed = 0;           // in a row
+    std::string version_refused;      // of the document for which the server refused a status
+    int64_t checked_generation = 0;   // the job's generation that seen.pod_check is about
+    int checks_refused = 0;           // in a row
+    std::string template_digest;      // of the pod that was checked last
+    std::shared_ptr<void> plan;       // the last plan that writes status
   };
 
   void on_job(const std::string& key, const Json* before, const Json* after);
@@ -123,11 +123,13 @@ class Controller final : private CacheUpdater {
   void reconcile(const std::string& key);
   Duration worked() const { return options_.worked ? options_.worked() : Duration::zero(); }
   void rest_after(const std::string& key, Duration cost);
-  Memory& remember(const Json& document);
-  plan::Observed observe(const std::string& key, const Json& document);
+  Memory& remember(const CachedObject& object);
+  plan::Plan plan_for(const std::string& key, Memory& memory);
+  void observe(Memory& memory);
+  void lend_views(const std::string& key, plan::Observed& seen);
   void forget(const std::string& key);
   void after_plan(const std::string& key, const std::string& uid, Execution execution);
-  bool knows_answer(const plan::Plan& plan, const std::string& uid);
+  bool knows_answer(const plan::Plan& plan, Memory& memory);
   TimePoint next_try(int refusals) const;
   // Returns nullptr if the job is gone by now.
   Memory* memory_of(const JobContext& job);
@@ -173,8 +175,9 @@ class Controller final : private CacheUpdater {
   std::optional<PolicyCache> policies_;  // if the controller makes NetworkPolicies
   std::optional<LeaderElection> election_;
 
-  std::map<std::string, std::map<std::string, plan::PodView>> pods_by_owner_;  // UID -> key -> pod
+  std::map<std::string, PodsOfJob> pods_by_owner_;  // by the job's UID
   std::map<std::string, Memory> memory_;
+  JobCounts job_counts_;
   bool leads_ = false;
   bool is_stopped_ = false;
   bool is_scheduled_ = false;

@@ -246,7 +246,7 @@ void Executor::create_secret(const RunPtr& run, plan::CreateSecret& action) {
 
 void Executor::create_pod(const RunPtr& run, const plan::CreatePod& action) {
   ApiRequest request = request_of(run->job, ApiVerb::kCreate, kPods, "");
-  request.make_body = [action] { return action.body(); };
+  request.make_text = [action] { return action.text(); };
   api_.send(std::move(request), [this, run, name = action.name](ApiReply reply) {
     if (reply.ok()) {
       log_info("created a pod", {{"job", run->job.key}, {"pod", name}});
@@ -477,7 +477,7 @@ void Executor::put_assignment(const RunPtr& run, const plan::PutAssignment& acti
 
 ApiRequest Executor::status_request(const JobContext& job, const plan::WriteStatus& action) const {
   ApiRequest request = request_of(job, ApiVerb::kReplaceStatus, kTrainingJobs, job.name);
-  request.body = with_status(job.document, status_to_json(action.status));
+  request.body = with_status(job.document.json(), status_to_json(action.status));
   request.body["metadata"]["resourceVersion"] = action.resource_version;
   return request;
 }

@@ -8,6 +8,7 @@
 #include "common/base/random.h"
 #include "controller/loop/agent_client.h"
 #include "controller/loop/api_client.h"
+#include "controller/loop/cached_object.h"
 #include "controller/loop/timers.h"
 #include "controller/plan/plan.h"
 
@@ -20,7 +21,7 @@ struct JobContext {
   std::string name;
   std::string uid;
   std::vector<std::string> tokens;               // as in AgentAddress
-  SharedJson document;                           // as the server stored it when the plan was made
+  CachedObject document;                         // as the server stored it when the plan was made
   ApiPriority priority = ApiPriority::kRoutine;  // of everything that is not for display only
   std::weak_ptr<void> latest{};  // expires when a later plan writes the job's status
 };

@@ -27,8 +27,8 @@ bool is_older(const std::string& version, const std::string& than) {
   return order && *order == std::strong_ordering::less;
 }
 
-bool is_same(const Json& a, const Json& b) {
-  return uid_of(a) == uid_of(b) && version_of(a) == version_of(b);
+bool is_same(const CachedObject& a, const CachedObject& b) {
+  return a.uid() == b.uid() && a.version() == b.version();
 }
 
 }  // namespace
@@ -66,9 +66,9 @@ void Informer::relist() {
   list("");
 }
 
-const Json* Informer::find(const std::string& key) const {
+const CachedObject* Informer::find(const std::string& key) const {
   const auto found = objects_.find(key);
-  return found == objects_.end() ? nullptr : &*found->second;
+  return found == objects_.end() ? nullptr : &found->second;
 }
 
 void Informer::list(std::string continue_token) {
@@ -108,7 +108,7 @@ void Informer::on_page(const std::string& continue_token, ApiReply reply) {
   page_size_ = std::min(page_size_ * 2, options_.page_size);
   const Json* items = find_member(reply.body, "items");
   if (items != nullptr && items->is_array()) {
-    for (const Json& item : *items) listed_[object_key(item)] = trimmed(item);
+    for (const Json& item : *items) listed_.insert_or_assign(object_key(item), kept(item));
   }
   std::string next = string_or(metadata_of(reply.body), "continue", "");
   if (!next.empty()) {
@@ -122,13 +122,13 @@ void Informer::finish_list(const Json& page) {
   const std::string before = std::exchange(version_, version_of(page));
   const bool went_back = std::exchange(went_back_, false) || is_older(version_, before);
   unreadable_at_.clear();
-  const std::map<std::string, SharedJson> listed = std::exchange(listed_, {});
+  const std::map<std::string, CachedObject> listed = std::exchange(listed_, {});
   if (went_back) {
     replace_all(listed);
   } else {
     std::vector<std::string> vanished;
     for (const auto& [key, object] : objects_)
-      if (!listed.contains(key) && !is_older(version_, version_of(object))) vanished.push_back(key);
+      if (!listed.contains(key) && !is_older(version_, object.version())) vanished.push_back(key);
     for (const std::string& key : vanished) erase(key);
     for (const auto& [key, object] : listed) put(key, object);
   }
@@ -138,7 +138,7 @@ void Informer::finish_list(const Json& page) {
 }
 
 // The known objects are from a future that did not happen, so their versions mean nothing.
-void Informer::replace_all(const std::map<std::string, SharedJson>& listed) {
+void Informer::replace_all(const std::map<std::string, CachedObject>& listed) {
   log_warning("the server's resource versions went back; replacing the cache",
               {{"resource", options_.type.plural}, {"version", version_}});
   std::vector<std::string> vanished;
@@ -146,7 +146,7 @@ void Informer::replace_all(const std::map<std::string, SharedJson>& listed) {
     if (!listed.contains(key)) vanished.push_back(key);
   for (const std::string& key : vanished) erase(key);
   for (const auto& [key, object] : listed) {
-    const Json* known = find(key);
+    const CachedObject* known = find(key);
     if (known == nullptr || !is_same(*known, object)) store(key, object);
   }
 }
@@ -180,8 +180,8 @@ void Informer::on_events(std::vector<WatchEvent> events) {
       continue;
     }
     // A repeated DELETED must not remove an object that was created since.
-    const Json* known = find(key);
-    if (known != nullptr && uid_of(*known) == uid_of(event.object)) erase(key);
+    const CachedObject* known = find(key);
+    if (known != nullptr && known->uid() == uid_of(event.object)) erase(key);
   }
 }
 
@@ -248,31 +248,36 @@ void Informer::retry_later(bool relist, Duration told) {
   });
 }
 
-SharedJson Informer::trimmed(const SharedJson& object) const {
-  return options_.trim ? options_.trim(object) : object;
+CachedObject Informer::kept(const SharedJson& object) const {
+  return {options_.trim ? options_.trim(object) : object, options_.packs};
 }
 
 // Stores the object unless it is already known or older than what is known.
 void Informer::put(const std::string& key, const SharedJson& object) {
-  const Json* known = find(key);
-  const bool is_stale = known != nullptr && (is_same(*known, object) ||
-                                             is_older(version_of(object), version_of(*known)));
+  put(key, kept(object));
+}
+
+void Informer::put(const std::string& key, const CachedObject& object) {
+  const CachedObject* known = find(key);
+  const bool is_stale =
+      known != nullptr && (is_same(*known, object) || is_older(object.version(), known->version()));
   if (!is_stale) store(key, object);
 }
 
-void Informer::store(const std::string& key, const SharedJson& object) {
-  const Json* known = find(key);
-  if (known != nullptr && uid_of(*known) != uid_of(object)) erase(key);
-  const SharedJson kept = trimmed(object);
-  const auto [place, is_new] = objects_.try_emplace(key, kept);
-  const SharedJson before = std::exchange(place->second, kept);
-  on_change_(key, is_new ? nullptr : &*before, &*kept);
+void Informer::store(const std::string& key, const CachedObject& object) {
+  const CachedObject* known = find(key);
+  if (known != nullptr && known->uid() != object.uid()) erase(key);
+  const auto [place, is_new] = objects_.try_emplace(key, object);
+  const SharedJson before = is_new ? SharedJson() : place->second.json();
+  if (!is_new) place->second = object;
+  const SharedJson after = object.json();
+  on_change_(key, is_new ? nullptr : &*before, &*after);
 }
 
 void Informer::erase(const std::string& key) {
   const auto place = objects_.find(key);
   if (place == objects_.end()) return;
-  const SharedJson before = place->second;
+  const SharedJson before = place->second.json();
   objects_.erase(place);
   on_change_(key, &*before, nullptr);
 }
@@ -288,8 +293,8 @@ void Informer::learn_read(const SharedJson& object) {
 }
 
 void Informer::learn_absent(const std::string& key, const std::string& uid) {
-  const Json* known = find(key);
-  if (known != nullptr && uid_of(*known) == uid) erase(key);
+  const CachedObject* known = find(key);
+  if (known != nullptr && known->uid() == uid) erase(key);
 }
 
 }  // namespace lockstep::loop

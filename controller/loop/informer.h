@@ -8,6 +8,7 @@
 
 #include "common/base/random.h"
 #include "controller/loop/api_client.h"
+#include "controller/loop/cached_object.h"
 #include "controller/loop/retry.h"
 #include "controller/loop/timers.h"
 
@@ -34,6 +35,7 @@ struct InformerOptions {
   // resourceVersion. If it leaves nothing out, it returns the same document. Unset: keeps
   // everything.
   std::function<SharedJson(const SharedJson& object)> trim{};
+  bool packs = false;  // keeps objects as text (CachedObject); for many that are rarely read
   // Called when a list failed, which is then repeated after a delay.
   std::function<void(const ApiReply& reply)> on_list_failed{};
 };
@@ -71,8 +73,8 @@ class Informer {
   void relist();
   // Returns whether the requested list is complete.
   bool synced() const { return synced_; }
-  const Json* find(const std::string& key) const;
-  const std::map<std::string, SharedJson>& objects() const { return objects_; }
+  const CachedObject* find(const std::string& key) const;
+  const std::map<std::string, CachedObject>& objects() const { return objects_; }
 
   // Takes the reply to a write. Drops it if it is older than what is known, or if the watch has
   // already seen the object deleted.
@@ -86,7 +88,7 @@ class Informer {
   void list(std::string continue_token);
   void on_page(const std::string& continue_token, ApiReply reply);
   void finish_list(const Json& page);
-  void replace_all(const std::map<std::string, SharedJson>& listed);
+  void replace_all(const std::map<std::string, CachedObject>& listed);
   void watch();
   void on_events(std::vector<WatchEvent> events);
   void on_watch_end(ApiReply reply);
@@ -94,9 +96,10 @@ class Informer {
   void list_again(const ApiReply& reply);
   void retry_later(bool relist, Duration told);
   Duration next_delay(Duration told);
-  SharedJson trimmed(const SharedJson& object) const;
+  CachedObject kept(const SharedJson& object) const;
   void put(const std::string& key, const SharedJson& object);
-  void store(const std::string& key, const SharedJson& object);
+  void put(const std::string& key, const CachedObject& object);
+  void store(const std::string& key, const CachedObject& object);
   void erase(const std::string& key);
 
   ApiClient& api_;
@@ -107,8 +110,8 @@ class Informer {
   std::function<void()> on_synced_;
   Retry retry_;
 
-  std::map<std::string, SharedJson> objects_;
-  std::map<std::string, SharedJson> listed_;  // pages of the list in progress
+  std::map<std::string, CachedObject> objects_;
+  std::map<std::string, CachedObject> listed_;  // pages of the list in progress
   int64_t page_size_;
   std::string version_;
   bool went_back_ = false;     // the server does not know version_ yet

@@ -60,8 +60,8 @@ void PolicyCache::on_unlisted(const ApiReply& reply) {
 }
 
 plan::NetworkPolicyView PolicyCache::view(const ObjectMeta& job) const {
-  plan::NetworkPolicyView view{
-      .object = policies_.find(job.namespace_ + "/" + plan::network_policy_name(job))};
+  const CachedObject* known = policies_.find(job.namespace_ + "/" + plan::network_policy_name(job));
+  plan::NetworkPolicyView view{.object = known == nullptr ? nullptr : &*known->json()};
   if (!policies_.synced()) {
     view.reason = trouble_.reason;
     view.message = trouble_.message;

@@ -12,6 +12,9 @@ namespace lockstep::loop {
 // that cheap jobs find the thread free. A job may use one part in `factor` + 1 of the time; it owes
 // what it used beyond that, and rests once it owes more than `credit`. Work of less than `from` is
 // free, so that ordinary jobs have no entry here.
+//
+// Work because of progress alone can wait, so it has a smaller share, without credit: after work of
+// at least `progress_from` it rests for `progress_factor` times as long.
 class ThreadShare {
  public:
   struct Options {
@@ -19,18 +22,25 @@ class ThreadShare {
     Duration credit = std::chrono::milliseconds(25);
     int factor = 19;
     Duration rest_max = std::chrono::seconds(1);
+    Duration progress_from = std::chrono::microseconds(500);
+    int progress_factor = 199;
+    Duration progress_rest_max = std::chrono::seconds(2);
+  };
+  // `progress` is as long as `routine` or longer.
+  struct Rests {
+    Duration routine;
+    Duration progress;
   };
 
   explicit ThreadShare(Options options) : options_(options) {}
 
-  // Records work that took `cost`; returns the rest that follows it, often none.
-  Duration charge(const std::string& key, Duration cost, TimePoint now) {
-    if (cost < options_.from) return Duration::zero();
-    Debt& debt = debts_.try_emplace(key, Debt{Duration::zero(), now}).first->second;
-    const Duration paid = (now - debt.since) / options_.factor;
-    const Duration most = options_.credit + options_.rest_max / options_.factor;
-    debt = {std::min(std::max(debt.owed - paid, Duration::zero()) + cost, most), now};
-    return std::max(debt.owed - options_.credit, Duration::zero()) * options_.factor;
+  // Records work that took `cost`; returns the rests that follow it, often none.
+  Rests charge(const std::string& key, Duration cost, TimePoint now) {
+    const Duration routine = cost < options_.from ? Duration::zero() : charge_debt(key, cost, now);
+    const Duration progress = cost < options_.progress_from
+                                  ? Duration::zero()
+                                  : std::min(cost * options_.progress_factor, options_.progress_rest_max);
+    return {routine, std::max(routine, progress)};
   }
 
   // The job is gone.
@@ -41,6 +51,14 @@ class ThreadShare {
     Duration owed;
     TimePoint since;
   };
+
+  Duration charge_debt(const std::string& key, Duration cost, TimePoint now) {
+    Debt& debt = debts_.try_emplace(key, Debt{Duration::zero(), now}).first->second;
+    const Duration paid = (now - debt.since) / options_.factor;
+    const Duration most = options_.credit + options_.rest_max / options_.factor;
+    debt = {std::min(std::max(debt.owed - paid, Duration::zero()) + cost, most), now};
+    return std::max(debt.owed - options_.credit, Duration::zero()) * options_.factor;
+  }
 
   Options options_;
   std::map<std::string, Debt> debts_;

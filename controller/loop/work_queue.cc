@@ -24,10 +24,11 @@ void WorkQueue::add(const std::string& key, Urgency urgency) {
     again->second = std::min(again->second, urgency);
     return;
   }
-  if (urgency == Urgency::kRoutine && is_resting(key)) {
-    add_at(key, resting_[key]);
+  if (const auto until = rests_until(key, urgency)) {
+    add_at(key, *until);
     return;
   }
+  urgency = std::min(urgency, Urgency::kRoutine);
   const auto found = waiting_.find(key);
   if (found == waiting_.end()) {
     waiting_[key] = {urgency, ++last_number_, timers_.now()};
@@ -43,12 +44,16 @@ void WorkQueue::add(const std::string& key, Urgency urgency) {
   }
 }
 
-bool WorkQueue::is_resting(const std::string& key) {
+std::optional<TimePoint> WorkQueue::rests_until(const std::string& key, Urgency urgency) {
+  if (urgency == Urgency::kUrgent) return std::nullopt;
   const auto rest = resting_.find(key);
-  if (rest == resting_.end()) return false;
-  if (timers_.now() < rest->second) return true;
-  resting_.erase(rest);
-  return false;
+  if (rest == resting_.end()) return std::nullopt;
+  const TimePoint now = timers_.now();
+  const Rest& rests = rest->second;
+  const TimePoint until = urgency == Urgency::kRoutine ? rests.routine : rests.progress;
+  if (now < until) return until;
+  if (now >= rests.progress) resting_.erase(rest);
+  return std::nullopt;
 }
 
 void WorkQueue::add_at(const std::string& key, TimePoint when) {

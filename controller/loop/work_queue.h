@@ -18,7 +18,8 @@ struct WorkQueueOptions {
 };
 
 // Order in the queue: a job that may have failed does not wait behind jobs that only made progress.
-enum class Urgency { kUrgent, kRoutine };
+// kProgress waits like kRoutine, but rests longer (WorkQueue::rest).
+enum class Urgency { kUrgent, kRoutine, kProgress };
 
 // A queue of keys to look at. A key waits once, however often it is added, and is never handed out
 // while it is in work: if it is added then, it waits again afterwards. Keys can be added for a
@@ -36,9 +37,14 @@ class WorkQueue {
   void add_at(const std::string& key, TimePoint when);
   // Adds the key after its next delay: first, 2 x first, ... max; at least `minimum`.
   void retry(const std::string& key, Duration minimum = Duration{0});
-  // Routine work on the key waits until then, whenever it is added; urgent work does not. Keeps a
-  // key whose work takes long from holding up the others.
-  void rest(const std::string& key, TimePoint until) { resting_[key] = until; }
+  // Until when work on a key waits, whenever it is added: routine work, and work because of
+  // progress alone, which waits for as long or longer. Urgent work does not.
+  struct Rest {
+    TimePoint routine;
+    TimePoint progress;
+  };
+  // Keeps a key whose work takes long from holding up the others.
+  void rest(const std::string& key, const Rest& rest) { resting_[key] = rest; }
   // The key's work succeeded: its delays start over.
   void forget(const std::string& key) { failures_.erase(key); }
   // The key is gone: keeps nothing of it that add() does not need.
@@ -75,7 +81,7 @@ class WorkQueue {
   Lane& lane(Urgency urgency) { return lanes_[static_cast<size_t>(urgency)]; }
   Lane* next_lane(Urgency least);
   void drop_timer(const std::string& key);
-  bool is_resting(const std::string& key);
+  std::optional<TimePoint> rests_until(const std::string& key, Urgency urgency);
 
   Timers& timers_;
   WorkQueueOptions options_;
@@ -89,7 +95,7 @@ class WorkQueue {
   QueueMetrics metrics_;
   std::map<std::string, Timers::Id> delayed_;
   std::map<std::string, int> failures_;
-  std::map<std::string, TimePoint> resting_;
+  std::map<std::string, Rest> resting_;
 };
 
 }  // namespace lockstep::loop

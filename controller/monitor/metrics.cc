@@ -88,22 +88,16 @@ void add_requests(const MetricsSources& sources, Exposition& out) {
              number(sources.requests_waiting));
 }
 
-void add_job_counts(const loop::Informer& jobs, Exposition& out) {
-  std::map<std::pair<std::string, std::string>, uint64_t> counts;
-  for (const auto& [key, job] : jobs.objects()) {
-    const Json* status = find_member(job, "status");
-    const std::string state = status == nullptr ? "" : string_or(*status, "state", "");
-    ++counts[{key.substr(0, key.find('/')), state.empty() ? "Pending" : state}];
-  }
+void add_job_counts(const loop::Controller& controller, Exposition& out) {
   out.family("lockstep_trainingjobs", "TrainingJobs by namespace and state", Type::kGauge);
-  for (const auto& [labels, count] : counts) {
+  for (const auto& [labels, count] : controller.job_counts()) {
     out.add(number(count), {{"namespace", labels.first}, {"state", labels.second}});
   }
 }
 
 void add_jobs(const loop::Controller& controller, Exposition& out) {
   const loop::JobMetrics& metrics = controller.job_metrics();
-  add_job_counts(controller.jobs(), out);
+  add_job_counts(controller, out);
   out.family("lockstep_restarts_total", "Restarts of jobs, by the reason of the failure",
              Type::kCounter);
   for (const auto& [reason, count] : metrics.restarts()) {

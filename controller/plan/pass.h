@@ -31,8 +31,9 @@ struct Pass {
   Plan plan{};
   std::vector<EmitEvent> events{};  // of a decision; emitted after its status write
 
-  std::vector<int64_t> members{};         // incarnation by node index, as in status
-  std::vector<const PodView*> current{};  // by node index: the member's pod, nullptr if unseen
+  std::vector<int64_t> members{};          // incarnation by node index, as in status
+  std::vector<const PodView*> current{};   // by node index: the member's pod, nullptr if unseen
+  std::vector<const AgentView*> agents{};  // of these, as they were when the pass began
   // Node indices that the current round has or, before it is formed, needs; ascending, by place.
   // Excludes members that spec.nodes has added since: they join in the next round, once all of them
   // run.
@@ -43,7 +44,7 @@ struct Pass {
   const TrainingJobSpec& spec() const { return seen.job.spec; }
   // True if the round's assignment is fixed; otherwise pods are being gathered for the next round.
   bool formed() const { return !status.worldHash.empty(); }
-  const AgentView* agent(const PodView* pod) const;
+  const AgentView* agent(const PodView* pod) const;  // nullptr if it is unknown
   // Returns the pods of these nodes; nullptr for one that is unseen. `indices` outlives the result.
   auto pods_of(const std::vector<int64_t>& indices) const {
     return std::views::transform(

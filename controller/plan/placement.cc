@@ -36,7 +36,7 @@ bool is_backing_off(Pass& pass) {
   return last && last->round == pass.status.round && must_back_off(pass, *last);
 }
 
-PodRecipe recipe_of(const Pass& pass) {
+PodText text_of_pods(const Pass& pass) {
   const std::string& image = agent_image_of(pass);
   const NewPod pod{.round = pass.status.round,
                    .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
@@ -45,14 +45,10 @@ PodRecipe recipe_of(const Pass& pass) {
                    .agent_image = pass.limits.agent_image.empty() ? "" : image,
                    .scrape_annotations = pass.limits.scrape_annotations,
                    .requests = requests_of_next_pod(pass)};
-  return {.job = pass.job().metadata.name, .pod = make_worker_pod(pass.job(), pod)};
+  return {make_worker_pod(pass.job(), pod), pass.job().metadata.name};
 }
 
 }  // namespace
-
-Json CreatePod::body() const {
-  return worker_pod_like(recipe->pod, recipe->job, index, incarnation);
-}
 
 // Keeps one pod for each member and no others. A pod that hangs in Terminating does not hold up its
 // successor, which has another name.
@@ -65,13 +61,13 @@ Verdict placement(Pass& pass) {
   if (!missing.empty() && !is_backing_off(pass) && !must_wait_after_refusal(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
-    const auto recipe = std::make_shared<const PodRecipe>(recipe_of(pass));
+    const auto pods = std::make_shared<const PodText>(text_of_pods(pass));
     for (const int64_t index : missing) {
       const int64_t incarnation = pass.members[static_cast<size_t>(index)];
       pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, incarnation),
                          .index = index,
                          .incarnation = incarnation,
-                         .recipe = recipe});
+                         .pods = pods});
     }
   }
   if (pass.plan.actions.empty()) return Verdict::kNext;

@@ -57,10 +57,21 @@ void write_status(Pass& pass) {
 
 }  // namespace
 
+namespace {
+
+const AgentView* find_agent(const Observed& seen, const PodView& pod) {
+  const auto found = seen.agents.find(pod.uid);
+  return found == seen.agents.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+// Policies ask for the agents of all members many times.
 const AgentView* Pass::agent(const PodView* pod) const {
   if (pod == nullptr) return nullptr;
-  const auto found = seen.agents.find(pod->uid);
-  return found == seen.agents.end() ? nullptr : &found->second;
+  const auto index = static_cast<size_t>(pod->node_index);
+  const bool is_member = index < agents.size() && index < current.size() && current[index] == pod;
+  return is_member ? agents[index] : find_agent(seen, *pod);
 }
 
 const AgentState* Pass::last_report(const PodView* pod) const {
@@ -129,11 +140,13 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, Ro
   pass.status = observed.job.status;
   pass.members = members_from_text(pass.status.members);
   pass.current.resize(pass.members.size(), nullptr);
+  pass.agents.resize(pass.members.size(), nullptr);
   for (const PodView& pod : observed.pods) {
     if (pod.node_index < 0 || pod.node_index >= static_cast<int64_t>(pass.members.size())) continue;
     const auto index = static_cast<size_t>(pod.node_index);
     if (pod.incarnation != pass.members[index]) continue;
     pass.current[index] = &pod;
+    pass.agents[index] = find_agent(observed, pod);
     if (is_watched(pass, pod)) pass.plan.watch.push_back(target_of(pod));
   }
   pass.round_nodes = nodes_of_round(pass);

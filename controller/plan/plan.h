@@ -17,6 +17,7 @@
 #include "controller/plan/network_policy_peers.h"
 #include "controller/plan/pod_policy.h"
 #include "controller/plan/pod_template.h"
+#include "controller/plan/pod_text.h"
 #include "controller/plan/pod_view.h"
 
 namespace lockstep::plan {
@@ -163,21 +164,16 @@ struct CreateSecret {  // for the job's token; AlreadyExists is success
   std::string name;
   Json body;
 };
-// Describes the pods that one plan creates.
-struct PodRecipe {
-  std::string job;  // its name
-  Json pod;         // of one node
-};
 // On AlreadyExists, reads the existing pod, which counts if the job owns it. Holds no body, because
 // those of a large job would fill the controller's memory.
 struct CreatePod {
   std::string name;
   int64_t index = 0;
   int64_t incarnation = 1;
-  std::shared_ptr<const PodRecipe> recipe;  // never nullptr
+  std::shared_ptr<const PodText> pods;  // those that the plan creates; never nullptr
 
   // Makes the Pod as it is POSTed.
-  Json body() const;
+  std::string text() const { return pods->of(index, incarnation); }
 };
 // Creates the job's NetworkPolicy or, if `body` has a resourceVersion, replaces it. If the server
 // refuses, the plan goes on: pods do not need it.

@@ -112,13 +112,44 @@ void copy(const Json& from, std::initializer_list<const char*> keys, Json& to) {
   }
 }
 
-// Copies the labels or annotations that mark our own pods.
-void copy_ours(const Json& metadata, const char* list, Json& to) {
-  const Json& marks = member(metadata, list);
-  if (!marks.is_object()) return;
-  for (const auto& [key, value] : marks.items()) {
-    if (key.starts_with(kOurLabelPrefix) || key == kManagedByLabel) to[list][key] = value;
+// Copies the labels or annotations that are read. All annotations of ours count: newer versions add
+// some.
+void copy_marks(const Json& metadata, Json& to) {
+  copy(member(metadata, "labels"), {kNodeIndexLabel, kIncarnationLabel}, to["labels"]);
+  const Json& annotations = member(metadata, "annotations");
+  if (!annotations.is_object()) return;
+  for (const auto& [key, value] : annotations.items()) {
+    if (key.starts_with(kOurLabelPrefix)) to["annotations"][key] = value;
   }
+}
+
+// Returns the list's elements that `part_of` keeps anything of.
+Json parts_of(const Json& list, Json (*part_of)(const Json& element)) {
+  Json parts = Json::array();
+  if (!list.is_array()) return parts;
+  for (const Json& element : list) {
+    if (Json part = part_of(element); !part.empty()) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+Json read_part_of_condition(const Json& condition) {
+  const std::string type = string_or(condition, "type", "");
+  Json part;
+  if (type == "PodScheduled" || type == "DisruptionTarget") {
+    copy(condition, {"type", "status", "reason", "message"}, part);
+  }
+  return part;
+}
+
+// A container that runs, or will as usual, tells nothing.
+Json read_part_of_container(const Json& container) {
+  const Json& state = member(container, "state");
+  Json part;
+  if (find_member(state, "terminated") != nullptr || find_member(state, "waiting") != nullptr) {
+    copy(container, {"name", "state"}, part);
+  }
+  return part;
 }
 
 }  // namespace
@@ -138,14 +169,16 @@ Json trimmed_pod(const Json& pod) {
   const Json& owner = controller_of(pod);
   if (string_or(owner, "kind", "") != kKind) return kept;
   copy(metadata, {"creationTimestamp", "deletionTimestamp"}, kept["metadata"]);
-  kept["metadata"]["ownerReferences"] = Json::array({owner});
-  copy_ours(metadata, "labels", kept["metadata"]);
-  copy_ours(metadata, "annotations", kept["metadata"]);
+  Json& kept_owner = kept["metadata"]["ownerReferences"].emplace_back();
+  copy(owner, {"kind", "name", "uid", "controller"}, kept_owner);
+  copy_marks(metadata, kept["metadata"]);
   copy(member(pod, "spec"), {"nodeName"}, kept["spec"]);
-  copy(member(pod, "status"),
-       {"phase", "podIP", "reason", "message", "conditions", "initContainerStatuses",
-        "containerStatuses"},
-       kept["status"]);
+  const Json& status = member(pod, "status");
+  copy(status, {"phase", "podIP", "reason", "message"}, kept["status"]);
+  kept["status"]["conditions"] = parts_of(member(status, "conditions"), read_part_of_condition);
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    kept["status"][list] = parts_of(member(status, list), read_part_of_container);
+  }
   return kept;
 }
 

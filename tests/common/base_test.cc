@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
 #include "common/base/json.h"
+#include "common/base/json_cut.h"
 #include "common/base/random.h"
 #include "common/base/result.h"
 #include "common/base/run_main.h"
@@ -262,6 +263,44 @@ TEST(JsonObjects, AMemberOfTheMetadataCanBeDropped) {
   limits.objects_at = 2;
   EXPECT_EQ(*parse_json_objects(R"({"items":[)" + object + "," + object + "]}", limits),
             (Json{{"items", {kept, kept}}}));
+}
+
+TEST(JsonCut, AllButOneMemberOfAPartIsCutOutOfEachObject) {
+  const std::string object =
+      R"({"kind":"Pod", "metadata":{"spec":{"b":1},"name":"a \" } n"},)"
+      R"("spec" : {"a":[{"b":"}]\\"}],"node":"m","c":{"node":3}} ,"status":{"node":4}})";
+  const Json kept = {{"kind", "Pod"},
+                     {"metadata", {{"spec", {{"b", 1}}}, {"name", "a \" } n"}}},
+                     {"spec", {{"node", "m"}}},
+                     {"status", {{"node", 4}}}};
+  const JsonCut cut{.part = "spec", .kept = "node"};
+  EXPECT_EQ(*parse_json(cut_json(object, cut)), kept);
+  const auto at = [&cut](int levels) {
+    return JsonCut{.objects_at = levels, .part = cut.part, .kept = cut.kept};
+  };
+  EXPECT_EQ(*parse_json(cut_json(R"({"object":)" + object + R"(,"type":"ADDED"})", at(1))),
+            (Json{{"object", kept}, {"type", "ADDED"}}));
+  EXPECT_EQ(*parse_json(
+                cut_json(R"({"items":[)" + object + ", " + object + R"(],"metadata":{}})", at(2))),
+            (Json{{"items", {kept, kept}}, {"metadata", Json::object()}}));
+  for (const char* whole :
+       {R"({"spec":7,"a":[]})", R"({"spec":{}})", R"({"metadata":{}})", "[]", "3"}) {
+    EXPECT_EQ(cut_json(whole, cut), whole);
+  }
+  EXPECT_EQ(cut_json(R"({"spec":{"other":1}})", cut), R"({"spec":{}})");
+}
+
+TEST(JsonCut, ATextThatEndsTooEarlyStaysInvalid) {
+  const std::string text = R"({"metadata":{"a":"\""},"spec":{"a":["x"],"node":"m"},"z":1})";
+  const JsonCut cut{.part = "spec", .kept = "node"};
+  EXPECT_TRUE(parse_json(cut_json(text, cut)).ok());
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_FALSE(parse_json(cut_json(text.substr(0, size), cut)).ok()) << size;
+  }
+  for (const char* odd :
+       {"", "{\"spec\":{\"a\":}}", "{\"spec\":{\"a\" 1}}", "{\"spec\":{,}}", "{]"}) {
+    EXPECT_FALSE(parse_json(cut_json(odd, cut)).ok()) << odd;
+  }
 }
 
 TEST(JsonObjects, WhatIsNoJsonIsRefusedAlsoWhereItIsLeftOut) {

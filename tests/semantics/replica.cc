@@ -36,7 +36,7 @@ void NoAgents::put_assignment(const loop::AgentAddress&, const std::shared_ptr<c
   answer(std::move(done));
 }
 
-void NoAgents::poll_state(const loop::AgentAddress&, int64_t, Duration, Done done) {
+void NoAgents::poll_state(const loop::AgentAddress&, const loop::StatePoll&, Done done) {
   answer(std::move(done));
 }
 

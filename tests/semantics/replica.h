@@ -16,8 +16,7 @@ class NoAgents final : public loop::AgentClient {
   void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       Done done) override;
-  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
-                  Done done) override;
+  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll, Done done) override;
   void forget(const loop::AgentAddress& agent) override;
 
  private:

@@ -115,7 +115,7 @@ std::string Cache::names() const {
 
 Json Cache::object(const std::string& name) const {
   for (const auto& [key, object] : informer.objects())
-    if (after_slash(key) == name) return object;
+    if (after_slash(key) == name) return object.json();
   return {};
 }
 

@@ -32,6 +32,7 @@ struct Flags {
   int64_t large = 4'096;
   double qps = 400;
   double seconds = 60;
+  double report_every = 0.5;
   int turns = 3;
   int64_t memory_mib = 512;
 };
@@ -40,6 +41,9 @@ struct Flags {
 struct Turn {
   double p50_ms = 0;
   double p99_ms = 0;
+  double max_ms = 0;
+  double later_p99_ms = 0;  // from when the large job's ranks train
+  double later_max_ms = 0;
   double reports = 0;
   double peak_mib = 0;          // of the process, the played cluster included
   double training_seconds = 0;  // simulated, from the start until all ranks train; -1: they did not
@@ -60,6 +64,13 @@ Json largest_template() {
     last = last.get<std::string>() + std::string(plan::kPodTemplateBytesMax - bytes, 'x');
   }
   return result;
+}
+
+double quantile(std::vector<double>& values, double share) {
+  if (values.empty()) return 0;
+  const auto nth = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + nth, values.end());
+  return values[static_cast<size_t>(nth)];
 }
 
 class Run {
@@ -86,13 +97,19 @@ class Run {
     time_.run(flags_.seconds, [&] {
       if (training_seconds < 0 && cluster_.training() == all) {
         training_seconds = to_seconds(time_.now() - begin);
+        later_from_ = reactions_ms_.size();
       }
       return false;
     });
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return {.p50_ms = quantile(0.5),
-            .p99_ms = quantile(0.99),
+    std::vector<double> later(reactions_ms_.begin() + static_cast<std::ptrdiff_t>(later_from_),
+                              reactions_ms_.end());
+    return {.p50_ms = quantile(reactions_ms_, 0.5),
+            .p99_ms = quantile(reactions_ms_, 0.99),
+            .max_ms = quantile(reactions_ms_, 1),
+            .later_p99_ms = quantile(later, 0.99),
+            .later_max_ms = quantile(later, 1),
             .reports = static_cast<double>(reactions_ms_.size()),
             .peak_mib = static_cast<double>(usage.ru_maxrss) / 1024,
             .training_seconds = training_seconds};
@@ -116,23 +133,17 @@ class Run {
     controller_->start();
   }
 
-  double quantile(double share) {
-    if (reactions_ms_.empty()) return 0;
-    const auto nth =
-        static_cast<std::ptrdiff_t>(share * static_cast<double>(reactions_ms_.size() - 1));
-    std::nth_element(reactions_ms_.begin(), reactions_ms_.begin() + nth, reactions_ms_.end());
-    return reactions_ms_[static_cast<size_t>(nth)];
-  }
-
   Flags flags_;
   bool has_large_;
   PlayedTime time_;
   Random random_{1};
   PlayedCluster cluster_{time_.world(),
                          time_.loop(),
-                         {.rate = {.per_second = flags_.qps, .burst = flags_.qps, .open_max = 64}}};
+                         {.report_every = from_seconds(flags_.report_every),
+                          .rate = {.per_second = flags_.qps, .burst = flags_.qps, .open_max = 64}}};
   bool is_measuring_ = false;
   std::vector<double> reactions_ms_;
+  size_t later_from_ = 0;  // first reaction after the large job's ranks began to train
   std::optional<loop::Controller> controller_;
 };
 
@@ -176,15 +187,14 @@ void print_plan_memory(int64_t nodes) {
   job.metadata.name = "large";
   job.spec.podTemplate = largest_template();
   const size_t before = heap_bytes();
-  const auto recipe = std::make_shared<const plan::PodRecipe>(
-      plan::PodRecipe{.job = "large", .pod = plan::make_worker_pod(job, {})});
+  const auto pods = std::make_shared<const plan::PodText>(plan::make_worker_pod(job, {}), "large");
   std::vector<plan::Action> actions;
   for (int64_t i = 0; i < nodes; ++i) {
-    actions.emplace_back(plan::CreatePod{
-        .name = plan::worker_pod_name("large", i, 1), .index = i, .recipe = recipe});
+    actions.emplace_back(
+        plan::CreatePod{.name = plan::worker_pod_name("large", i, 1), .index = i, .pods = pods});
   }
   const size_t planned = heap_bytes();
-  const Json body = std::get<plan::CreatePod>(actions.back()).body();
+  const std::string body = std::get<plan::CreatePod>(actions.back()).text();
   const size_t made = heap_bytes();
   std::printf(
       "A plan with %lld creates holds %.1f kB for each. A body takes %.0f kB: all of them %.0f "
@@ -210,17 +220,18 @@ int compare(const Flags& flags) {
     }
   }
   std::printf(
-      "| %lld jobs of %lld nodes | report to plan, p50, ms | p99, ms | reports planned | peak MiB "
-      "| "
-      "all train after, s |\n|---|---|---|---|---|---|\n",
+      "| %lld jobs of %lld nodes | report to plan, p50, ms | p99, ms | max, ms | p99 once it "
+      "trains, ms | max once it trains, ms | reports planned | peak MiB | all train after, s |\n"
+      "|---|---|---|---|---|---|---|---|---|\n",
       static_cast<long long>(flags.jobs), static_cast<long long>(flags.nodes));
   for (const bool has_large : {false, true}) {
     const std::vector<Turn>& all = turns[has_large ? 1 : 0];
-    std::printf("| %s | %s | %s | %s | %s | %s |\n",
+    std::printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
                 has_large ? "with the large job" : "without the large job",
                 spread(all, &Turn::p50_ms).c_str(), spread(all, &Turn::p99_ms).c_str(),
-                spread(all, &Turn::reports).c_str(), spread(all, &Turn::peak_mib).c_str(),
-                spread(all, &Turn::training_seconds).c_str());
+                spread(all, &Turn::max_ms).c_str(), spread(all, &Turn::later_p99_ms).c_str(),
+                spread(all, &Turn::later_max_ms).c_str(), spread(all, &Turn::reports).c_str(),
+                spread(all, &Turn::peak_mib).c_str(), spread(all, &Turn::training_seconds).c_str());
   }
   return EXIT_SUCCESS;
 }
@@ -240,6 +251,9 @@ int program(int argc, char** argv) {
   app.add_option("--large", flags.large, "Nodes of the large job")->capture_default_str();
   app.add_option("--qps", flags.qps, "Rate and burst, as the controller's")->capture_default_str();
   app.add_option("--seconds", flags.seconds, "Simulated, from the large job's creation")
+      ->capture_default_str();
+  app.add_option("--report-every", flags.report_every,
+                 "Seconds between two steps that an agent publishes, which are 0.5 at least")
       ->capture_default_str();
   app.add_option("--turns", flags.turns, "Runs without and with the large job, in turn")
       ->check(CLI::Range(1, 100))

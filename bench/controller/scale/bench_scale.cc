@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 
+#include "bench/controller/scale/counted_heap.h"
 #include "bench/controller/scale/played_cluster.h"
 #include "bench/controller/scale/played_time.h"
 #include "common/base/log.h"
@@ -22,11 +25,16 @@ namespace {
 struct Flags {
   int64_t jobs = 10'000;
   int64_t nodes = 5;
+  int64_t processes = 1;
   int64_t large = 4'096;
   double qps = 50;
   double burst = 100;
   double seconds = 60;
   int restarts = 3;
+  double report_every = 0.5;
+  bool agents_are_old = false;
+  int failing = 100;
+  int coming = 60;
 };
 
 double resident_bytes() {
@@ -35,6 +43,10 @@ double resident_bytes() {
   double resident = 0;
   file >> total >> resident;
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double mib(double bytes) {
+  return bytes / (1 << 20);
 }
 
 // Returns a quantile of the observations since `before`, in ms: the upper bound of the bucket that
@@ -53,34 +65,67 @@ double quantile_ms(const Histogram& now, const std::vector<uint64_t>& before, do
   return 0;
 }
 
+double quantile_ms(std::vector<double>& values_ms, double share) {
+  if (values_ms.empty()) return 0;
+  const auto last = static_cast<double>(values_ms.size() - 1);
+  const auto nth = values_ms.begin() + static_cast<std::ptrdiff_t>(share * last);
+  std::nth_element(values_ms.begin(), nth, values_ms.end());
+  return *nth;
+}
+
+// Describes the table that phase() prints.
+constexpr char kHead[] =
+    "| what | seconds | reports/s | reconciles | reconcile p50 and p99, ms | wait in the queue, ms "
+    "| "
+    "report to plan p50, p99 and max, ms | requests | CPU, % of a core | controller's heap at its "
+    "peak and after, MiB | process resident, MiB "
+    "|\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+
 class Run {
  public:
   explicit Run(const Flags& flags)
-      : flags_(flags), cluster_(world_, loop_, {.rate = {flags.qps, flags.burst}}) {}
+      : flags_(flags),
+        cluster_(time_.world(), time_.loop(),
+                 {.report_every = from_seconds(flags.report_every),
+                  .agents_are_old = flags.agents_are_old,
+                  .rate = {flags.qps, flags.burst}}) {}
+  ~Run() {
+    const HeapOwner before = set_heap_owner(HeapOwner::kController);
+    controller_.reset();
+    set_heap_owner(before);
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   void jobs() {
-    for (int64_t i = 0; i < flags_.jobs; ++i) {
-      cluster_.add_job({.name = "job-" + std::to_string(i), .nodes = flags_.nodes});
-    }
+    for (int64_t i = 0; i < flags_.jobs; ++i) add_job();
     start();
     const auto all = static_cast<size_t>(flags_.jobs * flags_.nodes);
     phase("all created at once", 1e7, [&] { return cluster_.training() == all; });
-    phase("until no job waits", 1e5, [&] { return controller_->queue().size() == 0; });
-    phase("each agent reports once in 10 s", flags_.seconds, [] { return false; });
+    phase("until no job waits", 120, [&] { return controller_->queue().size() == 0; });
+    phase("all train", flags_.seconds, [] { return false; });
+    goes_ = true;
+    come_and_go(0);
+    const std::string rates = std::to_string(flags_.failing) + " ranks fail and " +
+                              std::to_string(flags_.coming) + " jobs come and go in a minute";
+    phase(rates.c_str(), flags_.seconds, [] { return false; });
+    goes_ = false;
+    phase("(pause)", 30, [] { return false; });
     restart();
     phase("the controller began anew", 1e4,
-          [&] { return controller_->queue().size() == 0 && controller_->agents_watched() == all; });
-    phase("reports go on", flags_.seconds, [] { return false; });
+          [&] { return controller_->queue().size() == 0 && controller_->agents_watched() >= all; });
+    phase("all train", flags_.seconds, [] { return false; });
   }
 
   void large_job() {
     cluster_.add_job({.name = "large", .nodes = flags_.large});
+    start();
     const auto all = static_cast<size_t>(flags_.large);
     for (int64_t round = 1; round <= 1 + flags_.restarts; ++round) {
       const std::string what =
           round == 1 ? "one job of " + std::to_string(flags_.large) + " nodes, to training"
                      : "a rank of it killed, to training";
-      phase(what, 1e4, [&] { return cluster_.training() == all; });
+      phase(what.c_str(), 1e4, [&] { return cluster_.training() == all; });
       if (cluster_.training() != all) {
         std::printf("not all nodes train: %zu\n", cluster_.training());
         std::exit(EXIT_FAILURE);
@@ -90,21 +135,60 @@ class Run {
     }
   }
 
+ private:
+  std::string add_job() {
+    std::string name = "job-" + std::to_string(added_++);
+    cluster_.add_job({.name = name, .nodes = flags_.nodes, .processes = flags_.processes});
+    running_.push_back(name);
+    return name;
+  }
+
+  // Every second some ranks fail, some jobs end, and others begin. A job is removed half a minute
+  // after its end.
+  void come_and_go(int second) {
+    if (!goes_) return;
+    const auto share = [second](int per_minute) {
+      return per_minute * (second + 1) / 60 - per_minute * second / 60;
+    };
+    for (int i = 0; i < share(flags_.failing); ++i) {
+      const auto which = random_.below(running_.size());
+      cluster_.fail_rank(running_[which], static_cast<int64_t>(random_.below(2)) % flags_.nodes);
+    }
+    for (int i = 0; i < share(flags_.coming); ++i) {
+      const std::string name = running_.front();
+      running_.pop_front();
+      cluster_.finish_job(name);
+      time_.world().after(std::chrono::seconds(30), [this, name] { cluster_.remove_job(name); });
+      add_job();
+    }
+    time_.world().after(std::chrono::seconds(1), [this, second] { come_and_go(second + 1); });
+  }
+
   void start() {
     loop::ControllerOptions options;
     options.key = "secret";
+    options.worked = [] { return from_seconds(cpu_seconds()); };
     options.progress.per_second = flags_.qps * 0.1;
-    controller_.emplace(cluster_, cluster_, loop_, random_, std::move(options), [] {});
+    options.plan = [this](const plan::Observed& seen, TimePoint now, const plan::Limits& limits) {
+      plan::Plan plan = plan::plan(seen, now, limits);
+      if (const auto reported_at = cluster_.take_report(seen.job.metadata.name)) {
+        reactions_ms_.push_back(1e3 * to_seconds(time_.now() - *reported_at));
+      }
+      return plan;
+    };
+    const HeapOwner before = set_heap_owner(HeapOwner::kController);
+    controller_.emplace(cluster_, cluster_, time_.loop(), random_, std::move(options), [] {});
     controller_->start();
+    set_heap_owner(before);
   }
 
- private:
   // Replaces the controller. Prints the memory in between, which is the played cluster's.
   void restart() {
     controller_.reset();
     malloc_trim(0);
-    const double without = resident_bytes();
-    std::printf("| (no controller) | | | | | | | %.0f |\n", without / 1e6);
+    std::printf("| (no controller) | | | | | | | | | %.0f | %.0f |\n",
+                mib(static_cast<double>(heap_use(HeapOwner::kController).bytes)),
+                mib(resident_bytes()));
     start();
   }
 
@@ -115,27 +199,36 @@ class Run {
   }
 
   // Runs until `done`, for at most `seconds` of simulated time. Prints a line of the table.
-  void phase(const std::string& what, double seconds, const std::function<bool()>& done) {
-    const TimePoint begin = clock_.now();
-    const std::vector<uint64_t> work = controller_->queue().metrics().work_seconds.counts();
-    const std::vector<uint64_t> wait = controller_->queue().metrics().queue_seconds.counts();
+  void phase(const char* what, double seconds, const std::function<bool()>& done) {
+    const TimePoint begin = time_.now();
+    const loop::QueueMetrics& metrics = controller_->queue().metrics();
+    const std::vector<uint64_t> work = metrics.work_seconds.counts();
+    const std::vector<uint64_t> wait = metrics.queue_seconds.counts();
     const double requests_before = requests();
     const std::map<std::string, int64_t> each_before = cluster_.requests();
-    double cpu = 0;
-    while (clock_.now() - begin < from_seconds(seconds) && !done()) {
-      cpu += turn(begin + from_seconds(seconds));
-    }
-    const double took = to_seconds(clock_.now() - begin);
-    const Histogram& work_now = controller_->queue().metrics().work_seconds;
-    const Histogram& wait_now = controller_->queue().metrics().queue_seconds;
+    const int64_t reports_before = cluster_.reports();
+    const double worked_before = time_.worked_seconds();
+    reactions_ms_.clear();
+    reset_heap_peaks();
+    time_.run(seconds, done);
+    const double took = to_seconds(time_.now() - begin);
+    const double cpu = time_.worked_seconds() - worked_before;
     uint64_t reconciles = 0;
-    for (size_t i = 0; i < work.size(); ++i) reconciles += work_now.counts()[i] - work[i];
-    std::printf("| %s | %.2f | %llu | %.2f and %.2f | %.2f and %.2f | %.0f | %.1f | %.0f |\n",
-                what.c_str(), took, static_cast<unsigned long long>(reconciles),
-                quantile_ms(work_now, work, 0.5), quantile_ms(work_now, work, 0.99),
-                quantile_ms(wait_now, wait, 0.5), quantile_ms(wait_now, wait, 0.99),
-                requests() - requests_before, took > 0 ? 100 * cpu / took : 0,
-                resident_bytes() / 1e6);
+    for (size_t i = 0; i < work.size(); ++i)
+      reconciles += metrics.work_seconds.counts()[i] - work[i];
+    const HeapUse heap = heap_use(HeapOwner::kController);
+    std::printf(
+        "| %s | %.2f | %.0f | %llu | %.2f and %.2f | %.2f and %.2f | %.2f, %.2f and %.1f | %.0f | "
+        "%.1f | %.0f and %.0f | %.0f |\n",
+        what, took, static_cast<double>(cluster_.reports() - reports_before) / took,
+        static_cast<unsigned long long>(reconciles), quantile_ms(metrics.work_seconds, work, 0.5),
+        quantile_ms(metrics.work_seconds, work, 0.99),
+        quantile_ms(metrics.queue_seconds, wait, 0.5),
+        quantile_ms(metrics.queue_seconds, wait, 0.99), quantile_ms(reactions_ms_, 0.5),
+        quantile_ms(reactions_ms_, 0.99), quantile_ms(reactions_ms_, 1),
+        requests() - requests_before, took > 0 ? 100 * cpu / took : 0,
+        mib(static_cast<double>(heap.peak_bytes)), mib(static_cast<double>(heap.bytes)),
+        mib(resident_bytes()));
     for (const auto& [name, count] : cluster_.requests()) {
       const auto before = each_before.find(name);
       const int64_t since = count - (before == each_before.end() ? 0 : before->second);
@@ -145,28 +238,15 @@ class Run {
     std::fflush(stdout);
   }
 
-  // Runs the next event, or stops at `end`. Returns the CPU seconds that the controller used for
-  // it.
-  double turn(TimePoint end) {
-    TimePoint next = end;
-    if (const auto due = world_.next()) next = std::min(next, *due);
-    if (const auto due = loop_.next()) next = std::min(next, *due);
-    if (next > clock_.now()) clock_.advance(next - clock_.now());
-    world_.run_due();
-    const double begin = cpu_seconds();
-    loop_.run_due();
-    const double cpu = cpu_seconds() - begin;
-    clock_.advance(from_seconds(cpu));
-    return cpu;
-  }
-
   Flags flags_;
-  ManualClock clock_;
-  loop::Timers world_{clock_};
-  loop::Timers loop_{clock_};
+  PlayedTime time_;
   Random random_{1};
   PlayedCluster cluster_;
   std::optional<loop::Controller> controller_;
+  int64_t added_ = 0;
+  std::deque<std::string> running_;  // jobs, by age
+  bool goes_ = false;
+  std::vector<double> reactions_ms_;
 };
 
 }  // namespace
@@ -181,25 +261,29 @@ int program(int argc, char** argv) {
   CLI::App app("What the controller costs with many jobs and agents (simulated cluster).");
   app.add_option("--jobs", flags.jobs, "Jobs")->capture_default_str();
   app.add_option("--nodes", flags.nodes, "Pods of each")->capture_default_str();
+  app.add_option("--processes", flags.processes, "Ranks of each pod")->capture_default_str();
   app.add_option("--large", flags.large, "Nodes of one job; 0: none")->capture_default_str();
   app.add_option("--restarts", flags.restarts, "Of the large job")->capture_default_str();
   app.add_option("--qps", flags.qps, "As the controller's")->capture_default_str();
   app.add_option("--burst", flags.burst, "As the controller's")->capture_default_str();
   app.add_option("--seconds", flags.seconds, "Simulated, of each phase that has no end")
       ->capture_default_str();
+  app.add_option("--report-every", flags.report_every,
+                 "Seconds between two steps that an agent publishes, which are 0.5 at least")
+      ->capture_default_str();
+  app.add_flag("--old-agents", flags.agents_are_old, "Agents tell every published step at once");
+  app.add_option("--failing", flags.failing, "Ranks that fail in a minute")->capture_default_str();
+  app.add_option("--coming", flags.coming, "Jobs that end, and others that begin, in a minute")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = LogLevel::kError});
-  std::printf(
-      "| what | seconds | reconciles | reconcile p50 and p99, ms | wait in the queue, ms | "
-      "requests | "
-      "CPU, %% of a core | resident, MB |\n|---|---|---|---|---|---|---|---|\n");
+  std::printf("%s", bench::kHead);
   {
     bench::Run run(flags);
     run.jobs();
   }
   if (flags.large > 0) {
     bench::Run run(flags);
-    run.start();
     run.large_job();
   }
   return 0;

@@ -1,6 +1,7 @@
 #include "bench/controller/scale/played_cluster.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/api/worker_config.h"
 #include "controller/loop/informer.h"
@@ -58,15 +59,17 @@ PlayedCluster::PlayedCluster(loop::Timers& world, loop::Timers& loop, PlayedOpti
 void PlayedCluster::add_job(PlayedJob played) {
   TrainingJob job;
   job.spec.nodes = played.nodes;
+  job.spec.processesPerNode = played.processes;
   job.spec.elastic = played.elastic;
   if (played.elastic) job.spec.checkpoint.memory.emplace();
+  if (!played.pod_template.empty()) templates_[played.name] = played.pod_template;
   job.spec.podTemplate = std::move(played.pod_template);
   TrainSpec train;
   train.model.layers = train.model.heads = 1;
   train.model.width = train.model.context = 8;
   train.data.path = "/data";
   train.steps = 1'000'000;
-  train.batch.global = played.nodes;
+  train.batch.global = played.nodes * played.processes;
   job.spec.train = train;
   store_.create(loop::kTrainingJobs,
                 {{"apiVersion", kApiVersion},
@@ -86,9 +89,17 @@ void PlayedCluster::send(loop::ApiRequest request, loop::ApiClient::Done done) {
           return;
         }
         ++requests_[name_of(request)];
-        if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
+        std::string text;
+        if (request.make_text) {
+          text = std::exchange(request.make_text, nullptr)();
+        } else if (!request.body.is_null()) {
+          text = dump_json(std::exchange(request.body, {}));
+        }
         world_.after(options_.latency,
-                     [this, request = std::move(request), done] { serve(request, done); });
+                     [this, request = std::move(request), text = std::move(text), done]() mutable {
+                       if (!text.empty()) request.body = parse_json(text).value();
+                       serve(request, done);
+                     });
       },
       priority);
 }
@@ -98,9 +109,14 @@ void PlayedCluster::serve(const loop::ApiRequest& request, loop::ApiClient::Done
       request.query.contains("dryRun")
           ? loop::ApiReply{.outcome = loop::ApiOutcome::kOk, .body = request.body}
           : store_.serve(request, world_.wall_now(), kSender);
-  loop_.after(options_.latency, [this, done = std::move(done), reply = std::move(reply)]() mutable {
+  const bool is_list = request.verb == loop::ApiVerb::kList;
+  std::string text = served_text(templates_, request.type, *reply.body, is_list);
+  reply.body = {};
+  const kube::ReplyShape shape{request.type, is_list ? 2 : 0};
+  loop_.after(options_.latency, [this, done = std::move(done), reply = std::move(reply),
+                                 text = std::move(text), shape]() mutable {
     limiter_.end_one();
-    reply.body = Json(*reply.body);
+    reply.body = received(text, shape);
     done(std::move(reply));
   });
 }
@@ -118,20 +134,29 @@ std::unique_ptr<loop::WatchHandle> PlayedCluster::watch(loop::WatchRequest reque
 // Delivers all events since the last delivery in one batch, after the latency.
 void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
   if (std::exchange(watching->is_told, true)) return;
-  loop_.after(options_.latency, [this, watching] {
+  world_.after(options_.latency, [this, watching] {
     watching->is_told = false;
-    if (!watching->is_open) return;
     std::vector<sim::FakeStore::Event> events;
-    if (!store_.events_since(watching->request, watching->version, events)) {
-      watching->is_open = false;
-      return watching->handler.on_end(
-          {.outcome = loop::ApiOutcome::kExpired, .message = "too old"});
+    const bool is_known = store_.events_since(watching->request, watching->version, events);
+    if (is_known && events.empty()) return;
+    if (is_known) watching->version = events.back().version;
+    std::vector<std::pair<loop::WatchEventType, std::string>> texts;
+    for (const auto& event : events) {
+      texts.emplace_back(event.type,
+                         served_text(templates_, watching->request.type, *event.object, false));
     }
-    if (events.empty()) return;
-    watching->version = events.back().version;
-    std::vector<loop::WatchEvent> batch;
-    for (const auto& event : events) batch.push_back({event.type, Json(*event.object)});
-    watching->handler.on_events(std::move(batch));
+    loop_.after(Duration{0}, [watching, is_known, texts = std::move(texts)] {
+      if (!watching->is_open) return;
+      if (!is_known) {
+        watching->is_open = false;
+        return watching->handler.on_end(
+            {.outcome = loop::ApiOutcome::kExpired, .message = "too old"});
+      }
+      std::vector<loop::WatchEvent> batch;
+      for (const auto& [type, text] : texts)
+        batch.push_back({type, received(text, {watching->request.type, 0})});
+      watching->handler.on_events(std::move(batch));
+    });
   });
 }
 
@@ -152,6 +177,7 @@ void PlayedCluster::run_pod(const std::string& key) {
   const std::string ip = address(++ips_);
   Agent& agent = agents_[ip];
   agent.job = plan::controller_name(*pod);
+  ips_of_job_[agent.job].push_back(ip);
   agent.pod = key;
   agent.state.sequence = 1;
   agent.state.boot_id = view->uid;
@@ -161,26 +187,51 @@ void PlayedCluster::run_pod(const std::string& key) {
   agent.state.phase = "Idle";
   store_.update(loop::kPods, key, [&](Json& running) {
     running["spec"]["nodeName"] = "machine-" + std::to_string(ips_ % 1000);
-    running["status"] = {{"phase", "Running"}, {"podIP", ip}};
+    running["status"] = running_status(ip, world_.wall_now());
   });
 }
 
-void PlayedCluster::answer(loop::AgentClient::Done done, Result<AgentState> state) {
-  loop_.after(options_.latency,
-              [done = std::move(done), state = std::move(state)] { done(state); });
+void PlayedCluster::answer(loop::AgentClient::Done done, const Error& error) {
+  loop_.after(options_.latency, [done = std::move(done), error] { done(error); });
 }
 
+// Answers a request from somebody who knows the state `since`.
+void PlayedCluster::answer(const Agent& agent, int64_t since, loop::AgentClient::Done done) {
+  const bool is_news = agent.state.sequence > since;
+  if (is_news) ++reports_;
+  loop_.after(options_.latency, [this, is_news, job = agent.job, done = std::move(done),
+                                 text = dump_json(to_json(agent.state))] {
+    if (is_news) reported_.try_emplace(job, loop_.now());
+    done(agent_state_from_json(parse_json(text).value()));
+  });
+}
+
+// The agent has more to tell than progress.
 void PlayedCluster::changed(Agent& agent) {
-  ++agent.state.sequence;
-  if (agent.waiting) tell_report(agent);
+  agent.beyond_progress = ++agent.state.sequence;
+  if (agent.waiting) answer(agent, agent.since, std::exchange(agent.waiting, nullptr));
 }
 
-void PlayedCluster::tell_report(Agent& agent) {
-  loop_.after(options_.latency, [this, job = agent.job, state = agent.state,
-                                 done = std::exchange(agent.waiting, nullptr)] {
-    reported_.try_emplace(job, loop_.now());
-    done(state);
-  });
+bool PlayedCluster::trains(const Agent& agent) {
+  return !agent.state.workers.empty() && agent.state.workers[0].phase == WorkerPhase::kTraining;
+}
+
+void PlayedCluster::stop_training(Agent& agent) {
+  if (trains(agent)) --training_;
+  agent.at.reset();
+}
+
+// Publishes the newest step, as if it had been published when it was done.
+void PlayedCluster::publish(Agent& agent) {
+  const TimePoint now = world_.now();
+  if (!agent.at || now < *agent.at || rounds_.at(agent.state.job_uid).is_broken) return;
+  const int64_t steps = 1 + (now - *agent.at) / options_.report_every;
+  *agent.at += steps * options_.report_every;
+  agent.state.sequence += steps;
+  for (WorkerState& worker : agent.state.workers) worker.step += steps;
+  ProgressStatus& progress = *agent.state.progress;
+  progress.step = agent.state.workers[0].step;
+  progress.loss = 3 + 1.0 / static_cast<double>(1 + *progress.step % 1000);
 }
 
 std::optional<TimePoint> PlayedCluster::take_report(const std::string& job) {
@@ -194,75 +245,68 @@ std::optional<TimePoint> PlayedCluster::take_report(const std::string& job) {
 void PlayedCluster::put_assignment(const loop::AgentAddress& agent,
                                    const std::shared_ptr<const Assignment>& assignment,
                                    int64_t node_index, loop::AgentClient::Done done) {
-  world_.after(options_.latency, [this, ip = agent.ip, assignment, node_index,
-                                  done = std::move(done)] {
-    const auto found = agents_.find(ip);
-    if (found == agents_.end()) return answer(done, unavailable("nobody answers"));
-    Agent& told = found->second;
-    if (told.lost) return refuse(told, done);
-    ++assignments_;
-    if (assignment->world.round > told.state.round) {
-      if (told.state.workers.size() == 1 && told.state.workers[0].phase == WorkerPhase::kTraining) {
-        --training_;
-      }
-      told.state.round = assignment->world.round;
-      told.state.hash = assignment->hash;
-      told.state.phase = "Running";
-      told.state.failed_seconds_ago = 0;
-      WorkerState worker;
-      worker.rank = rank_of(assignment->world, place_of(assignment->world, node_index).value(), 0);
-      worker.running = true;
-      worker.phase = WorkerPhase::kForming;
-      told.state.workers = {worker};
-      ++told.state.sequence;
-    }
-    answer(done, told.state);
-    Round& round = rounds_[told.state.job_uid];
-    if (assignment->world.round > round.number) round = {.number = assignment->world.round};
-    round.told.insert(ip);
-    if (round.told.size() == assignment->world.members.size()) begin_round(*assignment);
-  });
+  world_.after(
+      options_.latency, [this, ip = agent.ip, assignment, node_index, done = std::move(done)] {
+        const auto found = agents_.find(ip);
+        if (found == agents_.end()) return answer(done, unavailable("nobody answers"));
+        Agent& told = found->second;
+        if (told.lost) return refuse(told, done);
+        ++assignments_;
+        if (assignment->action == "Exit") {
+          told.state.phase = "Exiting";
+          changed(told);
+          world_.after(options_.kubelet, [this, pod = told.pod] { end_pod(pod, "Succeeded", 0); });
+          return answer(told, 0, done);
+        }
+        if (assignment->world.round > told.state.round) {
+          stop_training(told);
+          told.state.round = assignment->world.round;
+          told.state.hash = assignment->hash;
+          told.state.phase = "Running";
+          told.state.failed_seconds_ago = 0;
+          const WorldAssignment& world = assignment->world;
+          told.state.workers = new_workers(world, place_of(world, node_index).value());
+          told.beyond_progress = ++told.state.sequence;
+        }
+        answer(told, 0, done);
+        Round& round = rounds_[told.state.job_uid];
+        if (assignment->world.round > round.number) round = {.number = assignment->world.round};
+        round.told.insert(ip);
+        if (round.told.size() == assignment->world.members.size()) begin_round(*assignment);
+      });
 }
 
 void PlayedCluster::begin_round(const Assignment& assignment) {
   for (const std::string& ip : rounds_[assignment.world.job_uid].told) {
     Agent& agent = agents_.at(ip);
-    agent.state.workers[0].phase = WorkerPhase::kTraining;
-    agent.state.progress.emplace().steps = 1'000'000;
+    for (WorkerState& worker : agent.state.workers) worker.phase = WorkerPhase::kTraining;
+    if (!agent.state.progress) agent.state.progress = first_progress();
+    agent.state.holdings = holdings();
+    if (agent.state.workers[0].rank == 0) agent.state.storage.emplace().resumed_step = 0;
     ++training_;
-    changed(agent);
-    if (std::exchange(agent.reports, true)) continue;
     // Spreads the agents' reports over the interval.
-    const auto first = options_.report_every * static_cast<int64_t>(polls_++ % 997) / 997;
-    world_.after(first, [this, ip] { report(ip); });
-  }
-}
-
-void PlayedCluster::report(const std::string& ip) {
-  Agent& agent = agents_.at(ip);
-  if (agent.lost) return;
-  const bool goes_on = !rounds_.at(agent.state.job_uid).is_broken &&
-                       agent.state.workers[0].phase == WorkerPhase::kTraining;
-  if (goes_on) {
-    agent.state.workers[0].step += 10;
-    agent.state.progress->step = agent.state.workers[0].step;
+    agent.at = world_.now() + options_.report_every * static_cast<int64_t>(spread_++ % 997) / 997;
     changed(agent);
   }
-  world_.after(options_.report_every, [this, ip] { report(ip); });
 }
 
 PlayedCluster::Agent* PlayedCluster::find_agent(const std::string& name, int64_t node_index) {
-  for (auto& [ip, agent] : agents_) {
-    const bool is_meant = agent.job == name && agent.state.node_index == node_index;
+  for (const std::string& ip : ips_of_job_[name]) {
+    Agent& agent = agents_.at(ip);
+    const bool is_meant = agent.state.node_index == node_index;
     if (is_meant && !agent.lost && !agent.state.workers.empty()) return &agent;
   }
   return nullptr;
 }
 
 void PlayedCluster::fail_worker(Agent& agent) {
-  WorkerState& worker = agent.state.workers[0];
-  worker.phase = WorkerPhase::kForming;
-  worker.running = false;
+  stop_training(agent);
+  for (WorkerState& worker : agent.state.workers) {
+    worker.phase = WorkerPhase::kForming;
+    worker.running = false;
+    worker.exit_code = kExitPeerLost;
+    worker.reason = "Error";
+  }
   agent.state.phase = "Failed";
   agent.state.failed_seconds_ago = 0.01;
 }
@@ -275,15 +319,42 @@ void PlayedCluster::fail_rank(const std::string& name, int64_t node_index) {
   worker.exit_code = 137;
   worker.signal = 9;
   worker.reason = "Signal";
-  --training_;
   changed(*agent);
+}
+
+void PlayedCluster::finish_job(const std::string& name) {
+  for (const std::string& ip : ips_of_job_[name]) {
+    Agent& agent = agents_.at(ip);
+    if (agent.lost || !trains(agent)) continue;
+    stop_training(agent);
+    for (WorkerState& worker : agent.state.workers) {
+      worker.phase = WorkerPhase::kDone;
+      worker.running = false;
+      worker.reason = "Completed";
+    }
+    agent.state.phase = "Completed";
+    changed(agent);
+  }
+}
+
+void PlayedCluster::remove_job(const std::string& name) {
+  store_.remove(loop::kTrainingJobs, "default/" + name);
+  for (const std::string& ip : ips_of_job_[name]) {
+    Agent& agent = agents_.at(ip);
+    stop_training(agent);
+    store_.remove(loop::kPods, agent.pod);
+    rounds_.erase(agent.state.job_uid);
+    if (agent.waiting) answer(std::exchange(agent.waiting, nullptr), unavailable("gone"));
+    agents_.erase(ip);
+  }
+  ips_of_job_.erase(name);
 }
 
 void PlayedCluster::lose_node(const std::string& name, int64_t node_index, Loss loss) {
   Agent* agent = find_agent(name, node_index);
   if (agent == nullptr) return;
+  stop_training(*agent);
   agent->lost = loss;
-  --training_;
   rounds_.at(agent->state.job_uid).is_broken = loss != Loss::kFallsSilent;
   if (agent->waiting) refuse(*agent, std::exchange(agent->waiting, nullptr));
   if (loss == Loss::kPodFails || loss == Loss::kPodGoes) fail_peers(*agent);
@@ -292,9 +363,16 @@ void PlayedCluster::lose_node(const std::string& name, int64_t node_index, Loss 
   }
   if (loss == Loss::kPodGoes) store_.remove(loop::kPods, agent->pod);
   if (loss != Loss::kPodFails) return;
-  world_.after(options_.kubelet, [this, pod = agent->pod] {
-    if (store_.find(loop::kPods, pod) == nullptr) return;
-    store_.update(loop::kPods, pod, [](Json& failed) { failed["status"]["phase"] = "Failed"; });
+  world_.after(options_.kubelet, [this, pod = agent->pod] { end_pod(pod, "Failed", 1); });
+}
+
+void PlayedCluster::end_pod(const std::string& pod, const char* phase, int64_t exit_code) {
+  if (store_.find(loop::kPods, pod) == nullptr) return;
+  store_.update(loop::kPods, pod, [&](Json& ended) {
+    ended["status"]["phase"] = phase;
+    ended["status"]["containerStatuses"][0]["state"] = {
+        {"terminated",
+         {{"exitCode", exit_code}, {"finishedAt", rfc3339(world_.wall_now())}, {"reason", phase}}}};
   });
 }
 
@@ -304,11 +382,7 @@ void PlayedCluster::fail_peers(const Agent& lost) {
     Agent& peer = agents_.at(ip);
     if (peer.lost || peer.state.workers[0].phase != WorkerPhase::kTraining) continue;
     fail_worker(peer);
-    WorkerState& worker = peer.state.workers[0];
-    worker.exit_code = kExitPeerLost;
-    worker.reason = "Error";
-    worker.suspect_rank = lost.state.workers[0].rank;
-    --training_;
+    peer.state.workers[0].suspect_rank = lost.state.workers[0].rank;
     changed(peer);
   }
 }
@@ -321,20 +395,43 @@ void PlayedCluster::refuse(const Agent& agent, loop::AgentClient::Done done) {
                [this, done = std::move(done)] { answer(done, timed_out("no answer in time")); });
 }
 
-void PlayedCluster::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+void PlayedCluster::poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                                loop::AgentClient::Done done) {
-  const auto found = agents_.find(agent.ip);
-  if (found == agents_.end()) return answer(std::move(done), unavailable("nobody answers"));
+  world_.after(options_.latency, [this, ip = agent.ip, poll, done = std::move(done)]() mutable {
+    accept_poll(ip, poll, std::move(done));
+  });
+}
+
+void PlayedCluster::accept_poll(const std::string& ip, const loop::StatePoll& poll,
+                                loop::AgentClient::Done done) {
+  const auto found = agents_.find(ip);
+  if (found == agents_.end()) {
+    return answer(std::move(done), unavailable("nobody answers"));
+  }
   Agent& asked = found->second;
   if (asked.lost) return refuse(asked, std::move(done));
-  if (asked.state.sequence > since) return answer(std::move(done), asked.state);
+  publish(asked);
+  const Duration progress_after = options_.agents_are_old ? Duration{0} : poll.progress_after;
+  const bool is_behind = poll.since < asked.beyond_progress;
+  const bool has_progress = asked.state.sequence > poll.since && progress_after == Duration{0};
+  if (is_behind || has_progress) return answer(asked, poll.since, std::move(done));
   asked.waiting = std::move(done);
+  asked.since = poll.since;
   asked.poll = ++polls_;
-  world_.after(wait, [this, ip = agent.ip, poll = asked.poll] {
-    Agent& waiting = agents_.at(ip);
-    if (waiting.poll == poll && waiting.waiting) {
-      answer(std::exchange(waiting.waiting, nullptr), waiting.state);
-    }
+  const TimePoint now = world_.now();
+  TimePoint until = now + poll.wait;
+  if (asked.state.sequence > poll.since) {
+    until = std::min(until, now + progress_after);
+  } else if (asked.at) {
+    until = std::min(until, std::max(now + progress_after, *asked.at));
+  }
+  world_.at(until, [this, ip, number = asked.poll] {
+    const auto waiting = agents_.find(ip);
+    if (waiting == agents_.end()) return;
+    Agent& agent = waiting->second;
+    if (agent.poll != number || !agent.waiting) return;
+    publish(agent);
+    answer(agent, agent.since, std::exchange(agent.waiting, nullptr));
   });
 }
 

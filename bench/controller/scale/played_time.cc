@@ -1,15 +1,10 @@
 #include "bench/controller/scale/played_time.h"
 
 #include <algorithm>
-#include <ctime>
+
+#include "bench/controller/scale/counted_heap.h"
 
 namespace lockstep::bench {
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 void PlayedTime::WorkClock::advance_to(TimePoint time) {
   if (time > now()) manual_.advance(time - now());
@@ -36,7 +31,9 @@ bool PlayedTime::run(double seconds, const std::function<bool()>& done) {
     clock_.advance_to(next);
     world_.run_due();
     clock_.begin_work();
+    set_heap_owner(HeapOwner::kController);
     loop_.run_due();
+    set_heap_owner(HeapOwner::kCluster);
     worked_seconds_ += to_seconds(clock_.end_work());
   }
   return true;

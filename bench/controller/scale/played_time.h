@@ -3,15 +3,14 @@
 #include <functional>
 #include <optional>
 
+#include "bench/controller/scale/cpu_time.h"
 #include "common/base/clock.h"
 #include "controller/loop/timers.h"
 
 namespace lockstep::bench {
 
-// Returns the CPU time of this process so far.
-double cpu_seconds();
-
 // Simulated time, which goes on while the controller works: by the CPU time that its work takes.
+// The heap that the controller allocates meanwhile counts as its own (counted_heap.h).
 class PlayedTime {
  public:
   // Timers of the simulated cluster, which takes no time.

@@ -30,6 +30,31 @@ TEST_F(AgentTest, WakesAWaitingControllerAtOnceWhenAWorkerDies) {
   EXPECT_EQ(state->boot_id, running.boot_id);
 }
 
+std::string poll_after(const AgentState& known, const std::string& progress_milliseconds) {
+  return "GET /v1/state?timeoutSeconds=30&progressMilliseconds=" + progress_milliseconds +
+         "&since=" + std::to_string(known.sequence) +
+         " HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n";
+}
+
+TEST_F(AgentTest, TellsMereProgressWhenAControllerWantsItAndAllElseAtOnce) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("steps:100000"));
+  const auto trains = [](const AgentState& state) { return state.progress.has_value(); };
+  const AgentState training = agent.wait_for(trains);
+  test::RawConnection patient(agent.port());
+  test::RawConnection other(agent.port());
+  patient.send(poll_after(training, "30000"));
+  other.send(poll_after(training, "1"));
+  const auto progress = agent_state_from_json(*parse_json(other.read_reply().body));
+  ASSERT_TRUE(progress.ok());
+  EXPECT_EQ(progress->phase, "Running");
+  EXPECT_GT(progress->sequence, training.sequence);
+  kill(static_cast<pid_t>(training.workers.at(0).pid), SIGKILL);
+  const auto failed = agent_state_from_json(*parse_json(patient.read_reply().body));
+  ASSERT_TRUE(failed.ok());
+  EXPECT_EQ(failed->phase, "Failed") << "it was told of progress";
+}
+
 TEST_F(AgentTest, AnswersAtOnceWhoKnowsAnotherSequence) {
   AgentProcess agent({.job_uid = uid_});
   for (const char* since : {"0", "999"}) {  // 999: from an earlier agent
@@ -92,6 +117,7 @@ TEST_F(AgentTest, RefusesStrangersAndNonsenseWithAnErrorInJson) {
       {{.target = "/v1/state?since=-1", .token = "secret"}, 400},
       {{.target = "/v1/state?since=x", .token = "secret"}, 400},
       {{.target = "/v1/state?timeoutSeconds=", .token = "secret"}, 400},
+      {{.target = "/v1/state?progressMilliseconds=-1", .token = "secret"}, 400},
       {{.method = "PUT", .target = "/v1/assignment", .token = "secret"}, 400},
       {{.method = "PUT", .target = "/v1/assignment", .token = "secret", .body = "{"}, 400},
       {{.method = "PUT", .target = "/v1/assignment", .token = "secret", .body = "[]"}, 400},

@@ -42,9 +42,15 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
   EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();
-  client.poll_state(agent, 7, seconds(10), done);
+  client.poll_state(agent, {.since = 7, .wait = seconds(10)}, done);
   wait();
   EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=9 HTTP/1.1"));
+  answer.reset();
+  client.poll_state(
+      agent, {.since = 7, .wait = seconds(10), .progress_after = std::chrono::milliseconds(1500)},
+      done);
+  wait();
+  EXPECT_TRUE(seen[2].contains("&protocol=9&progressMilliseconds=1500 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
                                                           {401, Code::kNotFound},
                                                           {409, Code::kConflict},
@@ -81,8 +87,8 @@ TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
   const loop::AgentAddress other{.ip = "127.0.0.1", .agent = "b", .tokens = {"b"}};
   int answers = 0;
   const auto done = [&](const Result<AgentState>& answer) { answers += answer.ok() ? 1 : 0; };
-  client.poll_state(gone, 0, seconds(10), done);
-  client.poll_state(other, 0, seconds(10), done);
+  client.poll_state(gone, {.wait = seconds(10)}, done);
+  client.poll_state(other, {.wait = seconds(10)}, done);
   client.put_assignment(other, std::make_shared<const Assignment>(), 0, done);
   client.forget(gone);
   client.forget(gone);
@@ -90,7 +96,7 @@ TEST(AgentClient, ForgettingAnAgentLeavesOthersAtItsAddressAlone) {
   may_answer.notify_all();
   loop.run_until([&] { return answers == 3; });
   client.forget(other);
-  client.poll_state(other, 0, seconds(10), done);
+  client.poll_state(other, {.wait = seconds(10)}, done);
   loop.run_until([&] { return answers == 4; });
   EXPECT_EQ(asked, 4);
 }

@@ -135,7 +135,8 @@ class AgentSession : public testing::Test {
   }
   Result<AgentState> poll(const loop::AgentAddress& address, Duration wait = seconds(10)) {
     std::optional<Result<AgentState>> answer;
-    client_->poll_state(address, 0, wait, [&](auto result) { answer.emplace(std::move(result)); });
+    client_->poll_state(address, {.wait = wait},
+                        [&](auto result) { answer.emplace(std::move(result)); });
     loop_.run_until([&] { return answer.has_value(); });
     return *answer;
   }
@@ -291,7 +292,7 @@ TEST_F(AgentSession, TriesTheTokensOfOlderKeysWithSeveralRequestsAtOnce) {
   });
   std::vector<Result<AgentState>> answers;
   const auto done = [&](auto result) { answers.push_back(std::move(result)); };
-  client_->poll_state(address(/*is_signed=*/false), 0, seconds(10), done);
+  client_->poll_state(address(/*is_signed=*/false), {.wait = seconds(10)}, done);
   client_->put_assignment(address(/*is_signed=*/false), std::make_shared<const Assignment>(), 0,
                           done);
   loop_.run_until([&] { return answers.size() == 2; });

@@ -212,9 +212,9 @@ TEST(KubeClient, MakesTheBodyOfARequestThatWaitsOnlyWhenItIsSent) {
   for (int i = 0; i < kRequests; ++i) {
     loop::ApiRequest request{
         .verb = loop::ApiVerb::kCreate, .type = loop::kPods, .namespace_ = "ns"};
-    request.make_body = [&made] {
+    request.make_text = [&made] {
       ++made;
-      return Json{{"kind", "Pod"}};
+      return std::string(R"({"kind":"Pod"})");
     };
     client.send(std::move(request), [&](const loop::ApiReply&) { ++answers; });
   }

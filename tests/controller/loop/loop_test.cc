@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "controller/loop/agent_watchers.h"
@@ -106,7 +107,7 @@ TEST_F(InformerTest, KeepsOfAnObjectWhatItIsToldTo) {
   trimmed.learn_read(with_spec(pod("b", "8")));
   const std::vector<Json> expected = {pod("a", "5"), pod("a", "6"), pod("b", "7"), pod("b", "8")};
   EXPECT_EQ(seen, expected);
-  EXPECT_EQ(*trimmed.find("ns/a"), pod("a", "6"));
+  EXPECT_EQ(*trimmed.find("ns/a")->json(), pod("a", "6"));
 }
 
 TEST_F(InformerTest, ListsAnewWhenAskedAndIsNotSyncedUntilThen) {
@@ -342,10 +343,10 @@ TEST_F(InformerTest, WhenVersionsHaveSteppedBackTheListIsAllThereIs) {
     pass(seconds(40));
     api.answer(page({pod("a", "500"), pod("b", "510", "another"), pod("same", "200")}, "600"));
     EXPECT_EQ(changes, (std::vector<std::string>{"-ghost", "~a", "-b", "+b"}));
-    EXPECT_EQ(informer.find("ns/a")->at("metadata").at("resourceVersion"), "500");
+    EXPECT_EQ(informer.find("ns/a")->version(), "500");
     EXPECT_EQ(watched_version(), "600");
     informer.learn_written(pod("a", "601"));
-    EXPECT_EQ(informer.find("ns/a")->at("metadata").at("resourceVersion"), "601");
+    EXPECT_EQ(informer.find("ns/a")->version(), "601");
     pass(minutes(10));
   }
 }
@@ -441,9 +442,10 @@ class FakeAgents final : public AgentClient {
  public:
   void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
                       Done) override {}
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
-    polls[agent.ip] = {since, std::move(done)};
-    last_wait = wait;
+  void poll_state(const AgentAddress& agent, const StatePoll& poll, Done done) override {
+    polls[agent.ip] = {poll.since, std::move(done)};
+    last_wait = poll.wait;
+    progress_waits.push_back(poll.progress_after);
     ++count;
   }
   void forget(const AgentAddress& agent) override { polls.erase(agent.ip); }
@@ -454,6 +456,7 @@ class FakeAgents final : public AgentClient {
   }
   std::map<std::string, std::pair<int64_t, Done>> polls;
   Duration last_wait{};
+  std::vector<Duration> progress_waits;
   int count = 0;
 };
 
@@ -463,8 +466,10 @@ struct WatchersTest : ::testing::Test {
   Random random{1};
   FakeAgents agents;
   std::vector<std::string> changed;
-  AgentWatchers watchers{agents, timers, random, {}, [this](const std::string& job, Urgency) {
+  std::vector<Urgency> urgencies;
+  AgentWatchers watchers{agents, timers, random, {}, [this](const std::string& job, Urgency how) {
                            changed.push_back(job);
+                           urgencies.push_back(how);
                          }};
 
   static plan::AgentTarget target(const std::string& name) {
@@ -499,6 +504,26 @@ TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
   watchers.learn("job", "x-uid", state(9));
   EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 9);
   EXPECT_EQ(changed.size(), 2u);
+}
+
+TEST_F(WatchersTest, SayWhetherThereIsMoreThanProgress) {
+  watchers.set_targets("job", {"token"}, {target("x")});
+  AgentState said = state(1);
+  said.workers.resize(1);
+  const auto hear = [&] {
+    ++said.sequence;
+    agents.answer("x", said);
+    pass(seconds(1));
+    return urgencies.back();
+  };
+  EXPECT_EQ(hear(), Urgency::kRoutine) << "the first report";
+  said.workers[0].step = 7;
+  said.progress.emplace().step = 7;
+  EXPECT_EQ(hear(), Urgency::kProgress);
+  said.workers[0].phase = WorkerPhase::kSaving;
+  EXPECT_EQ(hear(), Urgency::kRoutine);
+  said.failed_seconds_ago = 0.1;
+  EXPECT_EQ(hear(), Urgency::kUrgent);
 }
 
 TEST_F(WatchersTest, AnAgentThatCountedWronglyIsHeardAgain) {
@@ -546,6 +571,21 @@ TEST_F(WatchersTest, WhoDidNotAnswerIsAskedForAnAnswerAtOnce) {
   agents.answer("x", state(1));
   pass(seconds(1));
   EXPECT_EQ(agents.last_wait, seconds(3));
+}
+
+TEST_F(WatchersTest, ProgressOfManyAgentsComesLessOftenAndNotTogether) {
+  std::vector<plan::AgentTarget> targets;
+  for (int i = 0; i < 2000; ++i) targets.push_back(target("x" + std::to_string(i)));
+  watchers.set_targets("job", {"token"}, targets);
+  for (const plan::AgentTarget& each : targets) agents.answer(each.ip, state(1));
+  agents.progress_waits.clear();
+  pass(seconds(1));
+  ASSERT_EQ(agents.progress_waits.size(), 2000u);
+  const auto [least, most] = std::ranges::minmax(agents.progress_waits);
+  EXPECT_GE(least, seconds(1)) << "half of the time that 2,000 agents wait";
+  EXPECT_LT(least, milliseconds(1100));
+  EXPECT_GT(most, milliseconds(1900));
+  EXPECT_LE(most, seconds(2));
 }
 
 TEST_F(WatchersTest, WhyAnAgentWasNotHeardIsKept) {

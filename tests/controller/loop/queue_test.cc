@@ -83,7 +83,7 @@ TEST_F(QueueTest, AKeyThatRestsWaitsUnlessItIsUrgent) {
   queue.add("a");
   queue.pop();
   queue.add("a");  // while it is worked on
-  queue.rest("a", timers.now() + seconds(1));
+  queue.rest("a", {.routine = timers.now() + seconds(1), .progress = timers.now() + seconds(1)});
   queue.done("a");
   queue.add("a");
   queue.add_at("a", timers.now() + milliseconds(100));
@@ -101,11 +101,31 @@ TEST_F(QueueTest, AKeyThatRestsWaitsUnlessItIsUrgent) {
   EXPECT_EQ(queue.pop(), "a");
 }
 
+TEST_F(QueueTest, ProgressRestsLongerThanOtherRoutineWork) {
+  queue.rest("a", {.routine = timers.now() + seconds(1), .progress = timers.now() + seconds(2)});
+  queue.add("a", Urgency::kProgress);
+  pass(seconds(1));
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  queue.add("a");
+  EXPECT_EQ(queue.pop(), "a");
+  queue.add("a", Urgency::kProgress);  // while it is worked on
+  queue.done("a");
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  pass(milliseconds(999));
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  pass(milliseconds(1));
+  EXPECT_EQ(queue.pop(), "a");
+  queue.done("a");
+  queue.add("a", Urgency::kProgress);
+  EXPECT_EQ(queue.pop(), "a");
+  EXPECT_FALSE(queue.is_urgent("a"));
+}
+
 TEST_F(QueueTest, ADroppedKeyNeitherRestsNorRemembersItsFailures) {
   queue.retry("a");
   pass(milliseconds(5));
   queue.pop();
-  queue.rest("a", timers.now() + seconds(1));
+  queue.rest("a", {.routine = timers.now() + seconds(1), .progress = timers.now() + seconds(1)});
   queue.drop("a");
   queue.done("a");
   queue.add("a");

@@ -86,5 +86,16 @@ TEST_F(RestTest, ShortPlansDoNotRest) {
   EXPECT_EQ(plans["large"], plans["small"]);
 }
 
+TEST(ThreadShareTest, ProgressWaitsLongerThanOtherWork) {
+  ThreadShare share({});
+  const auto charge = [&](Duration cost) { return share.charge("job", cost, TimePoint{}); };
+  EXPECT_EQ(charge(std::chrono::microseconds(499)).progress, Duration::zero());
+  EXPECT_EQ(charge(milliseconds(1)).progress, milliseconds(199));
+  EXPECT_EQ(charge(milliseconds(1)).routine, Duration::zero());
+  const ThreadShare::Rests rests = charge(std::chrono::seconds(1));
+  EXPECT_EQ(rests.routine, std::chrono::seconds(1));
+  EXPECT_EQ(rests.progress, std::chrono::seconds(2));
+}
+
 }  // namespace
 }  // namespace lockstep::loop

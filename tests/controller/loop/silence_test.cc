@@ -23,10 +23,10 @@ class TimedAgents final : public AgentClient {
   void put_assignment(const AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
                       Done) override {}
   void forget(const AgentAddress&) override {}
-  void poll_state(const AgentAddress& agent, int64_t since, Duration wait, Done done) override {
+  void poll_state(const AgentAddress& agent, const StatePoll& poll, Done done) override {
     const bool is_in_vain = !reaches(agent.ip);
-    const Duration answer = since == 0 ? Duration{0} : wait;
-    const Duration failure = fails_at_once ? Duration{0} : wait + margin;
+    const Duration answer = poll.since == 0 ? Duration{0} : poll.wait;
+    const Duration failure = fails_at_once ? Duration{0} : poll.wait + margin;
     timers_.after((is_in_vain ? failure : answer) + milliseconds(20),
                   [this, agent, is_in_vain, done] {
                     if (is_in_vain) return done(timed_out("no answer"));
@@ -245,6 +245,14 @@ TEST(Silence, ItHasToBeLongerWhereManyAgentsAreAskedLessOften) {
   EXPECT_EQ(scene.watchers.silence(), seconds(30)) << "a poll may be as long as before";
   scene.pass(seconds(40));
   EXPECT_EQ(scene.watchers.silence(), seconds(15));
+}
+
+TEST(Silence, AsManyAgentsTellProgressInASecondHoweverManyThereAre) {
+  const AgentWatchOptions usual;
+  EXPECT_EQ(usual.progress_wait(999), seconds(0)) << "as often as they publish it";
+  EXPECT_EQ(usual.progress_wait(1'000), seconds(1));
+  EXPECT_EQ(usual.progress_wait(4'500), milliseconds(4'500));
+  EXPECT_EQ(usual.progress_wait(50'000), seconds(30)) << "agents wait no longer";
 }
 
 TEST(Silence, PollsAreAFifthOfItUnlessTooManyWouldCome) {

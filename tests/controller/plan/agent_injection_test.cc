@@ -135,7 +135,7 @@ TEST(AgentInjection, PodsAndTheirCheckComeWithIt) {
   scene.settle();
   const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
   ASSERT_FALSE(made.empty());
-  EXPECT_EQ(made[0].body()["spec"]["initContainers"][0]["image"], kOurs);
+  EXPECT_EQ(body_of(made[0])["spec"]["initContainers"][0]["image"], kOurs);
   Scene fresh = foreign_scene();
   fresh.seen.pod_check.reset();
   const std::vector<CheckPod> checked = only<CheckPod>(fresh.plan());

@@ -38,7 +38,7 @@ void lose_pod(Scene& scene, size_t index) {
 std::vector<std::string> images_of_new_pods(Scene& scene) {
   std::vector<std::string> images;
   for (const CreatePod& pod : only<CreatePod>(scene.plan())) {
-    images.push_back(pod.body()["spec"]["containers"][0]["image"]);
+    images.push_back(body_of(pod)["spec"]["containers"][0]["image"]);
   }
   return images;
 }
@@ -100,8 +100,8 @@ TEST(AgentImage, OfAJobWithAnImageOfItsOwnIsThatWhichTheAgentIsFrom) {
   scene.settle();
   const auto made = only<CreatePod>(scene.plan());
   ASSERT_EQ(made.size(), 1u);
-  EXPECT_EQ(made[0].body()["spec"]["containers"][0]["image"], "mine:1");
-  EXPECT_EQ(made[0].body()["spec"]["initContainers"][0]["image"], kOlder);
+  EXPECT_EQ(body_of(made[0])["spec"]["containers"][0]["image"], "mine:1");
+  EXPECT_EQ(body_of(made[0])["spec"]["initContainers"][0]["image"], kOlder);
 }
 
 TEST(AgentImage, WhereTheServerDroppedItIsTheControllersOwnAndNothingIsWrittenForThat) {
@@ -120,7 +120,7 @@ std::string requests_of_new_pods(const Scene& scene) {
   EXPECT_FALSE(made.empty());
   std::set<std::string> found;
   for (const CreatePod& pod : made) {
-    const Json body = pod.body();
+    const Json body = body_of(pod);
     std::string to_agent;
     for (const Json& entry : body["spec"]["containers"][0]["env"]) {
       if (entry["name"] == "LOCKSTEP_REQUESTS") to_agent = entry["value"];

@@ -40,7 +40,7 @@ TEST(PlanSize, NoPodsBodyIsInThePlanOfALargeJob) {
   const size_t took = heap_bytes() - before;
   ASSERT_EQ(only<CreatePod>(plan).size(), kNodes);
   EXPECT_LT(took / kNodes, 8 * 1024u);
-  const Json last = only<CreatePod>(plan)[kNodes - 1].body();
+  const Json last = body_of(only<CreatePod>(plan)[kNodes - 1]);
   EXPECT_EQ(last["metadata"]["name"], "job-worker-999-1");
   EXPECT_EQ(last["metadata"]["labels"][kNodeIndexLabel], "999");
   EXPECT_TRUE(last["metadata"]["annotations"].contains("note-0"));
@@ -73,7 +73,7 @@ TEST(PlanSize, AJobThatRunsWithALargerTemplateGoesOn) {
   EXPECT_EQ(condition(written(scene, plan), kValid).status, "True");
   const std::vector<CreatePod> made = only<CreatePod>(plan);
   ASSERT_EQ(made.size(), 1u);
-  EXPECT_TRUE(made[0].body()["metadata"]["annotations"].contains("note-0"));
+  EXPECT_TRUE(body_of(made[0])["metadata"]["annotations"].contains("note-0"));
   scene.seen.job.spec.podTemplate = template_of(2 * kPodTemplateBytesMax + 1);
   EXPECT_EQ(condition(written(scene, scene.plan()), kValid).status, "False");
 }

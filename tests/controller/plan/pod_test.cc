@@ -89,16 +89,16 @@ TEST(PodTemplate, AJobWithoutAnImageGetsTheInstallations) {
   scene.settle();
   const std::vector<CreatePod> made = only<CreatePod>(scene.plan());
   ASSERT_EQ(made.size(), 2u);
-  EXPECT_EQ(made[0].body()["spec"]["containers"][0]["image"], "registry/lockstep:2");
+  EXPECT_EQ(body_of(made[0])["spec"]["containers"][0]["image"], "registry/lockstep:2");
   scene.seen.job.spec.image = "mine:1";
-  EXPECT_EQ(only<CreatePod>(scene.plan())[0].body()["spec"]["containers"][0]["image"], "mine:1");
+  EXPECT_EQ(body_of(only<CreatePod>(scene.plan())[0])["spec"]["containers"][0]["image"], "mine:1");
 }
 
 TEST(PodTemplate, SaysWhereItsMetricsAreIfThatIsWanted) {
   Scene scene;
   scene.settle();
   const auto annotations = [&] {
-    return only<CreatePod>(scene.plan())[0].body()["metadata"]["annotations"];
+    return body_of(only<CreatePod>(scene.plan())[0])["metadata"]["annotations"];
   };
   EXPECT_FALSE(annotations().contains("prometheus.io/scrape"));
   scene.limits.scrape_annotations = true;
@@ -179,6 +179,20 @@ TEST(PodTemplate, OfAnotherNodeIsMadeFromAPodAsFromTheJob) {
           {.index = index, .incarnation = incarnation, .round = 4, .avoid = {"bad"}});
     };
     EXPECT_EQ(worker_pod_like(pod_of(0, 1), scene.seen.job.metadata.name, 12, 3), pod_of(12, 3));
+  }
+}
+
+TEST(PodTemplate, TheTextOfAPodIsThatOfItsDocument) {
+  Scene scene;
+  // Texts that look like the marks of the numbers.
+  scene.seen.job.spec.podTemplate["metadata"]["annotations"] = {
+      {"note", "1000000000000000 2000000000000000"}, {"other", "lockstep 10 2"}};
+  const std::string& job = scene.seen.job.metadata.name;
+  const PodText pods(make_worker_pod(scene.seen.job, {.index = 7, .incarnation = 2}), job);
+  for (const auto& [index, incarnation] :
+       {std::pair(0, 1), std::pair(4095, 1), std::pair(12, 345)}) {
+    const Json pod = make_worker_pod(scene.seen.job, {.index = index, .incarnation = incarnation});
+    EXPECT_EQ(pods.of(index, incarnation), dump_json(pod));
   }
 }
 
@@ -356,6 +370,25 @@ TEST(PodView, WhatIsKeptOfAPodSaysTheSame) {
   EXPECT_FALSE(pod["metadata"].contains("managedFields"));
   for (Json odd : {Json(), Json::array({1}), Json{{"metadata", 1}, {"spec", Json::array()}}})
     EXPECT_EQ(trimmed_pod(odd), (Json{{"metadata", Json::object()}}));
+}
+
+TEST(PodView, WhatIsKeptOfAPodThatRunsIsLittle) {
+  const Scene scene;
+  Json pod = make_worker_pod(scene.seen.job, {.index = 1, .incarnation = 3, .round = 5});
+  pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.1"}};
+  for (const char* type : {"Initialized", "Ready", "ContainersReady", "PodScheduled"}) {
+    pod["status"]["conditions"].push_back({{"type", type}, {"status", "True"}});
+  }
+  const Json runs = {{"running", {{"startedAt", "2026-01-01T00:00:00Z"}}}};
+  pod["status"]["containerStatuses"] = Json::array({{{"name", "node"}, {"state", runs}}});
+  const Json kept = trimmed_pod(pod);
+  EXPECT_EQ(pod_view_from_json(kept), pod_view_from_json(pod));
+  const Json scheduled = {{"type", "PodScheduled"}, {"status", "True"}};
+  EXPECT_EQ(kept.at("status"), (Json{{"phase", "Running"},
+                                     {"podIP", "10.0.0.1"},
+                                     {"conditions", Json::array({scheduled})},
+                                     {"initContainerStatuses", Json::array()},
+                                     {"containerStatuses", Json::array()}}));
 }
 
 TEST(PodView, OfWhatOthersPutOnAPodNothingIsKept) {

@@ -217,8 +217,7 @@ TEST(AvoidNodes, ANodeThatFailedOftenEnoughLosesItsPodAndGetsNoOther) {
   scene.advance(seconds(10));
   const auto pods = only<CreatePod>(scene.plan());
   ASSERT_EQ(pods.size(), 1u);
-  const Json terms = pods[0]
-                         .body()
+  const Json terms = body_of(pods[0])
                          .at("spec")
                          .at("affinity")
                          .at("nodeAffinity")
@@ -239,7 +238,7 @@ TEST(LostNodes, AreShunnedForTenMinutes) {
   const auto affinity_of_new_pod = [&] {
     const auto pods = only<CreatePod>(scene.plan());
     EXPECT_EQ(pods.size(), 1u);
-    const Json spec = pods.empty() ? Json::object() : pods[0].body().at("spec");
+    const Json spec = pods.empty() ? Json::object() : body_of(pods[0]).at("spec");
     return spec.contains("affinity") ? spec.at("affinity").dump() : "";
   };
   scene.advance(seconds(10));

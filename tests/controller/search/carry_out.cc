@@ -59,7 +59,7 @@ class Surroundings final : public loop::ApiClient,
 
   void send(loop::ApiRequest request, loop::ApiClient::Done done) override {
     if (request.type.plural == loop::kEvents.plural) return;
-    if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
+    if (request.make_text) request.body = Json::parse(std::exchange(request.make_text, nullptr)());
     const uint64_t digest = digest_of(request, order_.digest);
     std::string uid = uid_in(request);
     note({.digest = digest, .uid = std::move(uid), .job = order_.job, .api = std::move(request)},
@@ -77,7 +77,8 @@ class Surroundings final : public loop::ApiClient,
     note({.digest = digest, .job = order_.job, .agent = agent, .assignment = std::move(sent)},
          {.agent = std::move(done)});
   }
-  void poll_state(const loop::AgentAddress&, int64_t, Duration, loop::AgentClient::Done) override {}
+  void poll_state(const loop::AgentAddress&, const loop::StatePoll&,
+                  loop::AgentClient::Done) override {}
   void forget(const loop::AgentAddress&) override {}
 
   void job_written(const loop::SharedJson& job) override {
@@ -182,7 +183,7 @@ uint64_t digest_of(const std::vector<plan::Action>& actions) {
   struct Visitor {
     Digester& digest;
     void operator()(const plan::CreateSecret& action) { digest.add(action.name); }
-    void operator()(const plan::CreatePod& action) { digest.add(dump_json(action.body())); }
+    void operator()(const plan::CreatePod& action) { digest.add(action.text()); }
     void operator()(const plan::CheckPod& action) { digest.add_signed(action.generation); }
     void operator()(const plan::ConfirmPod& action) { digest.add(action.name); }
     void operator()(const plan::DeletePod& action) { digest.add(name_in_uid(action.uid)); }

@@ -109,7 +109,7 @@ class ReportingAgent final : public loop::AgentClient {
   explicit ReportingAgent(AgentState state) : state_(std::move(state)) {}
   void put_assignment(const loop::AgentAddress&, const std::shared_ptr<const Assignment>&, int64_t,
                       Done) override {}
-  void poll_state(const loop::AgentAddress&, int64_t, Duration, Done done) override {
+  void poll_state(const loop::AgentAddress&, const loop::StatePoll&, Done done) override {
     done(state_);
   }
   void forget(const loop::AgentAddress&) override {}
@@ -285,7 +285,7 @@ AgentState report_of(const World& world, const std::string& uid) {
   const auto client = world.mutation->agents ? world.mutation->agents(agent) : nullptr;
   AgentState report;
   const auto take = [&report](Result<AgentState> state) { report = *std::move(state); };
-  (client ? *client : agent).poll_state({}, 0, Duration{0}, take);
+  (client ? *client : agent).poll_state({}, {}, take);
   return report;
 }
 

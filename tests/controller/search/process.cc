@@ -283,7 +283,7 @@ void make_plan(World& world) {
                     .name = metadata.name,
                     .uid = metadata.uid,
                     .tokens = {kToken},
-                    .document = process.job->json};
+                    .document = {process.job->json, /*packs=*/false}};
   order->job = process.job;
   order->digest = digest_of(plan.actions);
   order->uids = uids_in(plan.actions);

@@ -158,7 +158,7 @@ void Connection::send(loop::ApiRequest request, loop::ApiClient::Done done) {
 }
 
 void Connection::send_now(loop::ApiRequest request, loop::ApiClient::Done done) {
-  if (request.make_body) request.body = request.make_body();
+  if (request.make_text) request.body = Json::parse(request.make_text());
   if (world_.chance.happens(Fault::kLostRequest)) {
     return deliver(kTimeout, [done = std::move(done)] {
       done({.outcome = loop::ApiOutcome::kTimeout, .message = "lost"});
@@ -201,20 +201,21 @@ void Connection::put_assignment(const loop::AgentAddress& agent,
                              });
 }
 
-void Connection::poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+void Connection::poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                             loop::AgentClient::Done done) {
-  const TimePoint until = world_.chance.clock.now() + wait;
-  deliver(world_.chance.delay(kLatency), [this, agent, since, until, done = std::move(done)] {
-    world_.nodes.poll(
-        agent, since, until,
-        [this, alive = std::weak_ptr(alive_), agent, done](Result<AgentState> result) {
-          if (alive.expired()) return;
-          const std::optional<AgentState> old = world_.nodes.old_report(agent);
-          if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
-          if (result.ok()) result = world_.nodes.reported_state(agent, *std::move(result));
-          answer(agent, done, std::move(result));
-        });
-  });
+  const TimePoint until = world_.chance.clock.now() + poll.wait;
+  deliver(world_.chance.delay(kLatency),
+          [this, agent, since = poll.since, until, done = std::move(done)] {
+            world_.nodes.poll(
+                agent, since, until,
+                [this, alive = std::weak_ptr(alive_), agent, done](Result<AgentState> result) {
+                  if (alive.expired()) return;
+                  const std::optional<AgentState> old = world_.nodes.old_report(agent);
+                  if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
+                  if (result.ok()) result = world_.nodes.reported_state(agent, *std::move(result));
+                  answer(agent, done, std::move(result));
+                });
+          });
 }
 
 }  // namespace lockstep::sim

@@ -23,7 +23,7 @@ class Connection final : public loop::ApiClient, public loop::AgentClient {
   void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       loop::AgentClient::Done done) override;
-  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                   loop::AgentClient::Done done) override;
   void forget(const loop::AgentAddress&) override {}
 

@@ -75,7 +75,7 @@ class TamperingApiClient final : public loop::ApiClient {
         events_(std::move(events)) {}
 
   void send(loop::ApiRequest request, Done done) override {
-    if (request.make_body) request.body = std::exchange(request.make_body, nullptr)();
+    if (request.make_text) request.body = Json::parse(std::exchange(request.make_text, nullptr)());
     if (request_) request_(request);
     loop::ApiRequest asked{.verb = request.verb, .type = request.type, .name = request.name};
     api_.send(std::move(request), [reply_ = reply_, asked = std::move(asked),
@@ -129,9 +129,9 @@ class TamperingAgentClient final : public loop::AgentClient {
     agents_.put_assignment(agent, std::make_shared<const Assignment>(std::move(tampered)), index,
                            tampering(std::move(done)));
   }
-  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                   Done done) override {
-    agents_.poll_state(agent, since, wait, tampering(std::move(done)));
+    agents_.poll_state(agent, poll, tampering(std::move(done)));
   }
   void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
 

@@ -69,16 +69,15 @@ class StaleRanks final : public loop::AgentClient {
                       Done done) override {
     agents_.put_assignment(agent, assignment, node_index, std::move(done));
   }
-  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                   Done done) override {
-    agents_.poll_state(agent, since, wait,
-                       [this, done = std::move(done)](Result<AgentState> state) {
-                         if (state.ok() && !state->workers.empty()) {
-                           int64_t& rank = state->workers.front().rank;
-                           rank = first_.emplace(state->boot_id, rank).first->second;
-                         }
-                         done(std::move(state));
-                       });
+    agents_.poll_state(agent, poll, [this, done = std::move(done)](Result<AgentState> state) {
+      if (state.ok() && !state->workers.empty()) {
+        int64_t& rank = state->workers.front().rank;
+        rank = first_.emplace(state->boot_id, rank).first->second;
+      }
+      done(std::move(state));
+    });
   }
   void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
 

@@ -23,7 +23,7 @@ class FakeApi final : public loop::ApiClient {
   };
 
   void send(loop::ApiRequest request, Done done) override {
-    if (request.make_body) request.body = request.make_body();
+    if (request.make_text) request.body = Json::parse(request.make_text());
     asked.push_back({std::move(request), std::move(done)});
   }
   std::unique_ptr<loop::WatchHandle> watch(loop::WatchRequest request,

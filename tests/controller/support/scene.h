@@ -51,6 +51,11 @@ std::vector<T> only(const Plan& plan) {
   return found;
 }
 
+// Returns the Pod as a document.
+inline Json body_of(const CreatePod& pod) {
+  return Json::parse(pod.text());
+}
+
 // Returns whether the plan is a decision: a status write, possibly with events, and no other
 // action.
 bool is_decision(const Plan& plan);
