@@ -227,9 +227,9 @@ struct FailureSpec {
 };
 
 // The event of a hang in the built-in loop, and how long the other ranks wait for a rank in a step
-// before it counts as hung.
+// before it counts as hung: longer than an agent may be silent, so that a lost node counts as lost.
 inline constexpr char kHang[] = "Hang";
-inline constexpr int64_t kHangSeconds = 20;
+inline constexpr int64_t kHangSeconds = 18;
 inline constexpr int64_t kCommandHangSeconds = 600;
 // The event of a rank that computes for longer than its peers, and how long it may do so.
 inline constexpr char kStraggler[] = "Straggler";

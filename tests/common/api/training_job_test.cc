@@ -164,13 +164,13 @@ TEST(TrainingJob, TheFirstRuleAboutEachLossEventDecides) {
 
 TEST(TrainingJob, AHangLastsAsLongAsTheFirstRuleAboutItSays) {
   TrainingJobSpec spec;
-  EXPECT_EQ(hang_seconds(spec), 20);
+  EXPECT_EQ(hang_seconds(spec), 18);
   spec.failure.rules = {{.event = "Error", .action = "Fail"},
                         {.event = "Hang", .action = "Fail", .after = "2m"},
                         {.event = "Hang", .action = "Fail", .after = "1h"}};
   EXPECT_EQ(hang_seconds(spec), 120);
   spec.failure.rules[1].after.clear();
-  EXPECT_EQ(hang_seconds(spec), 20);
+  EXPECT_EQ(hang_seconds(spec), 18);
 }
 
 TEST(TrainingJob, RanksHaveTheLongerOfBothTimesBetweenTheSignals) {
