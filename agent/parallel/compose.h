@@ -211,6 +211,10 @@ class Composition {
     std::vector<Run> runs_;  // ascending in `at`
   };
   ForeignShare foreign_share(const OtherLayout& layout, int64_t rank);
+  // Returns whether this rank holds any of the share's `count` values from `first` on.
+  bool holds_any(const ForeignShare& share, uint64_t first, uint64_t count) const {
+    return !held_parts(share, first, count).empty();
+  }
   // Takes what this rank holds of a part of the share, from its value `first` on.
   Status take(const ForeignShare& share, uint64_t first, std::span<const float> part);
   Status shares_taken(int64_t step) { return parameters_written(step); }
@@ -227,6 +231,15 @@ class Composition {
   std::vector<std::string> optimizer_states() const;
 
  private:
+  // Values of a part of a foreign share that this rank holds.
+  struct HeldPart {
+    uint64_t at = 0;  // in the part
+    size_t kind = 0;
+    int64_t local = 0;  // in this rank's shard
+    int64_t count = 0;
+  };
+  std::vector<HeldPart> held_parts(const ForeignShare& share, uint64_t first,
+                                   uint64_t count) const;
   Composition(comm::Communicator& world, const ComposeOptions& options)
       : world_(world),
         options_(options),

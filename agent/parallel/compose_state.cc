@@ -176,16 +176,18 @@ Composition::ForeignShare Composition::foreign_share(const OtherLayout& layout, 
   return share;
 }
 
-Status Composition::take(const ForeignShare& share, uint64_t first, std::span<const float> part) {
-  const HeldState held = held_state();
-  const uint64_t end = first + part.size();
+std::vector<Composition::HeldPart> Composition::held_parts(const ForeignShare& share,
+                                                           uint64_t first, uint64_t count) const {
+  const size_t kinds = 1 + exchange_->states().size();
+  const uint64_t end = first + count;
   auto run = std::ranges::upper_bound(share.runs_, first, {}, [](const ForeignShare::Run& each) {
     return each.at + static_cast<uint64_t>(each.count);
   });
+  std::vector<HeldPart> parts;
   int64_t id = -1;
   std::vector<ShardRun> mine;  // of that parameter
   for (; run != share.runs_.end() && run->at < end; ++run) {
-    if (run->kind >= held.kinds.size()) break;  // only the first rank has states
+    if (run->kind >= kinds) break;  // only the first rank has states
     if (std::exchange(id, run->id) != run->id) {
       mine = state_layout_->pieces(state_layout_->table()[static_cast<size_t>(id)], world_.rank());
     }
@@ -194,14 +196,25 @@ Status Composition::take(const ForeignShare& share, uint64_t first, std::span<co
     const int64_t global = run->global + static_cast<int64_t>(from - run->at);
     const int64_t global_end = global + static_cast<int64_t>(to - from);
     for (const ShardRun& piece : runs_within(mine, global, global_end)) {
-      const float* next = part.data() + (from - first) + (piece.global - global);
-      TRY(transfer_->write(held.runs(run->kind, piece.local, piece.count),
-                           [&](size_t, int64_t, std::span<float> values) {
-                             std::copy(next, next + values.size(), values.begin());
-                             next += values.size();
-                             return Status();
-                           }));
+      parts.push_back({.at = from - first + static_cast<uint64_t>(piece.global - global),
+                       .kind = run->kind,
+                       .local = piece.local,
+                       .count = piece.count});
     }
+  }
+  return parts;
+}
+
+Status Composition::take(const ForeignShare& share, uint64_t first, std::span<const float> part) {
+  const HeldState held = held_state();
+  for (const HeldPart& mine : held_parts(share, first, part.size())) {
+    const float* next = part.data() + mine.at;
+    TRY(transfer_->write(held.runs(mine.kind, mine.local, mine.count),
+                         [&](size_t, int64_t, std::span<float> values) {
+                           std::copy(next, next + values.size(), values.begin());
+                           next += values.size();
+                           return Status();
+                         }));
   }
   for (size_t kind = 0; kind < held.kinds.size(); ++kind) held.give_back(kind);
   return {};

@@ -12,6 +12,7 @@
 #include "agent/train/checkpoint/retrying_storage.h"
 #include "agent/train/checkpoint/run_settings.h"
 #include "agent/train/checkpoint/saver.h"
+#include "agent/train/checkpoint/share_delivery.h"
 #include "agent/train/checkpoint/state_keeper.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/open_data.h"
@@ -85,9 +86,10 @@ class Worker {
   // there was one.
   Result<bool> resume_from_memory();
   Status restore_own(const KeptState& state, const std::vector<StateSourceRank>& sources);
-  Status restore_from_others(
-      const KeptState& state, const parallel::Composition::OtherLayout& layout,
-      const std::function<std::pair<int, std::span<const float>>(int64_t rank)>& share_of);
+  // `sources`: by rank of that layout.
+  Status restore_from_others(const KeptState& state,
+                             const parallel::Composition::OtherLayout& layout,
+                             std::vector<ShareSource> sources);
   void go_on_keeping();
   void begin_to_keep();
   void tell_kept_state();

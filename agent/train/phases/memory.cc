@@ -20,9 +20,6 @@ namespace {
 
 using States = std::array<KeptState, MemoryStates::kPlaces>;
 
-// Pieces of a share that all ranks receive at a time.
-constexpr uint64_t kPieceValues = uint64_t{1} << 21;
-
 // A share means the same in another round if all of this is the same there.
 Digest identity_of(const WorkerConfig& config, const RunSettings& settings) {
   const WorldAssignment& world = config.world;
@@ -236,13 +233,13 @@ Result<bool> Worker::resume_from_memory() {
     mine = {};
     TRY(restore_own(found->state, found->sources));
   } else {
-    TRY(restore_from_others(found->state, found->layout, [&](int64_t rank) {
-      const StateSourceRank& source = found->sources[static_cast<size_t>(rank)];
+    std::vector<ShareSource> sources;
+    for (const StateSourceRank& source : found->sources) {
       const auto& states = source.is_held ? mine.held : mine.own;
-      const bool is_here = source.rank == world_->rank();
-      return std::pair(source.rank,
-                       is_here ? states->values_of(found->state.step) : std::span<const float>());
-    }));
+      ShareSource& share = sources.emplace_back(ShareSource{.rank = source.rank});
+      if (source.rank == world_->rank()) share.values = states->values_of(found->state.step);
+    }
+    TRY(restore_from_others(found->state, found->layout, std::move(sources)));
   }
   position_.step = found->state.step;
   position_.samples = found->state.samples;
@@ -281,25 +278,13 @@ Status Worker::restore_own(const KeptState& state, const std::vector<StateSource
   return model_->exchange_shares(state.step);
 }
 
-// All ranks receive all shares of the other world, piece by piece, and take what they hold.
-// `share_of` returns which rank has the share of a rank of that world and, on that rank, its
-// values.
-Status Worker::restore_from_others(
-    const KeptState& state, const parallel::Composition::OtherLayout& layout,
-    const std::function<std::pair<int, std::span<const float>>(int64_t rank)>& share_of) {
-  std::vector<float> piece;
-  for (int64_t rank = 0; rank < model_->ranks_of(layout); ++rank) {
-    const auto share = model_->foreign_share(layout, rank);
-    const auto [root, values] = share_of(rank);
-    for (uint64_t first = 0; first < share.values(); first += kPieceValues) {
-      piece.resize(std::min(kPieceValues, share.values() - first));
-      if (root == world_->rank()) {
-        std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
-      }
-      TRY(world_->broadcast({.data = piece.data(), .count = std::ssize(piece)}, root));
-      TRY(model_->take(share, first, piece));
-    }
-  }
+Status Worker::restore_from_others(const KeptState& state,
+                                   const parallel::Composition::OtherLayout& layout,
+                                   std::vector<ShareSource> sources) {
+  ShareDelivery delivery(*world_, *model_, layout, std::move(sources));
+  TRY(delivery.deliver());
+  log_info("received the shares of another world",
+           {{"rank", config_.rank}, {"values", delivery.received_values()}});
   return model_->shares_taken(state.step);
 }
 

@@ -131,7 +131,30 @@ struct ElasticLayout {
   int64_t micro = 0;
 };
 
-class ElasticWorkersTest : public testing::TestWithParam<ElasticLayout> {};
+class ElasticWorkersTest : public testing::TestWithParam<ElasticLayout> {
+ protected:
+  // Returns how many values of the state the rank has received when it resumed in another world.
+  static size_t received_values(const WorkerWorld& world, int64_t rank) {
+    const std::string log = world.log(rank);
+    const size_t line = log.rfind("received the shares of another world");
+    EXPECT_NE(line, std::string::npos) << log;
+    const size_t number = log.find("values=", std::min(line, log.size()));
+    EXPECT_NE(number, std::string::npos) << log;
+    return number == std::string::npos ? 0 : std::stoull(log.substr(number + 7));
+  }
+
+  // Three ranks resume from the shares of four. Each needs a third of the state, from two shares;
+  // one of them, or a copy of it, is mostly its own.
+  static void expect_only_what_is_held(const WorkerWorld& world, size_t state_values) {
+    size_t all = 0;
+    for (int64_t rank = 0; rank < world.size(); ++rank) {
+      const size_t received = received_values(world, rank);
+      EXPECT_LT(received, state_values * 6 / 10) << "rank " << rank;
+      all += received;
+    }
+    EXPECT_GT(all, state_values / 10);
+  }
+};
 
 TEST_P(ElasticWorkersTest, ResumeFromTheMemoryOfAnotherWorld) {
   WorkerWorld::Options options = four_ranks();
@@ -147,6 +170,10 @@ TEST_P(ElasticWorkersTest, ResumeFromTheMemoryOfAnotherWorld) {
   options.change_spec = [parallelism](TrainingJobSpec& made) { made.parallelism = parallelism; };
   WorkerWorld steady(options);
   ASSERT_NO_FATAL_FAILURE(steady.run());
+  const size_t state_values =
+      (steady.checkpoint_bytes(kSteps, "model").size() +
+       steady.checkpoint_bytes(kSteps, "optimizer").size()) /
+      sizeof(float);
 
   WorkerWorld world(options);
   const std::vector<std::vector<int64_t>> changes =
@@ -165,6 +192,9 @@ TEST_P(ElasticWorkersTest, ResumeFromTheMemoryOfAnotherWorld) {
     EXPECT_GE(world.storage_notes(0).resumed_step, i > 0 ? step - 5 : 0);
     world.kill(world.size() - 1, SIGKILL);
     world.wait();
+    if (i == 1 && parallelism.sharding == "parameters") {
+      expect_only_what_is_held(world, state_values);
+    }
     world.change_nodes(changes[i]);
   }
   ASSERT_NO_FATAL_FAILURE(world.run());
