@@ -8,6 +8,7 @@
 #include "common/api/worker_config.h"
 #include "tests/agent/node/agent_fixture.h"
 #include "tests/agent/node/agent_process.h"
+#include "tests/agent/node/metrics_text.h"
 
 namespace lockstep::node {
 namespace {
@@ -51,6 +52,54 @@ TEST_F(SurvivorsTest, AWorkerThatLeavesCountsAsEndedAndServesTheNextRound) {
              "the output of both rounds, with one shared memory");
   agent.signal(SIGTERM);
   EXPECT_EQ(agent.wait_for_exit(), kExitStopped);
+}
+
+TEST_F(SurvivorsTest, AlsoStayWhenAPeerHangs) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("step:3+leave:8@0", 1, 2));
+  const AgentState left = agent.wait_for([](const AgentState& state) {
+    return state.workers.size() == 2 && state.workers[0].exit_code == kExitPeerHung;
+  });
+  EXPECT_TRUE(left.workers[1].running) << "the one that hangs";
+  agent.put(order("pid", 2, 2));
+  const AgentState next = wait_for_round(agent, 2);
+  EXPECT_EQ(next.workers[0].pid, left.workers[0].pid);
+  EXPECT_NE(next.workers[1].pid, left.workers[1].pid);
+}
+
+TEST_F(SurvivorsTest, OneThatCannotBeGivenTheNextRoundFailsThatRoundAndIsReplaced) {
+  AgentProcess agent({.job_uid = uid_});
+  agent.put(order("shut:4@0+signal:9@1", 1, 2));
+  const AgentState left = wait_for_both(agent);
+  agent.put(order("pid", 2, 2));
+  const AgentState failed = agent.wait_for(
+      [](const AgentState& state) { return state.round == 2 && state.phase == "Failed"; });
+  EXPECT_EQ(failed.workers[0].pid, left.workers[0].pid);
+  EXPECT_EQ(failed.workers[0].signal, SIGKILL);
+  agent.put(order("pid", 3, 2));
+  const AgentState next = wait_for_round(agent, 3);
+  EXPECT_NE(next.workers[0].pid, left.workers[0].pid);
+}
+
+// The time of a process that stays counts once, and goes on.
+TEST_F(SurvivorsTest, CountTheirTimeOverAllRounds) {
+  AgentProcess agent({.job_uid = uid_});
+  Assignment assignment = order("spin:400@0+leave:4@0+signal:9@1", 1, 2);
+  const auto cpu_seconds = [&] {
+    const MetricsText text(test::http_call(agent.port(), {.target = "/metrics"}).body);
+    return text.value("lockstep_process_cpu_seconds_total{job=\"" + assignment.job_name +
+                      "\",namespace=\"" + assignment.job_namespace +
+                      "\",node_index=\"0\",rank=\"0\"}");
+  };
+  agent.put(assignment);
+  wait_for_both(agent);
+  EXPECT_GE(cpu_seconds(), 0.4);
+  agent.put(order(assignment.job_name, 2, 2));
+  agent.wait_for([](const AgentState& state) {
+    return state.round == 2 && state.workers[0].exit_code == kExitPeerLost;
+  });
+  EXPECT_GE(cpu_seconds(), 0.8);
+  EXPECT_LT(cpu_seconds(), 1.15);
 }
 
 // The agent waits a second for it. A busy machine may need more than one try.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -28,8 +29,9 @@
 //   ignore       ignores SIGTERM              orphans     a child, and a process in its own
 //   session, exit:N       exits with N                             which both ignore SIGTERM
 //   signal:N     ends by signal N             pid         its process id
-//   wait:N       waits N ms
+//   wait:N       waits N ms                   spin:N      uses N ms of CPU time
 //   leave:N      leaves the round with exit code N, waits for the next, and obeys that one's orders
+//   shut:N       leaves the round with exit code N, and listens to its agent no more
 // Then it waits for SIGTERM and exits with kExitStopped.
 
 namespace {
@@ -144,6 +146,20 @@ void leave(const WorkerConfig& config, int64_t exit_code) {
   }
 }
 
+void shut(const WorkerConfig& config, int64_t exit_code) {
+  const auto fd = static_cast<int>(config.rounds_fd);
+  if (!send_left(fd, {.round = config.world.round, .exit_code = exit_code}).ok()) {
+    std::exit(kExitBadConfig);
+  }
+  close(fd);
+}
+
+void spin(int milliseconds) {
+  const clock_t end = clock() + milliseconds * (CLOCKS_PER_SEC / 1000);
+  while (clock() < end) {
+  }
+}
+
 void obey(const std::string& order, const std::string& value, const WorkerConfig& config) {
   const auto number = [&] { return std::atoi(value.c_str()); };
   if (order == "print") std::printf("%s\n", value.c_str());
@@ -177,6 +193,8 @@ void obey(const std::string& order, const std::string& value, const WorkerConfig
   std::fflush(stdout);
   if (order == "exit") _exit(number());
   if (order == "wait") usleep(static_cast<useconds_t>(number()) * 1000);
+  if (order == "spin") spin(number());
+  if (order == "shut") shut(config, number());
   if (order == "leave") leave(config, number());
   if (order == "signal") {
     signal(number(), SIG_DFL);
