@@ -5,6 +5,7 @@
   bench/train/recovery.py --build build-release --every 30 --minutes 5
   bench/train/recovery.py --build build-release --victim agent
   bench/train/recovery.py --build build-release --layouts all --minutes 1 --every 3
+  bench/train/recovery.py --build build-release --layouts all --minutes 1.5 --every 0.7 --results FOLDER
   bench/train/recovery.py --build build-release --survivors both --minutes 1 --turns 3 --every 3
 
   python3 -m venv env && env/bin/pip install torch numpy    # a current release
@@ -29,11 +30,16 @@ sqrt(2 x cost of a save x time between kills): a save takes 0.3 s of CPU time of
 shorter intervals torchrun loses fewer steps and spends more time on saves. After a restart its losses may
 differ in the last bit.
 
+With --results, a layout's row is kept in that folder, and a layout that has one is not run again, so that a long
+series can be interrupted. Rows of other options, or of another lockstep-worker, are refused.
+
 Prints Markdown; exits with 1 if Lockstep's bits differ, or if it lost more than one step when a worker was
 killed, and with 77 if --python has no suitable PyTorch.
 """
 import argparse
 import collections
+import hashlib
+import json
 import math
 import os
 import pathlib
@@ -163,7 +169,7 @@ def measure(options, program, steps, seed):
 
 
 def row(options, program, turns):
-    """Prints the row of a program. Returns whether it met Lockstep's targets."""
+    """Returns the row of a program, and whether it met Lockstep's targets."""
     kills = [kill for turn in turns for kill in turn.kills]
     nexts, resumes, losts = zip(*kills) if kills else ([0], [0], [0])
     useful = sum((turn.steps - 1) * turn.median for turn in turns)
@@ -174,12 +180,11 @@ def row(options, program, turns):
              f"{statistics.mean(losts):.1f}, {max(losts)}",
              f"{100 * useful / sum(turn.undisturbed for turn in turns):.1f}",
              f"{100 * useful / sum(turn.disturbed for turn in turns):.1f}", "yes" if same else "NO"]
-    print(f"| {' | '.join(cells)} |", flush=True)
-    return same and len(kills) > 0 and (options.victim == "agent" or max(losts) <= options.memory)
+    return f"| {' | '.join(cells)} |", same and len(kills) > 0 and (options.victim == "agent" or max(losts) <= options.memory)
 
 
 def compare(options, programs):
-    """Runs the programs in turns, and prints their rows. Returns whether Lockstep met the targets."""
+    """Runs the programs in turns. Returns their rows, and whether Lockstep met the targets."""
     turns = {program: [] for program in programs}
     for turn in range(options.turns):
         for program in programs:
@@ -189,10 +194,43 @@ def compare(options, programs):
             print(f"turn {turn}: {program.name}: {done.undisturbed:.1f} s, with kills {done.disturbed:.1f} s: "
                   + ", ".join(f"{kill.next_step:.2f}" for kill in done.kills)
                   + (f"; {done.difference}" if done.difference else ""), file=sys.stderr, flush=True)
-    good = True
+    rows, good = [], True
     for program in programs:
-        good &= row(options, program, turns[program]) or not program.is_ours
-    return good
+        text, is_good = row(options, program, turns[program])
+        rows.append(text)
+        good &= is_good or not program.is_ours
+    return rows, good
+
+
+class Results:
+    """The rows of layouts that were measured before, in a folder; none without one."""
+
+    def __init__(self, options):
+        self.folder = options.results and pathlib.Path(options.results)
+        worker = pathlib.Path(options.build) / "bin" / "lockstep-worker"
+        skipped = ("results", "layouts", "text")
+        made_by = {key: value for key, value in vars(options).items() if key not in skipped}
+        self.made_by = {**made_by, "worker": hashlib.sha256(worker.read_bytes()).hexdigest()}
+
+    def path(self, layout):
+        return self.folder / (layout.replace(" ", "_").replace(",", "") + ".json")
+
+    def find(self, layout):
+        if not self.folder or not self.path(layout).exists():
+            return None
+        found = json.loads(self.path(layout).read_text())
+        if found["made_by"] != self.made_by:
+            sys.exit(f"{self.path(layout)}: it was made with {found['made_by']}, expected {self.made_by}")
+        return found["rows"], found["good"]
+
+    def keep(self, layout, rows, good):
+        if not self.folder:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"made_by": self.made_by, "rows": rows, "good": good}, indent=1)
+        unfinished = self.path(layout).with_suffix(".tmp")
+        unfinished.write_text(text)
+        unfinished.rename(self.path(layout))
 
 
 def lockstep(options, layout, survivors):
@@ -231,6 +269,7 @@ def parse():
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has torch, for the peer")
     parser.add_argument("--steps", type=int, default=0, help="of the job; 0: as many as the minutes allow")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", help="a folder that keeps the rows; a layout that has one is not run again")
     parser.add_argument("--tiny", action="store_true", help="a small run that keeps this program working")
     options = parser.parse_args()
     options.survivors = ["stay", "respawn"] if options.survivors == "both" else [options.survivors]
@@ -268,12 +307,18 @@ def main():
           "| steps lost, mean and most | productive without kills, % | productive, % | same bits |\n|" + "---|" * 10,
           flush=True)
     good = True
+    results = Results(options)
     with tempfile.TemporaryDirectory() as folder:
         options.text = pathlib.Path(folder) / "text"
         options.text.write_bytes(random.Random(7).randbytes(1 << 20))
         for layout in options.layouts:
             ours = [lockstep(options, layout, survivors) for survivors in options.survivors]
-            good &= compare(options, ours + (peers if layout == "replicated" else []))
+            found = results.find(layout)
+            rows, is_good = found or compare(options, ours + (peers if layout == "replicated" else []))
+            if not found:
+                results.keep(layout, rows, is_good)
+            print("\n".join(rows), flush=True)
+            good &= is_good
     sys.exit(0 if good else 1)
 
 

@@ -91,6 +91,10 @@ Status check_world(const Assignment& assignment) {
   return {};
 }
 
+bool has_new_schedule(const OptimizerSpec& optimizer) {
+  return optimizer.schedule == "warmupStableDecay" || optimizer.schedule == "step";
+}
+
 // Returns the state without what is_mere_progress() allows to differ.
 AgentState without_progress(AgentState state) {
   state.sequence = 0;
@@ -146,6 +150,7 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
+  if (train && has_new_schedule(train->optimizer)) return kProtocolWithRateSchedules;
   if (wishes.losses != LossRules{}) return kProtocolWithLossRules;
   if (wishes.keeps_states) return kProtocolWithUnevenBatches;
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");

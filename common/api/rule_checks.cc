@@ -158,6 +158,23 @@ void check_hang(const TrainingJob& job, Problems& problems) {
   }
 }
 
+void check_milestones(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train) return;
+  const std::vector<int64_t>& milestones = job.spec.train->optimizer.milestones;
+  for (size_t i = 0; i < milestones.size(); ++i) {
+    const std::string path = at_item("spec.train.optimizer.milestones", i);
+    if (i > 0 && milestones[i] <= milestones[i - 1]) {
+      problems.push_back(path + ": " + std::to_string(milestones[i]) + " comes after " +
+                         std::to_string(milestones[i - 1]) + ", expected ascending steps");
+    }
+    if (milestones[i] >= job.spec.train->steps) {
+      problems.push_back(path + ": " + std::to_string(milestones[i]) +
+                         " changes nothing, expected a step below spec.train.steps: " +
+                         std::to_string(job.spec.train->steps));
+    }
+  }
+}
+
 void check_losses(const TrainingJob& job, Problems& problems) {
   const TrainingJobSpec& spec = job.spec;
   const bool overlaps =

@@ -25,6 +25,7 @@ extern const Pattern kLlamaPreset;
 void check_metadata(const TrainingJob& job, Problems& problems);
 void check_hang(const TrainingJob& job, Problems& problems);
 void check_losses(const TrainingJob& job, Problems& problems);
+void check_milestones(const TrainingJob& job, Problems& problems);
 void check_preemption(const TrainingJob& job, Problems& problems);
 void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);

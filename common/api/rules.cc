@@ -352,6 +352,10 @@ void Table::add_training() {
           "{} needs spec.train.precision: bf16, expected nearest", {train_["rounding"]});
   require(train_, "optimizer.warmupSteps", warmup <= steps,
           "{} is more than spec.train.steps[: {}]", {warmup, steps});
+  const Expression decay = train_["optimizer.decaySteps"];
+  require(train_, "optimizer.decaySteps", warmup + decay <= steps,
+          "{} and spec.train.optimizer.warmupSteps[: {}] are more than spec.train.steps[: {}]",
+          {decay, warmup, steps});
   require(train_, "optimizer.minimumLearningRate", final_rate <= rate,
           "{} is more than spec.train.optimizer.learningRate[: {}]", {final_rate, rate});
   require(train_, "validation.everySteps",
@@ -391,6 +395,23 @@ void Table::add_optimizer() {
   only_with("epsilon", name != "sgd", "adamw or adagrad");
   only_with("momentum", name == "sgd", "sgd");
   only_with("nesterov", name == "sgd", "sgd");
+  const Expression schedule = optimizer["schedule"];
+  const auto only_scheduled = [&](const char* field, const char* with) {
+    require(optimizer, field, schedule == with || optimizer.is_default(field),
+            std::string("[found {}, which is ]only valid with schedule: ") + with +
+                "; omit the field",
+            {optimizer[field]});
+  };
+  only_scheduled("decaySteps", "warmupStableDecay");
+  only_scheduled("factor", "step");
+  require(optimizer, "decaySteps",
+          schedule != "warmupStableDecay" || optimizer["decaySteps"] > 0,
+          "missing, expected how many steps the learning rate falls for");
+  require(optimizer, "milestones", schedule == "step" || !optimizer.given("milestones"),
+          "only valid with schedule: step; omit the field");
+  require(optimizer, "milestones", schedule != "step" || optimizer.given("milestones"),
+          "missing, expected the steps after which the learning rate falls");
+  check(check_milestones, {"spec.train.optimizer.milestones", "spec.train.steps"});
   require(optimizer, "nesterov",
           name != "sgd" || !optimizer["nesterov"] || optimizer["momentum"] > 0.0,
           "needs momentum, expected spec.train.optimizer.momentum above 0");

@@ -251,7 +251,7 @@ struct Schema<OptimizerSpec> {
           &OptimizerSpec::learningRate);
     visit(Field{.name = "schedule",
                 .meaning = "How the learning rate changes after the warm-up.",
-                .choices = "constant linear cosine"},
+                .choices = "constant linear cosine warmupStableDecay step"},
           &OptimizerSpec::schedule);
     visit(Field{.name = "warmupSteps",
                 .meaning = "Steps over which the learning rate rises from 0.",
@@ -259,10 +259,30 @@ struct Schema<OptimizerSpec> {
                 .maximum = kStepsMax},
           &OptimizerSpec::warmupSteps);
     visit(Field{.name = "minimumLearningRate",
-                .meaning = "Final learning rate of linear and cosine; at most learningRate.",
+                .meaning = "Final learning rate of linear, cosine and warmupStableDecay, and the "
+                           "lowest one of step; at most learningRate.",
                 .minimum = 0,
                 .maximum = 100},
           &OptimizerSpec::minimumLearningRate);
+    visit(Field{.name = "decaySteps",
+                .meaning = "The last steps, in which the learning rate falls. Only with "
+                           "warmupStableDecay, which needs it.",
+                .minimum = 0,
+                .maximum = kStepsMax},
+          &OptimizerSpec::decaySteps);
+    visit(Field{.name = "milestones",
+                .meaning = "Steps after which the learning rate falls, ascending. Only with step, "
+                           "which needs one.",
+                .minimum = 1,
+                .maximum = kStepsMax,
+                .items_max = 64},
+          &OptimizerSpec::milestones);
+    visit(Field{.name = "factor",
+                .meaning = "What the learning rate is multiplied by after each milestone. Only "
+                           "with step.",
+                .minimum = 0,
+                .maximum = 1},
+          &OptimizerSpec::factor);
     visit(Field{.name = "beta1",
                 .meaning = "Decay rate of the gradient's running mean. Only with adamw.",
                 .minimum = 0,

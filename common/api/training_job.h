@@ -82,9 +82,13 @@ struct BatchSpec {
 struct OptimizerSpec {
   std::string name = "adamw";  // adamw, sgd, adagrad
   double learningRate = 3e-4;
-  std::string schedule = "cosine";  // constant, linear, cosine
+  // constant, linear, cosine, warmupStableDecay, step
+  std::string schedule = "cosine";
   int64_t warmupSteps = 0;
-  double minimumLearningRate = 0;  // final rate of linear and cosine
+  double minimumLearningRate = 0;   // the lowest rate after the warm-up
+  int64_t decaySteps = 0;           // the last ones; only for warmupStableDecay
+  std::vector<int64_t> milestones;  // steps after which the rate falls; only for step
+  double factor = 0.1;              // by which it is multiplied then; only for step
   double beta1 = 0.9;              // this and beta2: only for adamw
   double beta2 = 0.95;
   double epsilon = 1e-8;  // not for sgd

@@ -171,7 +171,10 @@ Status Worker::prepare_steps() {
                                              .peak = optimizer.learningRate,
                                              .minimum = optimizer.minimumLearningRate,
                                              .warmup_steps = optimizer.warmupSteps,
-                                             .steps = config_.train.steps},
+                                             .steps = config_.train.steps,
+                                             .decay_steps = optimizer.decaySteps,
+                                             .milestones = optimizer.milestones,
+                                             .factor = optimizer.factor},
                                 .clip_norm = optimizer.clipNorm},
                                {*model_, *loader_}));
   step_.emplace(std::move(step));

@@ -5,10 +5,12 @@
 namespace lockstep::optim {
 namespace {
 
-TEST(ParseSchedule, KnowsTheThreeNames) {
+TEST(ParseSchedule, KnowsTheNames) {
   EXPECT_EQ(*parse_schedule("constant"), ScheduleKind::kConstant);
   EXPECT_EQ(*parse_schedule("linear"), ScheduleKind::kLinear);
   EXPECT_EQ(*parse_schedule("cosine"), ScheduleKind::kCosine);
+  EXPECT_EQ(*parse_schedule("warmupStableDecay"), ScheduleKind::kWarmupStableDecay);
+  EXPECT_EQ(*parse_schedule("step"), ScheduleKind::kStep);
   const Result<ScheduleKind> unknown = parse_schedule("cosin");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, Code::kInvalid);
@@ -47,6 +49,36 @@ TEST(LearningRate, IsAsTheFormulaSays) {
         .kind = c.kind, .peak = 1.0, .minimum = 0.2, .warmup_steps = c.warmup, .steps = 110};
     EXPECT_NEAR(learning_rate(schedule, c.step), c.rate, 1e-12)
         << "kind " << static_cast<int>(c.kind) << " warm-up " << c.warmup << " step " << c.step;
+  }
+}
+
+TEST(LearningRate, IsStableUntilTheLastSteps) {
+  const LearningRateSchedule schedule{.kind = ScheduleKind::kWarmupStableDecay,
+                                      .peak = 1,
+                                      .minimum = 0.2,
+                                      .warmup_steps = 10,
+                                      .steps = 110,
+                                      .decay_steps = 40};
+  const std::vector<std::pair<int64_t, double>> cases{
+      {5, 0.5}, {10, 1}, {11, 1}, {70, 1}, {80, 0.8}, {90, 0.6}, {110, 0.2}, {111, 0.2}};
+  for (const auto& [step, rate] : cases) {
+    EXPECT_NEAR(learning_rate(schedule, step), rate, 1e-12) << step;
+  }
+}
+
+TEST(LearningRate, FallsAfterEachMilestone) {
+  const LearningRateSchedule schedule{.kind = ScheduleKind::kStep,
+                                      .peak = 1,
+                                      .minimum = 0.02,
+                                      .warmup_steps = 10,
+                                      .steps = 110,
+                                      .milestones = {30, 60, 90},
+                                      .factor = 0.25};
+  const std::vector<std::pair<int64_t, double>> cases{
+      {5, 0.5},     {11, 1},      {30, 1},     {31, 0.25}, {60, 0.25},
+      {61, 0.0625}, {90, 0.0625}, {91, 0.02},  {110, 0.02}};
+  for (const auto& [step, rate] : cases) {
+    EXPECT_NEAR(learning_rate(schedule, step), rate, 1e-12) << step;
   }
 }
 

@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 10), "assignment.protocol: 10 is out of range, expected 1 to 9");
+  EXPECT_EQ(error_of("/protocol", 11), "assignment.protocol: 11 is out of range, expected 1 to 10");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -203,6 +203,20 @@ TEST(AgentMessages, RulesAboutLossesNeedTheirProtocolVersion) {
   EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
   spec.failure.rules = {{.event = "LossSpike", .action = "Fail"}};
   EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
+}
+
+TEST(AgentMessages, NewSchedulesOfTheLearningRateNeedTheirProtocolVersion) {
+  TrainingJobSpec spec;
+  spec.train.emplace();
+  const WorldInput input{.job_uid = "uid", .round = 7, .members = {{0, 1, "10.0.0.1", 29500}}};
+  const WorldAssignment world = *make_world(spec, input);
+  const auto needed = [&](const char* schedule) {
+    spec.train->optimizer.schedule = schedule;
+    return protocol_needed(world, spec.train);
+  };
+  EXPECT_EQ(needed("linear"), kProtocolOldest);
+  EXPECT_EQ(needed("warmupStableDecay"), 10);
+  EXPECT_EQ(needed("step"), 10);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {

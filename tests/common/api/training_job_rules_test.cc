@@ -153,6 +153,34 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        "spec.train.rounding: \"stochastic\" needs spec.train.precision: bf16, expected nearest"},
       {"/spec/train/optimizer/warmupSteps", 101,
        "spec.train.optimizer.warmupSteps: 101 is more than spec.train.steps: 100"},
+      {"/spec/train/optimizer",
+       {{"schedule", "warmupStableDecay"}, {"decaySteps", 95}, {"warmupSteps", 10}},
+       "spec.train.optimizer.decaySteps: 95 and spec.train.optimizer.warmupSteps: 10 are more than "
+       "spec.train.steps: 100"},
+      {"/spec/train/optimizer",
+       {{"schedule", "warmupStableDecay"}},
+       "spec.train.optimizer.decaySteps: missing, expected how many steps the learning rate falls "
+       "for"},
+      {"/spec/train/optimizer/decaySteps", 5,
+       "spec.train.optimizer.decaySteps: found 5, which is only valid with schedule: "
+       "warmupStableDecay; omit the field"},
+      {"/spec/train/optimizer/factor", 0.5,
+       "spec.train.optimizer.factor: found 0.5, which is only valid with schedule: step; omit the "
+       "field"},
+      {"/spec/train/optimizer/milestones",
+       {5},
+       "spec.train.optimizer.milestones: only valid with schedule: step; omit the field"},
+      {"/spec/train/optimizer",
+       {{"schedule", "step"}},
+       "spec.train.optimizer.milestones: missing, expected the steps after which the learning rate "
+       "falls"},
+      {"/spec/train/optimizer",
+       {{"schedule", "step"}, {"milestones", {20, 10}}},
+       "spec.train.optimizer.milestones[1]: 10 comes after 20, expected ascending steps"},
+      {"/spec/train/optimizer",
+       {{"schedule", "step"}, {"milestones", {20, 100}}},
+       "spec.train.optimizer.milestones[1]: 100 changes nothing, expected a step below "
+       "spec.train.steps: 100"},
       {"/spec/train/optimizer/minimumLearningRate", 0.5,
        "spec.train.optimizer.minimumLearningRate: 0.5 is more than "
        "spec.train.optimizer.learningRate: 0.002"},

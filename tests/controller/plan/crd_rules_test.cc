@@ -218,6 +218,10 @@ const std::vector<Json>& good_documents() {
              "false, prefetch: false, gatherPrecision: bf16, reducePrecision: bf16, offload: "
              "parameters, offloadPath: /s}}"),
       job_of("{" + kTrain + "}, parallelism: {exchange: host}}"),
+      job_of("{" + kTrain +
+             ", optimizer: {schedule: warmupStableDecay, decaySteps: 900, warmupSteps: 100}}}"),
+      job_of("{" + kTrain +
+             ", optimizer: {schedule: step, milestones: [10, 20, 999], factor: 0.5}}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 2, pipeline: 2}, "
              "checkpoint: "
@@ -429,6 +433,15 @@ std::vector<Case> all_cases() {
        "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: gpt2}}}"},
       {"spec.train.rounding", "{" + kTrain + ", rounding: stochastic}}"},
       {"spec.train.optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}"},
+      {"spec.train.optimizer.decaySteps", "{" + kTrain + ", optimizer: {decaySteps: 10}}}"},
+      {"spec.train.optimizer.decaySteps",
+       "{" + kTrain + ", optimizer: {schedule: warmupStableDecay}}}"},
+      {"spec.train.optimizer.decaySteps",
+       "{" + kTrain +
+           ", optimizer: {schedule: warmupStableDecay, decaySteps: 901, warmupSteps: 100}}}"},
+      {"spec.train.optimizer.milestones", "{" + kTrain + ", optimizer: {milestones: [1]}}}"},
+      {"spec.train.optimizer.milestones", "{" + kTrain + ", optimizer: {schedule: step}}}"},
+      {"spec.train.optimizer.factor", "{" + kTrain + ", optimizer: {factor: 0.5}}}"},
       {"spec.train.optimizer.minimumLearningRate",
        "{" + kTrain + ", optimizer: {minimumLearningRate: 0.5}}}"},
       {"spec.train.optimizer.beta1", "{" + kTrain + ", optimizer: {name: sgd, beta1: 0.5}}}"},
