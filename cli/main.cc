@@ -157,6 +157,7 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
     std::string to;
     std::string precision = "fp32";
     uint64_t file_bytes_max = 0;  // 0: no limit
+    bool is_average = false;
   };
   const auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand(
@@ -178,6 +179,8 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
                    "files with an index (default: one file)")
       ->type_name("SIZE")
       ->transform(CLI::Validator(size_in_bytes, ""));
+  command->add_flag("--average", words->is_average,
+                    "The moving average of the weights, of a job with spec.train.ema");
   command->footer(
       "Examples: lockstep export checkpoints/step-00001000 model.safetensors\n"
       "          lockstep export checkpoints my-model --precision bf16 --max-file-size 2GB\n"
@@ -185,7 +188,8 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
   command->callback([words, context] {
     context.exit_code = exec_program(context, "lockstep-worker",
                                      {"export", words->from, words->to, words->precision,
-                                      std::to_string(words->file_bytes_max)});
+                                      std::to_string(words->file_bytes_max),
+                                      words->is_average ? "averages" : "parameters"});
   });
 }
 

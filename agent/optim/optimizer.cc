@@ -38,19 +38,25 @@ Result<OptimizerKind> parse_optimizer(std::string_view name) {
 }
 
 std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
-  static constexpr StateKind kAdamW[] = {{"exp_avg", "first moments"},
-                                         {"exp_avg_sq", "second moments"}};
-  static constexpr StateKind kSgd[] = {{"momentum_buffer", "momentum"}};
-  static constexpr StateKind kAdagrad[] = {{"sum", "sums of squares"}};
+  static constexpr StateKind kAverage = {kAverageName, "moving averages"};
+  static constexpr StateKind kAdamW[] = {
+      {"exp_avg", "first moments"}, {"exp_avg_sq", "second moments"}, kAverage};
+  static constexpr StateKind kSgd[] = {{"momentum_buffer", "momentum"}, kAverage};
+  static constexpr StateKind kAdagrad[] = {{"sum", "sums of squares"}, kAverage};
+  std::span<const StateKind> kinds;
   switch (options.kind) {
     case OptimizerKind::kAdamW:
-      return kAdamW;
+      kinds = kAdamW;
+      break;
     case OptimizerKind::kSgd:
-      return options.momentum > 0 ? std::span<const StateKind>(kSgd) : std::span<const StateKind>();
+      kinds = kSgd;
+      if (options.momentum == 0) kinds = kinds.subspan(1);
+      break;
     case OptimizerKind::kAdagrad:
-      return kAdagrad;
+      kinds = kAdagrad;
+      break;
   }
-  return {};
+  return options.average_decay > 0 ? kinds : kinds.first(kinds.size() - 1);
 }
 
 std::vector<ShardSlice> updated_slices(const OptimizerArenas& arrays, const ParameterArena& arena) {
@@ -125,12 +131,15 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
 template <class Args>
 Args Optimizer::arguments(const OptimizerStep& step,
                           std::span<const kernels::UpdatedTensor> tensors) const {
+  const double rate = step.step == 1 ? 1 : 1 - options_.average_decay;
   return {.tensors = tensors,
           .learning_rate = static_cast<float>(step.learning_rate),
           .gradient_scale = step.gradient_scale,
           .device_scale = step.device_scale,
           .step = step.step,
-          .rounding_seed = options_.rounding_seed};
+          .rounding_seed = options_.rounding_seed,
+          .average_state = has_average() ? static_cast<int>(states_.size()) - 1 : -1,
+          .average_rate = static_cast<float>(rate)};
 }
 
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {

@@ -26,6 +26,9 @@ struct OptimizerOptions {
   double momentum = 0;        // SGD's; 0: no momentum, and no state
   bool nesterov = false;      // SGD's
   double weight_decay = 0.1;  // for the parameters marked in the table
+  // Of the moving average of the parameters, which is a state; 0: there is none. Its first value is
+  // the parameters after step 1.
+  double average_decay = 0;
   // For rounding the copies: 0 rounds to nearest even, else stochastically
   // (kernels/ops/parameter_update.h).
   uint64_t rounding_seed = 0;
@@ -40,6 +43,7 @@ struct StateKind {
   const char* meaning;  // for people: "first moments"
 };
 inline constexpr size_t kStatesMax = kernels::kUpdateStatesMax;
+inline constexpr char kAverageName[] = "ema";  // StateKind::name of the moving average
 
 // Returns the states of an optimizer with these options, at most kStatesMax. Pure: the plan of the
 // memory, the files of a checkpoint and the optimizer itself follow this list.
@@ -110,6 +114,7 @@ class Optimizer {
   void add(const OptimizerArenas& arenas, const ShardSlice& slice,
            const kernels::ElementIndex& index, int64_t first, float weight_decay);
   Status take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device);
+  bool has_average() const { return options_.average_decay > 0; }
   template <class Args>
   Args arguments(const OptimizerStep& step, std::span<const kernels::UpdatedTensor> tensors) const;
 

@@ -32,7 +32,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
     "       lockstep-worker check JOB\n"
-    "       lockstep-worker export CHECKPOINT OUTPUT PRECISION FILE_BYTES_MAX\n"
+    "       lockstep-worker export CHECKPOINT OUTPUT PRECISION FILE_BYTES_MAX parameters|averages\n"
     "       lockstep-worker plan [JOB] [GIGABYTES...]\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
 
@@ -112,8 +112,11 @@ int run_check(const std::string& path) {
 }
 
 // Returns nothing for wrong words. 0 bytes are no limit.
-std::optional<ExportOptions> export_options(std::string_view precision, std::string_view bytes) {
+std::optional<ExportOptions> export_options(std::string_view precision, std::string_view bytes,
+                                            std::string_view kind) {
   ExportOptions options;
+  if (kind != "parameters" && kind != "averages") return std::nullopt;
+  if (kind == "averages") options.kind = WeightsKind::kAverages;
   if (precision != "fp32" && precision != "bf16") return std::nullopt;
   if (precision == "bf16") options.dtype = kernels::DType::kBf16;
   const auto [stop, error] = std::from_chars(bytes.begin(), bytes.end(), options.file_bytes_max);
@@ -189,8 +192,8 @@ int program(int argc, char** argv) {
     return 0;
   }
   if (argc == 3 && std::string_view(argv[1]) == "check") return lockstep::train::run_check(argv[2]);
-  if (argc == 6 && std::string_view(argv[1]) == "export") {
-    const auto options = lockstep::train::export_options(argv[4], argv[5]);
+  if (argc == 7 && std::string_view(argv[1]) == "export") {
+    const auto options = lockstep::train::export_options(argv[4], argv[5], argv[6]);
     if (options) return lockstep::train::run_export(argv[2], argv[3], *options);
   }
   if (argc > 2 && std::string_view(argv[1]) == "plan") {

@@ -395,6 +395,12 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "batch", .meaning = "Samples per step."}, &TrainSpec::batch);
     visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
           &TrainSpec::optimizer);
+    visit(Field{.name = "ema",
+                .meaning = "Decay of the moving average of the parameters, such as 0.999, which "
+                           "checkpoints and lockstep export --average have; 0 keeps none.",
+                .minimum = 0,
+                .maximum = 0.999999},
+          &TrainSpec::ema);
     visit(Field{.name = "precision",
                 .meaning = "Precision of matrix products; parameters and sums stay in fp32.",
                 .choices = "fp32 bf16"},

@@ -129,6 +129,7 @@ struct TrainSpec {
   int64_t steps = 1000;
   BatchSpec batch;
   OptimizerSpec optimizer;
+  double ema = 0;                  // decay of the moving average of the parameters; 0: none
   std::string precision = "fp32";  // fp32, bf16
   // Rounding of the bf16 copies of the parameters, which products read: nearest, stochastic.
   std::string rounding = "nearest";

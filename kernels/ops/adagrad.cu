@@ -13,7 +13,7 @@ struct AdagradRule {
   float epsilon;
 
   __device__ __forceinline__ void update(float g, float weight_decay, float& p,
-                                         float (&states)[kUpdateStatesMax]) const {
+                                         float (&states)[kOwnStatesMax]) const {
     g += p * weight_decay;
     states[0] += g * g;
     p -= g * learning_rate / (sqrtf(states[0]) + epsilon);

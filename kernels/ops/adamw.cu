@@ -19,7 +19,7 @@ struct AdamWRule {
   float v_correction;  // 1 / (1 - b2^step)
 
   __device__ __forceinline__ void update(float g, float weight_decay, float& p,
-                                         float (&states)[kUpdateStatesMax]) const {
+                                         float (&states)[kOwnStatesMax]) const {
     const float decay = learning_rate * weight_decay;
     const float m = states[0] * beta1 + g * (1.0f - beta1);
     const float v = states[1] * beta2 + g * g * (1.0f - beta2);

@@ -22,6 +22,8 @@ struct AdamW {
   const float* device_scale = nullptr;  // in device memory, for example ClipScale::scale; or null
   int64_t step = 1;                     // the first step is 1
   uint64_t rounding_seed = 0;           // 0: round to nearest
+  int average_state = -1;               // index of the state; -1: none
+  float average_rate = 0.0f;
 };
 
 }  // namespace lockstep::kernels

@@ -21,12 +21,16 @@ constexpr int64_t index_of(const ElementIndex& elements, int64_t i) {
   return elements.first + i / elements.columns * elements.stride + i % elements.columns;
 }
 
-inline constexpr int kUpdateStatesMax = 2;
+inline constexpr int kOwnStatesMax = 2;                     // of an op's formula
+inline constexpr int kUpdateStatesMax = kOwnStatesMax + 1;  // and a moving average
 
 // A tensor of parameters for an optimizer's op (AdamW, Sgd, Adagrad).
 //
 // All of them multiply gradients by gradient_scale and, with device_scale, by *device_scale. If
 // that product is not finite, the op writes nothing.
+//
+// With an average_state they also keep a moving average of the new parameters in that state, which
+// comes after those of the formula: average += average_rate (parameter - average).
 //
 // They round bf16 copies to nearest even or, with a rounding_seed, stochastically (rounding.h). The
 // key is rounding_key(rounding_seed, step), to which an element's index is added, so a parameter

@@ -10,7 +10,7 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 void update(const Sgd& args, float scale, const UpdatedTensor& t, Range range) {
-  float* buffer = t.states[0];
+  float* buffer = args.momentum > 0.0f ? t.states[0] : nullptr;
   for_vectors(range.end - range.begin, [&](int64_t i, int64_t n) {
     const int64_t at = range.begin + i;
     const Vec p = load_n(t.parameter + at, n);

@@ -15,7 +15,7 @@ struct SgdRule {
   bool nesterov;
 
   __device__ __forceinline__ void update(float g, float weight_decay, float& p,
-                                         float (&states)[kUpdateStatesMax]) const {
+                                         float (&states)[kOwnStatesMax]) const {
     g += p * weight_decay;
     float direction = g;
     if constexpr (kHasBuffer) {
@@ -35,8 +35,7 @@ void run(Stream& stream, const Sgd& args) {
 }  // namespace
 
 void sgd(Stream& stream, const Sgd& args) {
-  const bool has_buffer = !args.tensors.empty() && args.tensors[0].states[0] != nullptr;
-  has_buffer ? run<true>(stream, args) : run<false>(stream, args);
+  args.momentum > 0.0f ? run<true>(stream, args) : run<false>(stream, args);
 }
 
 }  // namespace lockstep::kernels::cuda

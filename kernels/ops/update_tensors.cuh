@@ -15,7 +15,8 @@ namespace lockstep::kernels::cuda {
 struct UpdateTensor {
   float* parameter;
   const float* gradient;
-  float* states[kUpdateStatesMax];
+  float* states[kOwnStatesMax];
+  float* average;  // or null
   void* copy;
   int64_t count;
   ElementIndex index;
@@ -27,12 +28,13 @@ struct UpdateTensor {
 struct UpdateSettings {
   float gradient_scale;
   const float* device_scale;
+  float average_rate;
   uint64_t key;
   bool rounds_stochastically;
 };
 
 // Close to the limit of a kernel's arguments.
-inline constexpr int kUpdateTensorsMax = 360;
+inline constexpr int kUpdateTensorsMax = 340;
 template <class Rule>
 struct UpdateBatch {
   Rule rule;
@@ -68,18 +70,24 @@ __device__ __forceinline__ void write_copy(const UpdateSettings& s, const Update
 template <int N, class Rule>
 __device__ __forceinline__ void update_elements(const UpdateBatch<Rule>& batch, float scale,
                                                 const UpdateTensor& t, int64_t at) {
-  float g[N], p[N], states[kUpdateStatesMax][N];
+  float g[N], p[N], states[kOwnStatesMax][N];
   load_values(g, t.gradient + at);
   load_values(p, t.parameter + at);
   for (int k = 0; k < Rule::kStates; ++k) load_values(states[k], t.states[k] + at);
   for (int i = 0; i < N; ++i) {
-    float of_element[kUpdateStatesMax];
+    float of_element[kOwnStatesMax];
     for (int k = 0; k < Rule::kStates; ++k) of_element[k] = states[k][i];
     batch.rule.update(g[i] * scale, t.weight_decay, p[i], of_element);
     for (int k = 0; k < Rule::kStates; ++k) states[k][i] = of_element[k];
   }
   for (int k = 0; k < Rule::kStates; ++k) store_values(t.states[k] + at, states[k]);
   store_values(t.parameter + at, p);
+  if (t.average) {
+    float average[N];
+    load_values(average, t.average + at);
+    for (int i = 0; i < N; ++i) average[i] += (p[i] - average[i]) * batch.settings.average_rate;
+    store_values(t.average + at, average);
+  }
   if (t.copy) write_copy(batch.settings, t, at, p);
 }
 
@@ -106,11 +114,14 @@ __global__ void __launch_bounds__(kBatchThreads)
   }
 }
 
-inline UpdateTensor update_tensor(const UpdatedTensor& t) {
-  const PackedRows rows{.begins = {t.parameter, t.gradient, t.states[0], t.states[1], t.copy.data}};
+inline UpdateTensor update_tensor(const UpdatedTensor& t, int average_state) {
+  float* average = average_state < 0 ? nullptr : t.states[average_state];
+  const PackedRows rows{.begins = {t.parameter, t.gradient, t.states[0], t.states[1], average,
+                                   t.copy.data}};
   return {.parameter = t.parameter,
           .gradient = t.gradient,
           .states = {t.states[0], t.states[1]},
+          .average = average,
           .copy = t.copy.data,
           .count = t.count,
           .index = t.index,
@@ -126,6 +137,7 @@ void update_tensors(Stream& stream, const char* name, const Rule& rule, const Ar
   UpdateBatch<Rule> batch = {.rule = rule,
                              .settings = {.gradient_scale = args.gradient_scale,
                                           .device_scale = args.device_scale,
+                                          .average_rate = args.average_rate,
                                           .key = rounding_key(args.rounding_seed, args.step),
                                           .rounds_stochastically = args.rounding_seed != 0},
                              .tensors = {}};
@@ -135,7 +147,8 @@ void update_tensors(Stream& stream, const char* name, const Rule& rule, const Ar
   };
   for (const UpdatedTensor& tensor : args.tensors) {
     if (is_full(batch.tensors)) start();
-    append(batch.tensors, update_tensor(tensor), ceil_divided(tensor.count, kUpdateBlockElements));
+    append(batch.tensors, update_tensor(tensor, args.average_state),
+           ceil_divided(tensor.count, kUpdateBlockElements));
   }
   start();
 }

@@ -15,8 +15,16 @@ inline Vec sqrt_vec(Vec v) {
   return v;
 }
 
+inline void update_average(float* average, float rate, const float* parameter, Range range) {
+  for_vectors(range.end - range.begin, [&](int64_t i, int64_t n) {
+    const int64_t at = range.begin + i;
+    const Vec old = load_n(average + at, n);
+    store_n(average + at, old + (load_n(parameter + at, n) - old) * rate, n);
+  });
+}
+
 // Calls update(tensor, gradient scale, range) for ranges that cover each tensor, on all threads,
-// then makes the copies. `Args` is AdamW, Sgd or Adagrad.
+// then makes the copies. The averages follow while a range is still in the cache. `Args` is AdamW, Sgd or Adagrad.
 template <class Args, class Update>
 void update_tensors(Stream& stream, const Args& args, Update update) {
   constexpr int64_t kGrain = 16384;
@@ -25,7 +33,11 @@ void update_tensors(Stream& stream, const Args& args, Update update) {
   if (args.device_scale && !__builtin_isfinite(scale)) return;
   for (size_t i = 0; i < args.tensors.size(); ++i) {
     const UpdatedTensor& tensor = args.tensors[i];
-    parallel_for(tensor.count, kGrain, [&](Range range) { update(tensor, scale, range); });
+    parallel_for(tensor.count, kGrain, [&](Range range) {
+      update(tensor, scale, range);
+      if (args.average_state < 0) return;
+      update_average(tensor.states[args.average_state], args.average_rate, tensor.parameter, range);
+    });
     if (!tensor.copy) continue;
     cast(stream, {.x = tensor.parameter,
                   .out = tensor.copy,

@@ -83,6 +83,9 @@ def main(bin_folder):
                 tensors = read_file(to) if limit == "1GB" else read_folder(to)
                 assert tensors == expected(dtype), to
                 cases += 1
+        refused = subprocess.run([lockstep, "export", str(CHECKPOINT), f"{place}/average", "--average"],
+                                 capture_output=True, text=True)
+        assert refused.returncode == 2 and "has no moving averages" in refused.stderr, refused
         assert len(list(pathlib.Path(place).iterdir())) == cases, "something was left behind"
     print(f"{cases} exports have the checkpoint's values")
 

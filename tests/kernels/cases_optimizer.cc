@@ -13,6 +13,7 @@ constexpr float kRate = 0.01f;
 constexpr float kScale = 0.5f;
 constexpr float kDecay = 0.1f;
 constexpr int64_t kStep = 3;
+constexpr float kAverageRate = 0.25f;
 
 // An optimizer's op, and what it computes.
 struct Rule {
@@ -47,14 +48,23 @@ std::vector<UpdatedTensor> tensors_of(const UpdateSizes& s, const Rule& rule, Te
   return tensors;
 }
 
-OpCase update(const UpdateSizes& s, const Rule& rule) {
+// Adds the moving average to the op's arguments, which come after the states of its formula.
+template <class Args>
+void add_average(const UpdateSizes& s, int own_states, Args& args) {
+  if (!s.averages) return;
+  args.average_state = own_states;
+  args.average_rate = kAverageRate;
+}
+
+OpCase update(const UpdateSizes& s, Rule rule) {
+  if (s.averages) rule.states.emplace_back("average");
   int64_t total = 0;
   OpCase c;
   c.name = rule.name;
   for (const int64_t count : s.counts) total += count;
   c.name += " n=" + std::to_string(total) + " of " + std::to_string(s.counts.size());
   c.name += std::string(s.device_scale ? " device scale" : "") + (s.copies ? " copies" : "") +
-            (s.rounding_seed ? " rounded stochastically" : "");
+            (s.rounding_seed ? " rounded stochastically" : "") + (s.averages ? " averages" : "");
   c.inputs = {{"p", total}, {"g", total}};
   c.outputs = {{"new_p", total}};
   for (const std::string& state : rule.states) {
@@ -76,6 +86,9 @@ OpCase update(const UpdateSizes& s, const Rule& rule) {
   c.reference = [rule, device_scale](Doubles& d, const Ints&) {
     for (size_t i = 0; i < d["p"].size(); ++i) {
       rule.reference(d, i, d["g"][i] * static_cast<double>(kScale * device_scale));
+      if (!d.contains("average")) continue;
+      const double average = d["average"][i];
+      d["new_average"][i] = average + kAverageRate * (d["new_p"][i] - average);
     }
     if (d.contains("copy")) d["copy"] = d["new_p"];
   };
@@ -93,11 +106,12 @@ OpCase adamw(const UpdateSizes& s) {
                        .step = kStep,
                        .rounding_seed = s.rounding_seed};
   Rule rule{.name = "adamw", .states = {"m", "v"}, .run = {}, .reference = {}};
-  rule.run = [settings](const OpTable& ops, Stream& stream, std::span<const UpdatedTensor> tensors,
-                        const float* device_scale) {
+  rule.run = [s, settings](const OpTable& ops, Stream& stream,
+                           std::span<const UpdatedTensor> tensors, const float* device_scale) {
     AdamW args = settings;
     args.tensors = tensors;
     args.device_scale = device_scale;
+    add_average(s, 2, args);
     ops.adamw(stream, args);
   };
   rule.reference = [settings](Doubles& d, size_t i, double g) {
@@ -122,11 +136,12 @@ OpCase sgd(const UpdateSizes& s, double momentum, bool nesterov) {
   Rule rule{.name = "sgd", .states = {}, .run = {}, .reference = {}};
   rule.name += momentum > 0 ? (nesterov ? " nesterov" : " momentum") : "";
   if (momentum > 0) rule.states = {"b"};
-  rule.run = [settings](const OpTable& ops, Stream& stream, std::span<const UpdatedTensor> tensors,
-                        const float* device_scale) {
+  rule.run = [s, settings](const OpTable& ops, Stream& stream,
+                           std::span<const UpdatedTensor> tensors, const float* device_scale) {
     Sgd args = settings;
     args.tensors = tensors;
     args.device_scale = device_scale;
+    add_average(s, args.momentum > 0 ? 1 : 0, args);
     ops.sgd(stream, args);
   };
   rule.reference = [momentum, nesterov](Doubles& d, size_t i, double g) {
@@ -148,11 +163,12 @@ OpCase adagrad(const UpdateSizes& s) {
                          .step = kStep,
                          .rounding_seed = s.rounding_seed};
   Rule rule{.name = "adagrad", .states = {"s"}, .run = {}, .reference = {}};
-  rule.run = [settings](const OpTable& ops, Stream& stream, std::span<const UpdatedTensor> tensors,
-                        const float* device_scale) {
+  rule.run = [s, settings](const OpTable& ops, Stream& stream,
+                           std::span<const UpdatedTensor> tensors, const float* device_scale) {
     Adagrad args = settings;
     args.tensors = tensors;
     args.device_scale = device_scale;
+    add_average(s, 1, args);
     ops.adagrad(stream, args);
   };
   rule.reference = [](Doubles& d, size_t i, double g) {

@@ -105,7 +105,9 @@ std::vector<OpCase> test_cases() {
        {UpdateSizes{.counts = {1}}, UpdateSizes{.counts = {16, 33, 7, 40000}},
         UpdateSizes{.counts = std::vector<int64_t>(500, 5), .device_scale = true},
         UpdateSizes{.counts = {1001, 64}, .device_scale = true, .copies = true},
-        UpdateSizes{.counts = {77, 2048}, .copies = true, .rounding_seed = 5}}) {
+        UpdateSizes{.counts = {77, 2048}, .copies = true, .rounding_seed = 5},
+        UpdateSizes{.counts = {2048, 16, 33, 40000}, .device_scale = true, .averages = true},
+        UpdateSizes{.counts = {1001, 64}, .copies = true, .averages = true}}) {
     cases.push_back(adamw(sizes));
     cases.push_back(sgd(sizes, 0.0, false));
     cases.push_back(sgd(sizes, 0.9, false));

@@ -166,6 +166,7 @@ struct UpdateSizes {
   bool device_scale = false;
   bool copies = false;  // in the run's dtype
   uint64_t rounding_seed = 0;
+  bool averages = false;
 };
 
 OpCase embedding(const EmbeddingSizes& sizes);

@@ -75,6 +75,7 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
   } else if (train.optimizer.name == "sgd") {
     settings["spec.train.optimizer.momentum"] = number(train.optimizer.momentum);
   }
+  settings["spec.train.ema"] = train.ema > 0 ? "kept" : "none";
   settings["spec.train.precision"] = train.precision;
   settings["spec.train.rounding"] = train.rounding;
   // Initial parameters are in the checkpoint; draws to come are not.

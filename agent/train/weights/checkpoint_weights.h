@@ -18,7 +18,11 @@ struct WeightTensor {
   bool operator==(const WeightTensor&) const = default;
 };
 
-// The parameters of a verified checkpoint, however its files hold them.
+// Which tensors of a checkpoint are its weights: the parameters, or their moving averages.
+enum class WeightsKind : uint8_t { kParameters, kAverages };
+
+// The weights of a verified checkpoint, by the names of the parameters, however its files hold
+// them.
 struct CheckpointWeights {
   std::string checkpoint;  // its folder
   int64_t step = 0;
@@ -29,7 +33,8 @@ struct CheckpointWeights {
 };
 
 // Opens a checkpoint's folder, or the newest checkpoint that verifies in a folder of checkpoints.
-// kNotFound if there is none, kCorrupt, else as storage says.
-Result<CheckpointWeights> open_checkpoint_weights(const std::string& from);
+// kNotFound if there is none, kInvalid if it has no averages, kCorrupt, else as storage says.
+Result<CheckpointWeights> open_checkpoint_weights(const std::string& from,
+                                                  WeightsKind kind = WeightsKind::kParameters);
 
 }  // namespace lockstep::train

@@ -177,7 +177,7 @@ Result<ExportedWeights> export_weights(const std::string& from, const std::strin
   const std::string path = to.substr(0, to.find_last_not_of('/') + 1);  // folder/ names the folder
   std::error_code error;
   if (path.empty() || fs::exists(path, error)) return invalid("[export] " + to + " already exists");
-  TRY_ASSIGN(const CheckpointWeights weights, open_checkpoint_weights(from));
+  TRY_ASSIGN(const CheckpointWeights weights, open_checkpoint_weights(from, options.kind));
   TRY_ASSIGN(const std::vector<Parameter> table, parameters_in(weights));
   const std::vector<ExportedTensor> tensors = tensors_of(table);
   TRY_ASSIGN(const std::vector<size_t> split, split_checked(tensors, options));

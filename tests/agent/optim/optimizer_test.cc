@@ -60,6 +60,36 @@ TEST(Optimizer, FollowsTheFormulaOfAdamWAndDecaysMatricesAlone) {
   }
 }
 
+TEST(Optimizer, KeepsAMovingAverageThatBeginsWithTheFirstStep) {
+  const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny));
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kAdagrad}) {
+    std::vector<float> parameters = random_values(arena.count, 1);
+    std::vector<float> gradients(parameters.size());
+    const OptimizerOptions options{.kind = kind, .average_decay = 0.8};
+    Result<Optimizer> optimizer = Optimizer::create(
+        kTiny, arena, {.parameters = parameters.data(), .gradients = gradients.data()}, options, {},
+        kernels::cpu_ops());
+    ASSERT_TRUE(optimizer.ok());
+    EXPECT_STREQ(optimizer->states().back().name, "ema");
+    std::vector<double> expected(parameters.size());
+    kernels::Stream stream;
+    for (int64_t step = 1; step <= 4; ++step) {
+      const auto drawn = random_values(arena.count, 10 + static_cast<uint64_t>(step));
+      std::copy(drawn.begin(), drawn.end(), gradients.begin());
+      optimizer->step(stream, {.learning_rate = 1e-2, .step = step});
+      for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] += (step == 1 ? 1 : 0.2) * (parameters[i] - expected[i]);
+      }
+    }
+    for (const ArenaEntry& entry : arena.entries) {
+      for (int64_t i = entry.offset; i < entry.offset + entry.count; ++i) {
+        ASSERT_NEAR(optimizer->states().back().values[i], expected[static_cast<size_t>(i)], 2e-6);
+      }
+    }
+  }
+}
+
 TEST(Optimizer, WritesTheCopiesThatProductsRead) {
   const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny));
   std::vector<float> parameters = random_values(arena.count, 1);

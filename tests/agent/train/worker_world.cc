@@ -322,6 +322,7 @@ void expect_same_bits_with_every_optimizer(WorkerWorld::Options options) {
   for (const OptimizerSpec& optimizer : optimizers) {
     SCOPED_TRACE(optimizer.name);
     options.train.optimizer = optimizer;
+    options.train.ema = optimizer.nesterov ? 0.9 : 0;
     WorkerWorld world(options);
     ASSERT_NO_FATAL_FAILURE(world.run());
     EXPECT_LT(world.metric("loss").back(), world.metric("loss").front());

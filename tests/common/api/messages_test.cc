@@ -205,7 +205,7 @@ TEST(AgentMessages, RulesAboutLossesNeedTheirProtocolVersion) {
   EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
 }
 
-TEST(AgentMessages, NewSchedulesOfTheLearningRateNeedTheirProtocolVersion) {
+TEST(AgentMessages, NewSchedulesOfTheLearningRateAndAveragesNeedTheirProtocolVersion) {
   TrainingJobSpec spec;
   spec.train.emplace();
   const WorldInput input{.job_uid = "uid", .round = 7, .members = {{0, 1, "10.0.0.1", 29500}}};
@@ -217,6 +217,8 @@ TEST(AgentMessages, NewSchedulesOfTheLearningRateNeedTheirProtocolVersion) {
   EXPECT_EQ(needed("linear"), kProtocolOldest);
   EXPECT_EQ(needed("warmupStableDecay"), 10);
   EXPECT_EQ(needed("step"), 10);
+  spec.train->ema = 0.99;
+  EXPECT_EQ(needed("cosine"), 10);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
