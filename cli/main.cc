@@ -186,10 +186,10 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
       "          lockstep export checkpoints my-model --precision bf16 --max-file-size 2GB\n"
       "A tensor that is larger than --max-file-size gets a file of its own.");
   command->callback([words, context] {
-    context.exit_code = exec_program(context, "lockstep-worker",
-                                     {"export", words->from, words->to, words->precision,
-                                      std::to_string(words->file_bytes_max),
-                                      words->is_average ? "averages" : "parameters"});
+    context.exit_code = exec_program(
+        context, "lockstep-worker",
+        {"export", words->from, words->to, words->precision, std::to_string(words->file_bytes_max),
+         words->is_average ? "averages" : "parameters"});
   });
 }
 

@@ -10,7 +10,8 @@ namespace lockstep::optim {
 
 enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWarmupStableDecay, kStep };
 
-// Parses "constant", "linear", "cosine", "warmupStableDecay" or "step"; kInvalid for any other name.
+// Parses "constant", "linear", "cosine", "warmupStableDecay" or "step"; kInvalid for any other
+// name.
 Result<ScheduleKind> parse_schedule(std::string_view name);
 
 struct LearningRateSchedule {

@@ -238,8 +238,7 @@ class Composition {
     int64_t local = 0;  // in this rank's shard
     int64_t count = 0;
   };
-  std::vector<HeldPart> held_parts(const ForeignShare& share, uint64_t first,
-                                   uint64_t count) const;
+  std::vector<HeldPart> held_parts(const ForeignShare& share, uint64_t first, uint64_t count) const;
   Composition(comm::Communicator& world, const ComposeOptions& options)
       : world_(world),
         options_(options),

@@ -397,15 +397,14 @@ void Table::add_optimizer() {
   only_with("nesterov", name == "sgd", "sgd");
   const Expression schedule = optimizer["schedule"];
   const auto only_scheduled = [&](const char* field, const char* with) {
-    require(optimizer, field, schedule == with || optimizer.is_default(field),
-            std::string("[found {}, which is ]only valid with schedule: ") + with +
-                "; omit the field",
-            {optimizer[field]});
+    require(
+        optimizer, field, schedule == with || optimizer.is_default(field),
+        std::string("[found {}, which is ]only valid with schedule: ") + with + "; omit the field",
+        {optimizer[field]});
   };
   only_scheduled("decaySteps", "warmupStableDecay");
   only_scheduled("factor", "step");
-  require(optimizer, "decaySteps",
-          schedule != "warmupStableDecay" || optimizer["decaySteps"] > 0,
+  require(optimizer, "decaySteps", schedule != "warmupStableDecay" || optimizer["decaySteps"] > 0,
           "missing, expected how many steps the learning rate falls for");
   require(optimizer, "milestones", schedule == "step" || !optimizer.given("milestones"),
           "only valid with schedule: step; omit the field");

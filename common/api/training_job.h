@@ -89,7 +89,7 @@ struct OptimizerSpec {
   int64_t decaySteps = 0;           // the last ones; only for warmupStableDecay
   std::vector<int64_t> milestones;  // steps after which the rate falls; only for step
   double factor = 0.1;              // by which it is multiplied then; only for step
-  double beta1 = 0.9;              // this and beta2: only for adamw
+  double beta1 = 0.9;               // this and beta2: only for adamw
   double beta2 = 0.95;
   double epsilon = 1e-8;  // not for sgd
   double momentum = 0;    // this and nesterov: only for sgd

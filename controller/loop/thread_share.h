@@ -37,9 +37,10 @@ class ThreadShare {
   // Records work that took `cost`; returns the rests that follow it, often none.
   Rests charge(const std::string& key, Duration cost, TimePoint now) {
     const Duration routine = cost < options_.from ? Duration::zero() : charge_debt(key, cost, now);
-    const Duration progress = cost < options_.progress_from
-                                  ? Duration::zero()
-                                  : std::min(cost * options_.progress_factor, options_.progress_rest_max);
+    const Duration progress =
+        cost < options_.progress_from
+            ? Duration::zero()
+            : std::min(cost * options_.progress_factor, options_.progress_rest_max);
     return {routine, std::max(routine, progress)};
   }
 

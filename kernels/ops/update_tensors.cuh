@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kBatchThreads)
 
 inline UpdateTensor update_tensor(const UpdatedTensor& t, int average_state) {
   float* average = average_state < 0 ? nullptr : t.states[average_state];
-  const PackedRows rows{.begins = {t.parameter, t.gradient, t.states[0], t.states[1], average,
-                                   t.copy.data}};
+  const PackedRows rows{
+      .begins = {t.parameter, t.gradient, t.states[0], t.states[1], average, t.copy.data}};
   return {.parameter = t.parameter,
           .gradient = t.gradient,
           .states = {t.states[0], t.states[1]},

@@ -33,9 +33,9 @@ struct ExportedWeights {
 // - else a folder with model-00001-of-0000N.safetensors, ... and model.safetensors.index.json
 //
 // `to` is there as a whole or not at all, and durable when this returns. At most one matrix is held
-// in memory. kInvalid if `to` exists, the checkpoint's model is unknown, it has no averages, or the limit would make
-// more files than an index may name; kNotFound if there is no checkpoint; kCorrupt, else as storage
-// says.
+// in memory. kInvalid if `to` exists, the checkpoint's model is unknown, it has no averages, or the
+// limit would make more files than an index may name; kNotFound if there is no checkpoint;
+// kCorrupt, else as storage says.
 Result<ExportedWeights> export_weights(const std::string& from, const std::string& to,
                                        const ExportOptions& options = {});
 

@@ -59,8 +59,8 @@ TEST(LearningRate, IsStableUntilTheLastSteps) {
                                       .warmup_steps = 10,
                                       .steps = 110,
                                       .decay_steps = 40};
-  const std::vector<std::pair<int64_t, double>> cases{
-      {5, 0.5}, {10, 1}, {11, 1}, {70, 1}, {80, 0.8}, {90, 0.6}, {110, 0.2}, {111, 0.2}};
+  const std::vector<std::pair<int64_t, double>> cases{{5, 0.5},  {10, 1},   {11, 1},    {70, 1},
+                                                      {80, 0.8}, {90, 0.6}, {110, 0.2}, {111, 0.2}};
   for (const auto& [step, rate] : cases) {
     EXPECT_NEAR(learning_rate(schedule, step), rate, 1e-12) << step;
   }
@@ -74,9 +74,9 @@ TEST(LearningRate, FallsAfterEachMilestone) {
                                       .steps = 110,
                                       .milestones = {30, 60, 90},
                                       .factor = 0.25};
-  const std::vector<std::pair<int64_t, double>> cases{
-      {5, 0.5},     {11, 1},      {30, 1},     {31, 0.25}, {60, 0.25},
-      {61, 0.0625}, {90, 0.0625}, {91, 0.02},  {110, 0.02}};
+  const std::vector<std::pair<int64_t, double>> cases{{5, 0.5},     {11, 1},    {30, 1},
+                                                      {31, 0.25},   {60, 0.25}, {61, 0.0625},
+                                                      {90, 0.0625}, {91, 0.02}, {110, 0.02}};
   for (const auto& [step, rate] : cases) {
     EXPECT_NEAR(learning_rate(schedule, step), rate, 1e-12) << step;
   }

@@ -170,10 +170,9 @@ TEST_P(ElasticWorkersTest, ResumeFromTheMemoryOfAnotherWorld) {
   options.change_spec = [parallelism](TrainingJobSpec& made) { made.parallelism = parallelism; };
   WorkerWorld steady(options);
   ASSERT_NO_FATAL_FAILURE(steady.run());
-  const size_t state_values =
-      (steady.checkpoint_bytes(kSteps, "model").size() +
-       steady.checkpoint_bytes(kSteps, "optimizer").size()) /
-      sizeof(float);
+  const size_t state_values = (steady.checkpoint_bytes(kSteps, "model").size() +
+                               steady.checkpoint_bytes(kSteps, "optimizer").size()) /
+                              sizeof(float);
 
   WorkerWorld world(options);
   const std::vector<std::vector<int64_t>> changes =
