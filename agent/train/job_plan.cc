@@ -202,6 +202,17 @@ Status take_largest_stage(JobPlan& plan, const model::AttentionChoice& attention
   return {};
 }
 
+// Adds the memory for states that outlive a rank's process.
+void add_states_memory(const MemoryStatesSpec& wanted, JobPlan& plan) {
+  const auto add = [&plan](const char* name) {
+    parallel::MemoryPart& part = plan.memory.others.emplace_back();
+    part.name = name;
+    part.bytes = MemoryStates::bytes(parallel::largest_share(plan.options));
+  };
+  add("two states in memory, to resume from");
+  if (wanted.copies > 0 && plan.nodes > 1) add("two states of a rank of another node");
+}
+
 }  // namespace
 
 Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
@@ -242,15 +253,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   if (!spec.checkpoint.path.empty()) {
     plan.memory.others.push_back(parallel::snapshot_memory(plan.options));
   }
-  if (plan.options.copies_share) {
-    const uint64_t bytes = MemoryStates::bytes(parallel::largest_share(plan.options));
-    plan.memory.others.push_back({parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
-                                  "two states in memory, to resume from", bytes});
-    if (spec.checkpoint.memory->copies > 0 && plan.nodes > 1) {
-      plan.memory.others.push_back({parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
-                                    "two states of a rank of another node", bytes});
-    }
-  }
+  if (plan.options.copies_share) add_states_memory(*spec.checkpoint.memory, plan);
   for (parallel::MemoryPart& part :
        parallel::collectives_memory(plan.options, plan.ranks_per_node)) {
     plan.memory.others.push_back(std::move(part));

@@ -477,8 +477,12 @@ void Executor::put_assignment(const RunPtr& run, const plan::PutAssignment& acti
 
 ApiRequest Executor::status_request(const JobContext& job, const plan::WriteStatus& action) const {
   ApiRequest request = request_of(job, ApiVerb::kReplaceStatus, kTrainingJobs, job.name);
-  request.body = with_status(job.document.json(), status_to_json(action.status));
-  request.body["metadata"]["resourceVersion"] = action.resource_version;
+  request.make_text = [document = job.document, status = action.status,
+                       version = action.resource_version] {
+    Json body = with_status(document.json(), status_to_json(status));
+    body["metadata"]["resourceVersion"] = version;
+    return dump_json(body);
+  };
   return request;
 }
 
