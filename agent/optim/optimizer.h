@@ -26,8 +26,8 @@ struct OptimizerOptions {
   double momentum = 0;        // SGD's; 0: no momentum, and no state
   bool nesterov = false;      // SGD's
   double weight_decay = 0.1;  // for the parameters marked in the table
-  // Of the moving average of the parameters, which is a state; 0: there is none. Its first value is
-  // the parameters after step 1.
+  // The moving average of the parameters is a state, whose first value is the parameters after step
+  // 1. 0: there is none.
   double average_decay = 0;
   // For rounding the copies: 0 rounds to nearest even, else stochastically
   // (kernels/ops/parameter_update.h).

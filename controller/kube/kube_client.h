@@ -27,7 +27,7 @@ struct KubeClientOptions {
 // Returns the path and query of a request, percent-encoded.
 std::string request_path(const loop::ApiRequest& request);
 
-// What a reply contains.
+// Tells where the objects are in a reply.
 struct ReplyShape {
   loop::ResourceType type;
   int objects_at = 0;  // as in ObjectLimits

@@ -106,7 +106,7 @@ class AgentWatchers {
     TimePoint heard{};   // by that count: when the last of them was heard
   };
   using Nodes = std::map<std::string, Node>;  // by name
-  // What a count of all agents reads of one.
+  // The part of an agent that a count of all agents reads.
   struct Hearing {
     Agent* agent = nullptr;
     Node* node = nullptr;

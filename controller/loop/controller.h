@@ -101,7 +101,7 @@ class Controller final : private CacheUpdater {
  private:
   struct Memory {         // about one job, by its UID
     std::string version;  // resourceVersion that the job in `seen` was read from
-    // What the next plan is to see, except for what observe() adds.
+    // The next plan sees this, and what observe() adds.
     plan::Observed seen;
     std::vector<std::string> tokens;  // under each key, newest first
     int64_t refused_generation = 0;   // the job's generation that seen.refusal is about

@@ -13,7 +13,7 @@ struct HeapUse {
   int64_t peak_bytes = 0;  // since the last reset_heap_peaks()
 };
 
-// Who allocates from now on; initially the cluster. Returns who did before.
+// Sets who allocates from now on; initially the cluster. Returns who did before.
 HeapOwner set_heap_owner(HeapOwner owner);
 HeapUse heap_use(HeapOwner owner);
 void reset_heap_peaks();

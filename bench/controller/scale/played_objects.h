@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-// What a real server and real agents send, in size and shape.
+// Makes the texts that a real server and real agents send, in size and shape.
 
 using PodTemplates = std::map<std::string, Json>;  // spec.podTemplate by the job's name
 
