@@ -353,7 +353,7 @@ void Table::add_training() {
   require(train_, "optimizer.warmupSteps", warmup <= steps,
           "{} is more than spec.train.steps[: {}]", {warmup, steps});
   const Expression decay = train_["optimizer.decaySteps"];
-  require(train_, "optimizer.decaySteps", warmup + decay <= steps,
+  require(train_, "optimizer.decaySteps", decay == 0 || warmup + decay <= steps,
           "{} and spec.train.optimizer.warmupSteps[: {}] are more than spec.train.steps[: {}]",
           {decay, warmup, steps});
   require(train_, "optimizer.minimumLearningRate", final_rate <= rate,

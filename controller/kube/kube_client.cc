@@ -142,13 +142,18 @@ loop::ApiReply from_error(const Error& error) {
 Result<Json> parse_objects(std::string_view text, const ReplyShape& shape) {
   ObjectLimits limits = kLimits;
   limits.objects_at = shape.objects_at;
-  if (shape.type.spec_kept.empty() || text.size() > limits.bytes_max) {
+  if (shape.spec_kept.empty() || text.size() > limits.bytes_max) {
     return parse_json_objects(text, limits);
   }
   return parse_json_objects(
-      cut_json(text,
-               {.objects_at = shape.objects_at, .part = "spec", .kept = shape.type.spec_kept}),
+      cut_json(text, {.objects_at = shape.objects_at, .part = "spec", .kept = shape.spec_kept}),
       limits);
+}
+
+ReplyShape shape_of(const loop::ApiRequest& request) {
+  const bool is_read = request.verb == loop::ApiVerb::kGet;
+  return {.spec_kept = is_read ? "" : request.type.spec_kept,
+          .objects_at = request.verb == loop::ApiVerb::kList ? kInList : 0};
 }
 
 }  // namespace
@@ -248,19 +253,18 @@ void KubeClient::send_now(loop::ApiRequest request, Done done, bool may_retry) {
   } else if (!request.body.is_null()) {
     http.body = dump_json(request.body);
   }
-  requests_.send(
-      std::move(http), [this, request = std::move(request), done = std::move(done), may_retry,
-                        since = timers_.now()](Result<HttpReply> reply) mutable {
-        metrics_.count(verb_name(request.verb), code_of(reply));
-        metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
-        if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
-          send_now(std::move(request), std::move(done), false);
-          return;
-        }
-        if (reply.ok()) tell_warning(reply->warning);
-        done(to_api_reply(reply, timers_.wall_now(),
-                          {request.type, request.verb == loop::ApiVerb::kList ? kInList : 0}));
-      });
+  requests_.send(std::move(http),
+                 [this, request = std::move(request), done = std::move(done), may_retry,
+                  since = timers_.now()](Result<HttpReply> reply) mutable {
+                   metrics_.count(verb_name(request.verb), code_of(reply));
+                   metrics_.took(verb_name(request.verb), to_seconds(timers_.now() - since));
+                   if (reply.ok() && reply->status == 401 && may_retry && credentials_.refresh()) {
+                     send_now(std::move(request), std::move(done), false);
+                     return;
+                   }
+                   if (reply.ok()) tell_warning(reply->warning);
+                   done(to_api_reply(reply, timers_.wall_now(), shape_of(request)));
+                 });
 }
 
 const std::string& KubeClient::authorization() {
@@ -317,7 +321,7 @@ class KubeWatch final : public loop::WatchHandle {
   // Adds the line's event, or returns how the watch ends with it.
   std::optional<loop::ApiReply> read(const std::string& line,
                                      std::vector<loop::WatchEvent>& events) const {
-    Result<Json> event = parse_objects(line, {type_, kInEvent});
+    Result<Json> event = parse_objects(line, {type_.spec_kept, kInEvent});
     if (!event.ok()) return from_error(event.error());
     Json* object = event->is_object() && event->contains("object") ? &(*event)["object"] : nullptr;
     const std::string type = string_or(*event, "type", "");
@@ -343,7 +347,7 @@ class KubeWatch final : public loop::WatchHandle {
       return;
     }
     if (reply.ok() && reply->status == 401) credentials_.refresh();
-    handler_.on_end(to_api_reply(reply, timers_.wall_now(), {type_, 0}));
+    handler_.on_end(to_api_reply(reply, timers_.wall_now(), {}));
   }
 
   const loop::ResourceType type_;

@@ -29,8 +29,8 @@ std::string request_path(const loop::ApiRequest& request);
 
 // Tells where the objects are in a reply.
 struct ReplyShape {
-  loop::ResourceType type;
-  int objects_at = 0;  // as in ObjectLimits
+  std::string_view spec_kept{};  // as in ResourceType
+  int objects_at = 0;            // as in ObjectLimits
 };
 
 // Interprets an HTTP reply.
@@ -43,8 +43,8 @@ loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, const 
 //   Each open request needs a connection, which costs both sides a TLS handshake.
 // - No request is sent while a server that refused one has asked for time (Retry-After).
 // - An object that is too deep or too large comes without the part that makes it so (left_out() in
-//   common/base/json.h). Other objects come whole, but for their managedFields and
-//   ResourceType::spec_kept: a write without them leaves them unchanged.
+//   common/base/json.h). Others come without managedFields, which
+//   a write then leaves unchanged, and without what ResourceType::spec_kept leaves out.
 // - Warnings from the server (a deprecated version of the API, an unknown field) are logged, each
 //   text once.
 class KubeClient final : public loop::ApiClient {

@@ -16,8 +16,8 @@ namespace lockstep::loop {
 struct ResourceType {
   std::string_view api;     // "/api/v1", "/apis/lockstep.dev/v1alpha1"
   std::string_view plural;  // "pods"
-  // The only member of such objects' spec that anybody here reads; empty: any. Answers and events
-  // may come without the rest.
+  // The only member of such objects' spec that anybody here reads; empty: any. Objects come without
+  // the rest, except in answers to kGet, since these may be written back.
   std::string_view spec_kept{};
 };
 inline constexpr ResourceType kTrainingJobs{"/apis/lockstep.dev/v1alpha1", "trainingjobs"};

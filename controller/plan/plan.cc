@@ -133,6 +133,10 @@ bool is_watched(const Pass& pass, const PodView& pod) {
   return serves && pod.phase == "Running" && !pod.ip.empty();
 }
 
+bool has_name_of_member(const TrainingJob& job, const PodView& pod) {
+  return pod.name == worker_pod_name(job.metadata.name, pod.node_index, pod.incarnation);
+}
+
 }  // namespace
 
 Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, RoundChoice choose) {
@@ -145,9 +149,16 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, Ro
     if (pod.node_index < 0 || pod.node_index >= static_cast<int64_t>(pass.members.size())) continue;
     const auto index = static_cast<size_t>(pod.node_index);
     if (pod.incarnation != pass.members[index]) continue;
+    // Somebody may have given this job a pod of another one.
+    const bool is_taken = pass.current[index] != nullptr;
+    if (is_taken && !has_name_of_member(observed.job, pod)) continue;
     pass.current[index] = &pod;
-    pass.agents[index] = find_agent(observed, pod);
-    if (is_watched(pass, pod)) pass.plan.watch.push_back(target_of(pod));
+  }
+  for (size_t index = 0; index < pass.current.size(); ++index) {
+    const PodView* pod = pass.current[index];
+    if (pod == nullptr) continue;
+    pass.agents[index] = find_agent(observed, *pod);
+    if (is_watched(pass, *pod)) pass.plan.watch.push_back(target_of(*pod));
   }
   pass.round_nodes = nodes_of_round(pass);
   return pass;

@@ -112,7 +112,9 @@ void PlayedCluster::serve(const loop::ApiRequest& request, loop::ApiClient::Done
   const bool is_list = request.verb == loop::ApiVerb::kList;
   std::string text = served_text(templates_, request.type, *reply.body, is_list);
   reply.body = {};
-  const kube::ReplyShape shape{request.type, is_list ? 2 : 0};
+  const bool is_read = request.verb == loop::ApiVerb::kGet;
+  const kube::ReplyShape shape{.spec_kept = is_read ? "" : request.type.spec_kept,
+                               .objects_at = is_list ? 2 : 0};
   loop_.after(options_.latency, [this, done = std::move(done), reply = std::move(reply),
                                  text = std::move(text), shape]() mutable {
     limiter_.end_one();
@@ -154,7 +156,7 @@ void PlayedCluster::tell(const std::shared_ptr<Watching>& watching) {
       }
       std::vector<loop::WatchEvent> batch;
       for (const auto& [type, text] : texts)
-        batch.push_back({type, received(text, {watching->request.type, 0})});
+        batch.push_back({type, received(text, {watching->request.type.spec_kept, 0})});
       watching->handler.on_events(std::move(batch));
     });
   });

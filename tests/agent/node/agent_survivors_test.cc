@@ -87,19 +87,18 @@ TEST_F(SurvivorsTest, CountTheirTimeOverAllRounds) {
   Assignment assignment = order("spin:400@0+leave:4@0+signal:9@1", 1, 2);
   const auto cpu_seconds = [&] {
     const MetricsText text(test::http_call(agent.port(), {.target = "/metrics"}).body);
-    return text.value("lockstep_process_cpu_seconds_total{job=\"" + assignment.job_name +
-                      "\",namespace=\"" + assignment.job_namespace +
-                      "\",node_index=\"0\",rank=\"0\"}");
+    return text.value(
+        R"(lockstep_process_cpu_seconds_total{job="job",namespace="space",node_index="0",rank="0"})");
   };
   agent.put(assignment);
   wait_for_both(agent);
-  EXPECT_GE(cpu_seconds(), 0.4);
+  EXPECT_GE(cpu_seconds(), 0.35);
   agent.put(order(assignment.job_name, 2, 2));
   agent.wait_for([](const AgentState& state) {
     return state.round == 2 && state.workers[0].exit_code == kExitPeerLost;
   });
-  EXPECT_GE(cpu_seconds(), 0.8);
-  EXPECT_LT(cpu_seconds(), 1.15);
+  EXPECT_GE(cpu_seconds(), 0.7);
+  EXPECT_LT(cpu_seconds(), 1.1);
 }
 
 // The agent waits a second for it. A busy machine may need more than one try.

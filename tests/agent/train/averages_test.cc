@@ -39,13 +39,14 @@ std::vector<float> tensor_of_file(const std::string& path, const std::string& na
 struct Layout {
   const char* name;
   int64_t nodes;
+  int64_t per_node;
   std::function<void(ParallelismSpec&)> change;
 };
 
 class AveragesTest : public testing::TestWithParam<Layout> {
  protected:
   static WorkerWorld::Options options() {
-    WorkerWorld::Options options{.nodes = GetParam().nodes};
+    WorkerWorld::Options options{.nodes = GetParam().nodes, .per_node = GetParam().per_node};
     options.train.model = {.layers = 2, .width = 16, .heads = 2, .context = 16};
     options.train.steps = kSteps;
     options.train.batch = {.global = 8, .micro = 1};
@@ -105,19 +106,19 @@ TEST_P(AveragesTest, AreExported) {
   const Result<ExportedWeights> now = export_weights(from, world.folder().file("now"));
   ASSERT_TRUE(now.ok()) << now.error().message;
   EXPECT_EQ(done->tensors, now->tensors);
-  const std::vector<float> average = expected(world).at("ln_f.weight");
+  const std::vector<float> average = expected(world).at("transformer.ln_f.weight");
   const std::vector<float> exported = tensor_of_file(to, "transformer.ln_f.weight");
   ASSERT_EQ(exported.size(), average.size());
   for (size_t i = 0; i < average.size(); ++i) EXPECT_NEAR(exported[i], average[i], 1e-6);
 }
 
 const Layout kLayouts[] = {
-    {"OneProcess", 1, [](ParallelismSpec&) {}},
-    {"Zero3", 2, [](ParallelismSpec& spec) { spec.sharding = "parameters"; }},
-    {"FirstRank", 2, [](ParallelismSpec& spec) { spec.exchange = "firstRank"; }},
-    {"Host", 2, [](ParallelismSpec& spec) { spec.exchange = "host"; }},
-    {"Pipeline", 2, [](ParallelismSpec& spec) { spec.pipeline = 2; }},
-    {"Offloaded", 1,
+    {"OneProcess", 1, 1, [](ParallelismSpec&) {}},
+    {"Zero3", 2, 1, [](ParallelismSpec& spec) { spec.sharding = "parameters"; }},
+    {"FirstRank", 2, 1, [](ParallelismSpec& spec) { spec.exchange = "firstRank"; }},
+    {"Host", 1, 2, [](ParallelismSpec& spec) { spec.exchange = "host"; }},
+    {"Pipeline", 2, 1, [](ParallelismSpec& spec) { spec.pipeline = 2; }},
+    {"Offloaded", 1, 1,
      [](ParallelismSpec& spec) {
        spec.offload = "optimizer";
        spec.offloadPath = testing::TempDir();

@@ -99,7 +99,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/data/validationFraction", 0.75,
        "spec.train.data.validationFraction: 0.75 is out of range, expected 0 to 0.5"},
       {"/spec/train/optimizer/schedule", "cosin",
-       "spec.train.optimizer.schedule: found \"cosin\", expected constant, linear or cosine"},
+       "spec.train.optimizer.schedule: found \"cosin\", expected constant, linear, cosine, "
+       "warmupStableDecay or step"},
       {"/spec/train/precision", "", "spec.train.precision: found \"\", expected fp32 or bf16"},
       {"/spec/train/recompute", "all",
        "spec.train.recompute: found \"all\", expected auto, none, ops or blocks"},

@@ -38,8 +38,9 @@ struct Watched {
 };
 
 inline void open(Watched& watched, loop::ApiClient& client,
-                 const std::string& timeout_seconds = "300") {
-  loop::WatchRequest request{.type = loop::kPods};
+                 const std::string& timeout_seconds = "300",
+                 loop::ResourceType type = loop::kPods) {
+  loop::WatchRequest request{.type = type};
   request.query["timeoutSeconds"] = timeout_seconds;
   watched.handle =
       client.watch(std::move(request),

@@ -226,6 +226,24 @@ TEST(KubeClient, MakesTheBodyOfARequestThatWaitsOnlyWhenItIsSent) {
   EXPECT_EQ(with_body, kRequests);
 }
 
+// The specs of many pods take much memory. One that is read by name may be written back.
+TEST(KubeClient, PodsOfListsComeWithoutMostOfTheirSpecAndOneThatIsReadComesWhole) {
+  const Json pod = {{"metadata", {{"name", "a"}}},
+                    {"spec", {{"containers", {{{"name", "node"}}}}, {"nodeName", "n"}}}};
+  const Json cut = {{"metadata", {{"name", "a"}}}, {"spec", {{"nodeName", "n"}}}};
+  Loop loop;
+  ScriptedServer server([&](const Request& request, const Peer& peer) {
+    const bool is_list = request.contains("/pods HTTP");
+    peer.reply(200, dump_json(is_list ? Json{{"items", {pod}}} : pod));
+  });
+  KubeClient client(options_for(server), loop.mailbox, loop.timers, loop.clock);
+  loop::ApiRequest request{.verb = loop::ApiVerb::kList, .type = loop::kPods, .namespace_ = "ns"};
+  EXPECT_EQ(call(loop, client, request).body, (Json{{"items", {cut}}}));
+  request.verb = loop::ApiVerb::kGet;
+  request.name = "a";
+  EXPECT_EQ(call(loop, client, request).body, pod);
+}
+
 // A server may send a whole list as one chunk. The informer then asks for a smaller page.
 TEST(KubeClient, AReplyInOneChunkThatIsTooLargeIsUnreadable) {
   Loop loop;
@@ -292,7 +310,7 @@ TEST(KubeClient, AnObjectThatIsTooDeepOrTooLargeComesWithoutWhatMakesItSo) {
       peer.chunk(lines);
       peer.end_chunks();
     } else {
-      const bool is_list = request.contains("/pods ");
+      const bool is_list = request.contains("/trainingjobs ");
       peer.reply(200, is_list ? R"({"items":[)" + items + "]}" : objects[1]);
     }
   });
@@ -309,11 +327,11 @@ TEST(KubeClient, AnObjectThatIsTooDeepOrTooLargeComesWithoutWhatMakesItSo) {
     EXPECT_EQ(object["status"]["round"], 3);
   };
   const loop::ApiReply list =
-      call(loop, client, {.verb = loop::ApiVerb::kList, .type = loop::kPods});
+      call(loop, client, {.verb = loop::ApiVerb::kList, .type = loop::kTrainingJobs});
   ASSERT_TRUE(list.ok()) << list.message;
   for (size_t i = 0; i < std::size(objects); ++i) check((*list.body)["items"][i], i);
   Watched watched;
-  open(watched, client);
+  open(watched, client, "300", loop::kTrainingJobs);
   loop.run_until([&] { return watched.end.has_value(); });
   EXPECT_TRUE(watched.end->ok()) << watched.end->message;
   ASSERT_EQ(watched.events.size(), std::size(objects));

@@ -442,6 +442,8 @@ std::vector<Case> all_cases() {
       {"spec.train.optimizer.milestones", "{" + kTrain + ", optimizer: {milestones: [1]}}}"},
       {"spec.train.optimizer.milestones", "{" + kTrain + ", optimizer: {schedule: step}}}"},
       {"spec.train.optimizer.factor", "{" + kTrain + ", optimizer: {factor: 0.5}}}"},
+      {"spec.train.optimizer.milestones[1]",
+       "{" + kTrain + ", optimizer: {schedule: step, milestones: [20, 10]}}}"},
       {"spec.train.optimizer.minimumLearningRate",
        "{" + kTrain + ", optimizer: {minimumLearningRate: 0.5}}}"},
       {"spec.train.optimizer.beta1", "{" + kTrain + ", optimizer: {name: sgd, beta1: 0.5}}}"},

@@ -237,5 +237,25 @@ TEST(Assignment, ANewRoundBeginsWhereTheOldOneCannotBeTheSame) {
   }
 }
 
+// Somebody has made this job the owner of another one's pod, whose node index and incarnation are
+// those of a member.
+TEST(Placement, APodOfAnotherJobTakesNoMembersPlace) {
+  for (const bool comes_first : {true, false}) {
+    SCOPED_TRACE(comes_first);
+    Scene scene(2);
+    scene.train();
+    PodView foreign = scene.seen.pods[1];
+    foreign.name = "other-worker-1-1";
+    foreign.uid = "foreign";
+    foreign.phase = "Failed";
+    auto& pods = scene.seen.pods;
+    pods.insert(comes_first ? pods.begin() : pods.end(), foreign);
+    const Plan plan = scene.plan();
+    EXPECT_FALSE(written(scene, plan).lastFailure.has_value()) << plan.why;
+    ASSERT_EQ(plan.watch.size(), 2u);
+    EXPECT_EQ(plan.watch[1].pod_name, "job-worker-1-1");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::plan

@@ -54,7 +54,8 @@ class OneJob final : public loop::ApiClient {
   int made = 0;
 
  private:
-  loop::ApiReply answer(const loop::ApiRequest& request) {
+  loop::ApiReply answer(loop::ApiRequest request) {
+    if (request.make_text) request.body = Json::parse(request.make_text());
     const bool is_pod = request.type.plural == loop::kPods.plural;
     if (request.verb == loop::ApiVerb::kList) {
       const Json items = is_pod ? Json::array() : Json::array({document});
