@@ -130,17 +130,18 @@ void Invariants::check_named(const Json& job, const Json& after) {
 void Invariants::check_slow_in_time(const Json& job, const Json& after) {
   const TimePoint now = chance_.clock.now();
   const Node* named = named_as_slow(job, after);
-  // An old report may name it, until the next one comes.
+  // An old report may name a rank, or be why one is named no more, until the next one comes.
   const std::string since = string_or(condition_in(after, kStraggling), "lastTransitionTime", "");
-  const Result<WallTime> named_at = wall_time_from_rfc3339(since);
-  const bool was_named_long =
-      named_at.ok() && !has_clock_jumped() && chance_.clock.wall_now() - *named_at > kToldMax;
-  if (named != nullptr && was_named_long && has_lasted(named->slow.fast_since, kToldMax, now)) {
+  const Result<WallTime> changed_at = wall_time_from_rfc3339(since);
+  const bool is_so_for_long =
+      changed_at.ok() && !has_clock_jumped() && chance_.clock.wall_now() - *changed_at > kToldMax;
+  if (named != nullptr && is_so_for_long && has_lasted(named->slow.fast_since, kToldMax, now)) {
     chance_.violate("stragglers", "a rank is still named that is as fast as others");
   }
   for (int64_t rank = 0; rank < std::ssize(round_nodes(after)); ++rank) {
     const Node& node = *node_of_rank(job, after, rank);
-    if (!is_set(after, kStraggling) && has_lasted(node.slow.slow_since, kToldMax, now)) {
+    const bool is_unnamed = !is_set(after, kStraggling) && (is_so_for_long || !changed_at.ok());
+    if (is_unnamed && has_lasted(node.slow.slow_since, kToldMax, now)) {
       chance_.violate("stragglers", "a slow rank was not named: " + node.key);
     }
   }

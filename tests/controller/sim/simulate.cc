@@ -54,6 +54,7 @@ int program(int argc, char** argv) {
   bool verbose = false;
   std::string mutant;
   bool leaves_out = false;
+  bool has_policies = false;
   CLI::App app("Runs the controller in a simulated cluster, one deterministic run per seed");
   app.add_option("--seeds", seeds, "number of seeds to run")->check(CLI::PositiveNumber);
   app.add_option("--first-seed", first, "first seed to run");
@@ -62,10 +63,12 @@ int program(int argc, char** argv) {
   CLI::Option* planted = app.add_option("--mutant", mutant, "plant this bug in the controller")
                              ->check(known_mutants());
   app.add_flag("--leave-out", leaves_out, "rounds leave out nodes")->excludes(planted);
+  app.add_flag("--network-policies", has_policies, "jobs have NetworkPolicies");
   CLI11_PARSE(app, argc, argv);
   set_log_options({.minimum = verbose ? LogLevel::kDebug : LogLevel::kError});
   const auto begin = std::chrono::steady_clock::now();
-  const sim::Mutation mutation = leaves_out ? leaving_out_nodes() : mutation_named(mutant);
+  sim::Mutation mutation = leaves_out ? leaving_out_nodes() : mutation_named(mutant);
+  if (has_policies) mutation.limits.network_policies.emplace();
   const sim::CampaignResult result = sim::run_seeds(first, seeds, verbose ? 1 : jobs, mutation);
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   print_counts(result.counts);
