@@ -131,7 +131,7 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
 template <class Args>
 Args Optimizer::arguments(const OptimizerStep& step,
                           std::span<const kernels::UpdatedTensor> tensors) const {
-  const double rate = step.step == 1 ? 1 : 1 - options_.average_decay;
+  const double rate = step.step == step.first_update ? 1 : 1 - options_.average_decay;
   return {.tensors = tensors,
           .learning_rate = static_cast<float>(step.learning_rate),
           .gradient_scale = step.gradient_scale,

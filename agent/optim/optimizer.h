@@ -26,8 +26,8 @@ struct OptimizerOptions {
   double momentum = 0;        // SGD's; 0: no momentum, and no state
   bool nesterov = false;      // SGD's
   double weight_decay = 0.1;  // for the parameters marked in the table
-  // The moving average of the parameters is a state, whose first value is the parameters after step
-  // 1. 0: there is none.
+  // The moving average of the parameters is a state, whose first value is the parameters after the
+  // first update. 0: there is none.
   double average_decay = 0;
   // For rounding the copies: 0 rounds to nearest even, else stochastically
   // (kernels/ops/parameter_update.h).
@@ -82,6 +82,7 @@ struct OptimizerStep {
   float gradient_scale = 1.0f;
   const float* device_scale = nullptr;  // multiplied in; from ClipScale
   int64_t step = 1;                     // counted from 1
+  int64_t first_update = 1;             // the first step that has changed, or changes, parameters
 };
 
 // Updates a parameter arena, or a rank's slices of it, from the gradients, by the formula of its

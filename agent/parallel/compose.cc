@@ -58,6 +58,7 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
     if (request.before_update) TRY(request.before_update());
     TRY(store_->updating(request.step));
     TRY(exchange_->update({.step = request.step,
+                           .first_update = request.first_update,
                            .learning_rate = request.learning_rate,
                            .clip_norm = request.clip_norm,
                            .values = scalars_->on_device()}));

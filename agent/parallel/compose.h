@@ -53,7 +53,8 @@ struct DeviceState {
 };
 
 struct StepRequest {
-  int64_t step = 1;  // counted from 1
+  int64_t step = 1;          // counted from 1
+  int64_t first_update = 1;  // as in optim::OptimizerStep
   double learning_rate = 0;
   // The next step, this one or a later one, after which the pipeline is to be empty: for a
   // checkpoint or an evaluation. The same on all ranks and until it is reached. 0: this one. Read

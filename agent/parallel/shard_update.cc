@@ -32,8 +32,10 @@ Status ShardUpdate::apply(const UpdateRequest& request, StepValues* values) {
                    {.squares = &values->squares,
                     .scale = &values->scale,
                     .clip_norm = request.clip_norm > 0 ? request.clip_norm : no_clipping});
-  const optim::OptimizerStep step{
-      .learning_rate = request.learning_rate, .device_scale = &values->scale, .step = request.step};
+  const optim::OptimizerStep step{.learning_rate = request.learning_rate,
+                                  .device_scale = &values->scale,
+                                  .step = request.step,
+                                  .first_update = request.first_update};
   if (!far_) {
     optimizer_.step(*stream_, step);
     return {};

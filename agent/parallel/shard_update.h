@@ -20,7 +20,8 @@
 namespace lockstep::parallel {
 
 struct UpdateRequest {
-  int64_t step = 1;  // counted from 1
+  int64_t step = 1;          // counted from 1
+  int64_t first_update = 1;  // as in optim::OptimizerStep
   double learning_rate = 0;
   double clip_norm = 0;  // of the gradients; 0: no limit
   // In memory of the computing stream's device. The squares are zero before the update, and

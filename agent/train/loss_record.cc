@@ -30,6 +30,15 @@ void add_loss(LossRecord& record, double loss) {
   record.variance = (1 - weight) * (record.variance + weight * difference * difference);
 }
 
+int64_t first_update(const LossRecord& record) {
+  int64_t first = 1;
+  for (int64_t i = 0; i < record.skips; ++i) {
+    const SkippedSteps& skipped = record.skipped[static_cast<size_t>(i)];
+    if (skipped.first <= first) first = std::max(first, skipped.last + 1);
+  }
+  return first;
+}
+
 bool add_skip(LossRecord& record, const SkippedSteps& steps) {
   if (record.skips >= LossRecord::kSkipsMax) return false;
   record.skipped[static_cast<size_t>(record.skips++)] = steps;

@@ -48,6 +48,9 @@ double spike_threshold(const LossRecord& record, const LossRules& rules);
 // Adds a good loss.
 void add_loss(LossRecord& record, double loss);
 
+// Returns the first step whose update counts: 1, unless training went on without the first batches.
+int64_t first_update(const LossRecord& record);
+
 // Returns false if there is no room: the training has a problem that skipping does not solve.
 [[nodiscard]] bool add_skip(LossRecord& record, const SkippedSteps& steps);
 

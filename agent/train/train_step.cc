@@ -14,6 +14,7 @@ Result<TrainStep::Outcome> TrainStep::run(const Request& request) {
   const double rate = optim::learning_rate(options_.schedule, request.step);
   TRY_ASSIGN(parallel::StepReport report,
              parts_.model.run_step(*feed_, {.step = request.step,
+                                            .first_update = request.first_update,
                                             .learning_rate = rate,
                                             .flush = request.flush,
                                             .clip_norm = options_.clip_norm,

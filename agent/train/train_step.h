@@ -35,8 +35,9 @@ class TrainStep {
     bool busy = false;  // it is still writing its part of a checkpoint
   };
   struct Request {
-    int64_t step = 1;   // counted from 1
-    int64_t flush = 0;  // parallel::StepRequest::flush
+    int64_t step = 1;          // counted from 1
+    int64_t first_update = 1;  // parallel::StepRequest::first_update
+    int64_t flush = 0;         // parallel::StepRequest::flush
     Flags mine = {};
     parallel::TimelineRecorder* timeline = nullptr;  // records the step, if given
     std::function<Status()> before_update = {};      // parallel::StepRequest::before_update

@@ -399,7 +399,7 @@ struct Schema<TrainSpec> {
                 .meaning = "Decay of the moving average of the parameters, such as 0.999, which "
                            "checkpoints and lockstep export --average have; 0 keeps none.",
                 .minimum = 0,
-                .maximum = 0.999999},
+                .maximum = 0.9999},
           &TrainSpec::ema);
     visit(Field{.name = "precision",
                 .meaning = "Precision of matrix products; parameters and sums stay in fp32.",

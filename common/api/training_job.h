@@ -232,7 +232,8 @@ struct FailureSpec {
 };
 
 // The event of a hang in the built-in loop, and how long the other ranks wait for a rank in a step
-// before it counts as hung: longer than an agent may be silent, so that a lost node counts as lost.
+// before it counts as hung: longer than an agent is silent by default before its node counts as
+// lost.
 inline constexpr char kHang[] = "Hang";
 inline constexpr int64_t kHangSeconds = 18;
 inline constexpr int64_t kCommandHangSeconds = 600;

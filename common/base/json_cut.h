@@ -13,8 +13,8 @@ struct JsonCut {
 };
 
 // Returns the text without the rest of that part. A scan that finds only the ends of values is
-// several times as fast as parsing them. The parts that it cuts out are not checked further.
-// Returns any text that it cannot follow as it is.
+// several times as fast as parsing them. The parts that it cuts out are not checked further: they
+// may be no JSON. Returns the text unchanged if it cannot follow it.
 std::string cut_json(std::string_view text, const JsonCut& cut);
 
 }  // namespace lockstep

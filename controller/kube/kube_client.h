@@ -43,8 +43,8 @@ loop::ApiReply to_api_reply(const Result<HttpReply>& reply, WallTime now, const 
 //   Each open request needs a connection, which costs both sides a TLS handshake.
 // - No request is sent while a server that refused one has asked for time (Retry-After).
 // - An object that is too deep or too large comes without the part that makes it so (left_out() in
-//   common/base/json.h). Others come without managedFields, which
-//   a write then leaves unchanged, and without what ResourceType::spec_kept leaves out.
+//   common/base/json.h). Others come without managedFields, which a write then leaves unchanged,
+//   and without what ResourceType::spec_kept leaves out.
 // - Warnings from the server (a deprecated version of the API, an unknown field) are logged, each
 //   text once.
 class KubeClient final : public loop::ApiClient {

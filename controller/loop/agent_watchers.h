@@ -51,7 +51,7 @@ struct AgentWatchOptions {
   // `silence`, at most 10, and grows up to the agents' limit of 30 to keep within polls_per_second.
   Duration poll_wait(size_t agents) const;
   // Returns how long mere progress waits in an agent, which publishes it twice a second: with many
-  // agents so long that polls_per_second of them tell it. 0 with few.
+  // agents so long that polls_per_second of them tell it, at most 30 s. 0 with few.
   Duration progress_wait(size_t agents) const;
   // Returns how long an agent has to be silent with polls of this length: `silence`, or three polls
   // if that is longer.

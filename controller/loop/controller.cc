@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/api/reread.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "controller/plan/names.h"
 
@@ -201,6 +202,7 @@ void Controller::on_job(const std::string& key, const Json* before, const Json* 
   if (after != nullptr) ++job_counts_[count_key(*after)];
   if (before != nullptr) {
     const auto count = job_counts_.find(count_key(*before));
+    CHECK(count != job_counts_.end());
     if (--count->second == 0) job_counts_.erase(count);
   }
   queue_.add(key);

@@ -90,7 +90,7 @@ class Controller final : private CacheUpdater {
   const JobMetrics& job_metrics() const { return job_metrics_; }
   const Informer& jobs() const { return jobs_; }
   using JobCounts = std::map<std::pair<std::string, std::string>, int64_t>;
-  // Returns the number of jobs by namespace and state, including zeros.
+  // Returns the number of jobs by namespace and state, without zeros.
   const JobCounts& job_counts() const { return job_counts_; }
   // Visits every existing job that this process has looked at, as last read.
   void visit_jobs(const std::function<void(const TrainingJob&)>& visit) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -44,7 +45,10 @@ class WorkQueue {
     TimePoint progress;
   };
   // Keeps a key whose work takes long from holding up the others.
-  void rest(const std::string& key, const Rest& rest) { resting_[key] = rest; }
+  void rest(const std::string& key, const Rest& rest) {
+    Rest& known = resting_.try_emplace(key, rest).first->second;
+    known = {std::max(known.routine, rest.routine), std::max(known.progress, rest.progress)};
+  }
   // The key's work succeeded: its delays start over.
   void forget(const std::string& key) { failures_.erase(key); }
   // The key is gone: keeps nothing of it that add() does not need.

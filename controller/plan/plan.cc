@@ -55,10 +55,6 @@ void write_status(Pass& pass) {
                        .progress_only = progress_only});
 }
 
-}  // namespace
-
-namespace {
-
 const AgentView* find_agent(const Observed& seen, const PodView& pod) {
   const auto found = seen.agents.find(pod.uid);
   return found == seen.agents.end() ? nullptr : &found->second;
@@ -150,8 +146,7 @@ Pass make_pass(const Observed& observed, TimePoint now, const Limits& limits, Ro
     const auto index = static_cast<size_t>(pod.node_index);
     if (pod.incarnation != pass.members[index]) continue;
     // Somebody may have given this job a pod of another one.
-    const bool is_taken = pass.current[index] != nullptr;
-    if (is_taken && !has_name_of_member(observed.job, pod)) continue;
+    if (!has_name_of_member(observed.job, pod)) continue;
     pass.current[index] = &pod;
   }
   for (size_t index = 0; index < pass.current.size(); ++index) {

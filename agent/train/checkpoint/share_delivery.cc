@@ -17,8 +17,8 @@ comm::Call message(comm::Collective kind, std::span<const float> values, int ran
 
 ShareDelivery::ShareDelivery(comm::Communicator& world, parallel::Composition& model,
                              const parallel::Composition::OtherLayout& layout,
-                             std::vector<ShareSource> sources)
-    : world_(world), model_(model), sources_(std::move(sources)) {
+                             std::vector<ShareSource> sources, const Limits& limits)
+    : world_(world), model_(model), sources_(std::move(sources)), limits_(limits) {
   for (int64_t rank = 0; rank < std::ssize(sources_); ++rank) {
     shares_.push_back(model_.foreign_share(layout, rank));
   }
@@ -27,7 +27,7 @@ ShareDelivery::ShareDelivery(comm::Communicator& world, parallel::Composition& m
 Status ShareDelivery::deliver() {
   uint64_t longest = 0;
   for (const auto& share : shares_) longest = std::max(longest, share.values());
-  for (uint64_t first = 0; first < longest; first += kPieceValues) {
+  for (uint64_t first = 0; first < longest; first += limits_.piece_values) {
     TRY_ASSIGN(const std::vector<Piece> pieces, pieces_from(first));
     TRY(deliver_pieces(pieces));
   }
@@ -39,7 +39,7 @@ Result<std::vector<ShareDelivery::Piece>> ShareDelivery::pieces_from(uint64_t fi
   const size_t count = shares_.size();
   std::vector<std::byte> mine(count);
   for (size_t i = 0; i < count; ++i) {
-    mine[i] = std::byte{model_.holds_any(shares_[i], first, kPieceValues)};
+    mine[i] = std::byte{model_.holds_any(shares_[i], first, limits_.piece_values)};
   }
   std::vector<std::byte> all(count * static_cast<size_t>(world_.size()));
   TRY(world_.all_gather(mine, all));
@@ -48,7 +48,7 @@ Result<std::vector<ShareDelivery::Piece>> ShareDelivery::pieces_from(uint64_t fi
     if (shares_[i].values() <= first) continue;
     Piece piece{.share = i,
                 .first = first,
-                .count = std::min(kPieceValues, shares_[i].values() - first),
+                .count = std::min(limits_.piece_values, shares_[i].values() - first),
                 .receivers = {},
                 .is_mine = mine[i] != std::byte{0}};
     for (int rank = 0; rank < world_.size(); ++rank) {
@@ -80,8 +80,8 @@ Status ShareDelivery::deliver_pieces(const std::vector<Piece>& pieces) {
     }
   }
   comm::Work sending = sends.empty() ? comm::Work() : world_.start(sends);
-  for (size_t i = 0; i < received.size(); i += kPiecesMax) {
-    TRY(receive(std::span(received).subspan(i, std::min(kPiecesMax, received.size() - i))));
+  for (size_t i = 0; i < received.size(); i += limits_.pieces) {
+    TRY(receive(std::span(received).subspan(i, std::min(limits_.pieces, received.size() - i))));
   }
   TRY(sending.wait());
   for (const Piece& piece : pieces) {

@@ -22,15 +22,18 @@ struct ShareSource {
 // sharding, a rank receives about as much as it holds, not the whole state. All ranks of the world
 // make one, and call deliver().
 //
-// Host memory: kPiecesMax pieces. Threads: one.
+// Host memory: the pieces that a rank receives at a time, and where the values of all shares belong
+// (parallel::Composition::ForeignShare). Threads: one.
 class ShareDelivery {
  public:
-  static constexpr uint64_t kPieceValues = uint64_t{1} << 21;
-  static constexpr size_t kPiecesMax = 8;  // that a rank receives at a time
-
+  struct Limits {
+    uint64_t piece_values = uint64_t{1} << 21;
+    size_t pieces = 8;  // that a rank receives at a time
+  };
   // `sources`: by rank of the other world. All are of the world of `model`, and outlive this.
   ShareDelivery(comm::Communicator& world, parallel::Composition& model,
-                const parallel::Composition::OtherLayout& layout, std::vector<ShareSource> sources);
+                const parallel::Composition::OtherLayout& layout, std::vector<ShareSource> sources,
+                const Limits& limits);
 
   // Fills what this rank holds of the parameters and the optimizer's states. Afterwards the caller
   // calls shares_taken(). Errors are the communicator's and the device's.
@@ -58,6 +61,7 @@ class ShareDelivery {
   parallel::Composition& model_;
   std::vector<ShareSource> sources_;
   std::vector<parallel::Composition::ForeignShare> shares_;  // by rank of the other world
+  Limits limits_;
   uint64_t received_values_ = 0;
 };
 

@@ -165,11 +165,12 @@ Status Worker::open_storage() {
 }
 
 // Older versions stored the data seed with the position, and no other settings. Their optimizer was
-// AdamW.
+// AdamW. Later ones kept no averages.
 Status Worker::check_run(const Manifest& manifest, const std::string& path) const {
   RunSettings stored = manifest.settings;
   stored.emplace("spec.train.data.seed", std::to_string(manifest.position.data_seed));
   stored.emplace("spec.train.optimizer.name", "adamw");
+  stored.emplace("spec.train.ema", "none");
   return check_settings(settings(), stored, path);
 }
 

@@ -281,7 +281,7 @@ Status Worker::restore_own(const KeptState& state, const std::vector<StateSource
 Status Worker::restore_from_others(const KeptState& state,
                                    const parallel::Composition::OtherLayout& layout,
                                    std::vector<ShareSource> sources) {
-  ShareDelivery delivery(*world_, *model_, layout, std::move(sources));
+  ShareDelivery delivery(*world_, *model_, layout, std::move(sources), {});
   TRY(delivery.deliver());
   log_info("received the shares of another world",
            {{"rank", config_.rank}, {"values", delivery.received_values()}});

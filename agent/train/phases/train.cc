@@ -84,6 +84,7 @@ Status Worker::step_once() {
   TRY_ASSIGN(
       const TrainStep::Outcome outcome,
       step_->run({.step = position_.step + 1,
+                  .first_update = first_update(position_.losses),
                   .flush = next_flush(),
                   .mine = {.stop = StopSignal::requested(), .busy = saver_ && saver_->is_busy()},
                   .timeline = timeline_ ? timeline_->recorder_of(position_.step + 1) : nullptr,

@@ -68,7 +68,7 @@ Result<CheckpointWeights> open_checkpoint_weights(const std::string& from, Weigh
     if (!name.ends_with(suffix)) continue;
     weights.tensors.push_back({name.substr(0, name.size() - suffix.size()), shape});
   }
-  if (weights.tensors.empty()) {
+  if (weights.tensors.empty() && kind == WeightsKind::kAverages) {
     return invalid("[export] " + found.path +
                    " has no moving averages, expected a checkpoint of a job with spec.train.ema");
   }

@@ -53,6 +53,17 @@ TEST(LossRecord, FindsLossesAndNormsThatAreNotFinite) {
   }
 }
 
+TEST(LossRecord, TellsTheFirstStepThatUpdates) {
+  LossRecord record;
+  EXPECT_EQ(first_update(record), 1);
+  ASSERT_TRUE(add_skip(record, {1, 1}));
+  EXPECT_EQ(first_update(record), 2);
+  ASSERT_TRUE(add_skip(record, {2, 4}));
+  EXPECT_EQ(first_update(record), 5);
+  ASSERT_TRUE(add_skip(record, {7, 7}));
+  EXPECT_EQ(first_update(record), 5);
+}
+
 TEST(LossRecord, TakesABoundedNumberOfSkips) {
   LossRecord record;
   for (int64_t i = 0; i < LossRecord::kSkipsMax; ++i) EXPECT_TRUE(add_skip(record, {i, i}));

@@ -65,6 +65,10 @@ struct CreatesTest : ::testing::Test {
   }
 };
 
+TEST_F(CreatesTest, TheJobIsCountedByItsState) {
+  EXPECT_EQ(controller.job_counts(), (Controller::JobCounts{{{"ns", "Pending"}, 1}}));
+}
+
 TEST_F(CreatesTest, OneComesFirstAndTwoForEachThatWasCreated) {
   for (const size_t open : {1u, 2u, 3u, 4u, 5u}) {
     EXPECT_EQ(creates.size(), open);

@@ -506,6 +506,43 @@ TEST_F(WatchersTest, PollFromTheLastSequenceAndTellOnlyWhatIsNew) {
   EXPECT_EQ(changed.size(), 2u);
 }
 
+TEST_F(WatchersTest, LendTheirViewsAndGoOnWithThem) {
+  watchers.set_targets("job", {"token"}, {target("x"), target("y")});
+  agents.answer("x", state(1));
+  AgentWatchers::Views views;
+  watchers.swap_views("job", views);
+  EXPECT_EQ(views.size(), 2u);
+  EXPECT_TRUE(watchers.views("job").empty());
+  watchers.swap_views("job", views);
+  EXPECT_TRUE(views.empty());
+  watchers.learn("job", "x-uid", state(2));
+  EXPECT_EQ(watchers.views("job").at("x-uid").state->sequence, 2);
+}
+
+TEST_F(WatchersTest, ForgetAnyOfThemWithoutMixingUpTheOthers) {
+  const std::vector<std::string> names = {"x", "y", "z"};
+  for (const std::string& gone : names) {
+    SCOPED_TRACE(gone);
+    std::vector<plan::AgentTarget> all, rest;
+    for (const std::string& name : names) {
+      all.push_back(target(name));
+      if (name != gone) rest.push_back(target(name));
+    }
+    watchers.set_targets("job", {"token"}, all);
+    watchers.set_targets("job", {"token"}, rest);
+    EXPECT_EQ(watchers.agents(), 2u);
+    const TimePoint before = timers.now();
+    pass(seconds(1));
+    const std::string heard = rest.back().pod_name;
+    watchers.learn("job", heard + "-uid", state(1));
+    for (const auto& [uid, view] : watchers.views("job")) {
+      EXPECT_EQ(view.last_heard, uid == heard + "-uid" ? timers.now() : before) << uid;
+    }
+    watchers.set_targets("job", {"token"}, {});
+    EXPECT_EQ(watchers.agents(), 0u);
+  }
+}
+
 TEST_F(WatchersTest, SayWhetherThereIsMoreThanProgress) {
   watchers.set_targets("job", {"token"}, {target("x")});
   AgentState said = state(1);

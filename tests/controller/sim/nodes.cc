@@ -15,7 +15,9 @@ using std::chrono::seconds;
 
 constexpr Duration kNoticed = milliseconds(500);  // until the others notice what happened to one
 constexpr Duration kFormingMax = seconds(60);
-constexpr Duration kHangWait = seconds(20);  // of the others, for a rank that hangs
+// Until the others give up a rank that hangs. Longer than by default: a controller that is away may
+// come back first.
+constexpr Duration kHangWait = seconds(20);
 constexpr Duration kSavingMax = seconds(3);
 constexpr Duration kGrace = seconds(30);  // of a pod that is deleted
 constexpr Duration kRemovalMin = std::chrono::minutes(10);
