@@ -40,10 +40,10 @@ size_t memory_of(const AgentState& report) {
 }
 
 // Returns since when half of them have been heard, or all but `silent_min` - 1 if that is fewer,
-// because a smaller number of silent ones says nothing. TimePoint::max() if there are fewer than
+// because a smaller number of silent ones says nothing. nullopt if there are fewer than
 // `silent_min`.
-TimePoint since_when(std::vector<TimePoint>& heard, size_t silent_min) {
-  if (heard.size() < silent_min) return TimePoint::max();
+std::optional<TimePoint> since_when(std::vector<TimePoint>& heard, size_t silent_min) {
+  if (heard.size() < silent_min) return std::nullopt;
   const size_t wanted = std::min((heard.size() + 1) / 2, heard.size() - silent_min + 1);
   const auto nth = heard.begin() + static_cast<std::ptrdiff_t>(wanted - 1);
   std::nth_element(heard.begin(), nth, heard.end(), std::greater<>());
@@ -325,7 +325,9 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
   if (agent != found->second.agents.end()) hear(*agent->second, 0, state);
 }
 
+// While the own network is suspected, only agents that are heard end that, however few are left.
 TimePoint AgentWatchers::when_most_were_heard() {
+  const TimePoint if_unknown = suspects_own_network_ ? TimePoint::min() : TimePoint::max();
   const TimePoint recently = timers_.now() - silence() / 2;
   ++counts_;
   std::vector<TimePoint> of_agents;  // while all are on one node
@@ -342,10 +344,13 @@ TimePoint AgentWatchers::when_most_were_heard() {
     node.heard = std::max(node.heard, heard);
     if (nodes.size() <= 1) of_agents.push_back(heard);
   }
-  if (nodes.size() <= 1) return since_when(of_agents, options_.silent_min);
+  if (nodes.size() <= 1) {
+    const size_t silent_min = suspects_own_network_ ? 1 : options_.silent_min;
+    return since_when(of_agents, silent_min).value_or(if_unknown);
+  }
   std::vector<TimePoint> of_nodes;
   for (const Node* node : nodes) of_nodes.push_back(node->heard);
-  return since_when(of_nodes, 1);
+  return since_when(of_nodes, 1).value_or(if_unknown);
 }
 
 bool AgentWatchers::suspect_own_network() {

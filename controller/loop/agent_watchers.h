@@ -86,9 +86,9 @@ class AgentWatchers {
   void learn(const std::string& job, const std::string& pod_uid, const AgentState& state);
   // Returns whether this process hears so little that an agent's silence may be the controller's
   // own. Becomes true if fewer than half of the Kubernetes nodes with agents were heard in the last
-  // half of silence(). Stays true until most have been heard again for silence(), in which the
-  // others can be heard too. With a single node, most of its agents must be silent, and at least
-  // silent_min.
+  // half of silence(). Stays true until most of those that are left have been heard again for
+  // silence(), in which the others can be heard too. With a single node, most of its agents must be
+  // silent, and at least silent_min.
   // Ignores agents that went silent while most others were heard, and those first asked only just
   // now. All agents are counted once a second, not at each call.
   bool suspect_own_network();

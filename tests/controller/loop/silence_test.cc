@@ -206,6 +206,25 @@ TEST(Silence, WhoIsGivenUpSaysNothingOfTheControllerAnyMore) {
   EXPECT_EQ(scene.pass(seconds(60)), Names{}) << "they count again";
 }
 
+// Pods may be replaced while the controller is cut off, and the new ones are not heard either.
+TEST(Silence, HoweverFewAreLeftOnlyAnAnswerEndsASuspicion) {
+  Silence scene;
+  scene.add_nodes(3);
+  EXPECT_EQ(scene.pass(seconds(30)), Names{});
+  scene.agents.is_cut_off = true;
+  EXPECT_EQ(scene.pass(seconds(20)), Names{});
+  scene.targets.resize(1);
+  scene.add("new-1", "node-5");
+  EXPECT_EQ(scene.pass(seconds(40)), Names{});
+  scene.targets.clear();
+  scene.add("new-2", "node-6");
+  EXPECT_EQ(scene.pass(seconds(40)), Names{});
+  EXPECT_TRUE(scene.watchers.suspect_own_network());
+  scene.agents.is_cut_off = false;
+  EXPECT_EQ(scene.pass(seconds(20)), Names{});
+  EXPECT_FALSE(scene.watchers.suspect_own_network());
+}
+
 TEST(Silence, WhoWasOnlyJustAskedForTheFirstTimeDoesNotCountYet) {
   Silence scene;
   scene.add_nodes(2);
