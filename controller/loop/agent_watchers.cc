@@ -22,6 +22,16 @@ bool is_news(const AgentState& state, const AgentState& known, int64_t since) {
   return state.round > known.round || (state.round == known.round && state.sequence < since);
 }
 
+// Returns what is wrong if the report is about another pod; empty if nothing is. A report of a
+// version that is not served tells nothing else.
+std::string other_pod_in(const AgentState& report, const plan::AgentTarget& target) {
+  const bool is_its = report.job_uid == target.job_uid && report.node_index == target.node_index &&
+                      report.incarnation == target.incarnation;
+  if (is_its || !is_served(report.protocol)) return "";
+  return "an agent answers there for another pod: job " + report.job_uid + ", node index " +
+         std::to_string(report.node_index) + ", incarnation " + std::to_string(report.incarnation);
+}
+
 // Returns about how much memory a report takes.
 size_t memory_of(const AgentState& report) {
   size_t bytes = sizeof(AgentState) + report.boot_id.capacity() + report.job_uid.capacity() +
@@ -68,7 +78,7 @@ Duration AgentWatchOptions::progress_wait(size_t agents) const {
 
 struct AgentWatchers::Agent {
   std::string job;
-  std::string pod_uid;
+  plan::AgentTarget target;
   AgentAddress address;
   Nodes::iterator node;
   plan::AgentView& view;  // in its job's views; valid until it is dropped
@@ -169,7 +179,7 @@ void AgentWatchers::set_targets(const std::string& job, const std::vector<std::s
       continue;
     }
     auto agent = std::make_shared<Agent>(Agent{.job = job,
-                                               .pod_uid = target.pod_uid,
+                                               .target = target,
                                                .address = address_of(target, tokens),
                                                .node = nodes_.try_emplace(target.node).first,
                                                .view = known.views[target.pod_uid],
@@ -221,6 +231,10 @@ void AgentWatchers::poll(const std::shared_ptr<Agent>& agent) {
 
 void AgentWatchers::on_answer(const std::shared_ptr<Agent>& agent, int64_t since,
                               const Result<AgentState>& answer) {
+  if (const std::string other = answer.ok() ? other_pod_in(*answer, agent->target) : "";
+      !other.empty()) {
+    return on_answer(agent, since, unavailable(other));
+  }
   if (answer.ok()) {
     hear(*agent, since, *answer);
     // Its sequence is unknown, or its last one was not kept, so it always answers immediately.
@@ -322,7 +336,8 @@ void AgentWatchers::learn(const std::string& job, const std::string& pod_uid,
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   const auto agent = found->second.agents.find(pod_uid);
-  if (agent != found->second.agents.end()) hear(*agent->second, 0, state);
+  if (agent == found->second.agents.end()) return;
+  if (other_pod_in(state, agent->second->target).empty()) hear(*agent->second, 0, state);
 }
 
 // While the own network is suspected, only agents that are heard end that, however few are left.

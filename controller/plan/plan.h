@@ -155,6 +155,10 @@ struct AgentTarget {
   std::string node;           // the Kubernetes node
   bool is_signed = false;     // PodView::is_signed
   bool is_encrypted = false;  // PodView::is_encrypted
+  // As its agent reports it.
+  std::string job_uid{};
+  int64_t node_index = 0;
+  int64_t incarnation = 0;
 
   bool operator==(const AgentTarget&) const = default;
 };

@@ -129,7 +129,10 @@ AgentTarget target_of(const PodView& pod) {
           .ip = pod.ip,
           .node = pod.node_name,
           .is_signed = pod.is_signed,
-          .is_encrypted = pod.is_encrypted};
+          .is_encrypted = pod.is_encrypted,
+          .job_uid = pod.owner_uid,
+          .node_index = pod.node_index,
+          .incarnation = pod.incarnation};
 }
 
 int64_t next_round(const Pass& pass) {

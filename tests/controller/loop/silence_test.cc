@@ -1,6 +1,7 @@
 // Decides whose fault silence is: agents that answer, or don't, as time passes.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,7 +31,7 @@ class TimedAgents final : public AgentClient {
     timers_.after((is_in_vain ? failure : answer) + milliseconds(20),
                   [this, agent, is_in_vain, done] {
                     if (is_in_vain) return done(timed_out("no answer"));
-                    if (reaches(agent.ip)) return done(state());
+                    if (reaches(agent.ip)) return done(state_of(agent.ip));
                     const Duration rest = fails_at_once ? Duration{0} : margin;
                     timers_.after(rest, [done] { done(timed_out("no answer")); });
                   });
@@ -39,12 +40,14 @@ class TimedAgents final : public AgentClient {
 
   bool is_cut_off = false;  // no agent is reachable
   std::set<std::string> lost;
+  std::map<std::string, AgentState> says;  // by IP; an empty report by default
   bool fails_at_once = false;
   Duration margin{};  // time beyond a poll's wait after which it fails
 
  private:
-  static AgentState state() {
-    AgentState state;
+  AgentState state_of(const std::string& ip) const {
+    const auto told = says.find(ip);
+    AgentState state = told == says.end() ? AgentState{} : told->second;
     state.boot_id = "boot";
     state.sequence = 1;
     return state;
@@ -223,6 +226,44 @@ TEST(Silence, HoweverFewAreLeftOnlyAnAnswerEndsASuspicion) {
   scene.agents.is_cut_off = false;
   EXPECT_EQ(scene.pass(seconds(20)), Names{});
   EXPECT_FALSE(scene.watchers.suspect_own_network());
+}
+
+TEST(Silence, AnAnswerForAnotherPodIsNone) {
+  struct Case {
+    const char* what;
+    AgentState state;
+  };
+  const Case cases[] = {{"another job", {.job_uid = "other"}},
+                        {"another node", {.job_uid = "uid", .node_index = 1, .incarnation = 2}},
+                        {"the pod before", {.job_uid = "uid", .incarnation = 1}}};
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    Silence scene;
+    scene.add_nodes(2);
+    scene.targets.push_back(
+        {.pod_uid = "pod", .ip = "pod", .node = "node", .job_uid = "uid", .incarnation = 2});
+    scene.agents.says["pod"] = {.job_uid = "uid", .incarnation = 2, .round = 3};
+    scene.watchers.set_targets("job", {"token"}, scene.targets);
+    EXPECT_EQ(scene.pass(seconds(30)), Names{});
+    scene.agents.says["pod"] = test.state;
+    scene.watchers.learn("job", "pod", test.state);
+    EXPECT_EQ(scene.pass(seconds(10)), Names{});
+    const plan::AgentView view = scene.watchers.views("job").at("pod");
+    EXPECT_EQ(view.state->round, 3) << "its own last report counts";
+    EXPECT_NE(view.error.find("for another pod: job " + test.state.job_uid), std::string::npos)
+        << view.error;
+    EXPECT_EQ(scene.pass(seconds(10)), Names{"pod"});
+  }
+}
+
+TEST(Silence, AnAgentOfAVersionThatIsNotServedIsHeardWhoeverItIs) {
+  Silence scene;
+  scene.add_nodes(2);
+  scene.targets.push_back({.pod_uid = "pod", .ip = "pod", .node = "node", .job_uid = "uid"});
+  scene.agents.says["pod"] = {.protocol = kProtocolNewest + 1};
+  scene.watchers.set_targets("job", {"token"}, scene.targets);
+  EXPECT_EQ(scene.pass(seconds(30)), Names{});
+  EXPECT_TRUE(scene.watchers.views("job").at("pod").has_unsupported_protocol());
 }
 
 TEST(Silence, WhoWasOnlyJustAskedForTheFirstTimeDoesNotCountYet) {

@@ -148,6 +148,46 @@ class TamperingAgentClient final : public loop::AgentClient {
   TamperState state_;
 };
 
+// Takes every later report of an agent for one about the pod that its first one was about.
+class TrustingAgentClient final : public loop::AgentClient {
+ public:
+  explicit TrustingAgentClient(loop::AgentClient& agents) : agents_(agents) {}
+
+  void put_assignment(const loop::AgentAddress& agent,
+                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
+                      Done done) override {
+    agents_.put_assignment(agent, assignment, node_index, std::move(done));
+  }
+  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+                  Done done) override {
+    agents_.poll_state(agent, since, wait,
+                       [this, name = agent.agent, done](Result<AgentState> state) {
+                         if (state.ok()) rename(name, *state);
+                         done(std::move(state));
+                       });
+  }
+  void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
+
+ private:
+  void rename(const std::string& agent, AgentState& state) {
+    const AgentState& first = first_.try_emplace(agent, state).first->second;
+    state.job_uid = first.job_uid;
+    state.node_index = first.node_index;
+    state.incarnation = first.incarnation;
+  }
+
+  loop::AgentClient& agents_;
+  std::map<std::string, AgentState> first_;
+};
+
+Mutation with_trust() {
+  Mutation mutation;
+  mutation.agents = [](loop::AgentClient& real) {
+    return std::make_unique<TrustingAgentClient>(real);
+  };
+  return mutation;
+}
+
 bool is(const loop::ApiRequest& request, loop::ApiVerb verb, loop::ResourceType type) {
   return request.verb == verb && request.type.plural == type.plural;
 }
@@ -515,6 +555,7 @@ void add_reports(std::vector<Mutant>& mutants) {
   add("every report says Completed", "I5", with_agents({}, [](AgentState& state) {
         if (state.round > 0) state.phase = "Completed";
       }));
+  add("reports of another job's agent are used", "failures", with_trust());
   add("an agent that is asked to stop reports that its ranks have saved", "drains",
       with_agents({}, [](AgentState& state) {
         if (state.phase != "Stopping") return;
@@ -546,15 +587,6 @@ void add_misjudgements(std::vector<Mutant>& mutants) {
   const auto add = [&mutants](const char* name, const char* found_by, loop::PlanFunction plan) {
     mutants.push_back({name, found_by, Mutation{.plan = std::move(plan)}});
   };
-  add("reports of another job's agent are used", "failures",
-      with_observation([](plan::Observed& seen) {
-        for (auto& [uid, agent] : seen.agents) {
-          if (!agent.state) continue;
-          AgentState state = *agent.state;
-          state.job_uid = seen.job.metadata.uid;
-          agent.state = std::make_shared<const AgentState>(std::move(state));
-        }
-      }));
   add("reports with another hash are used", "I5", with_observation([](plan::Observed& seen) {
         for (auto& [uid, agent] : seen.agents) {
           if (agent.state && agent.state->round == seen.job.status.round) {
