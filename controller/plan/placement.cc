@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "controller/plan/backoff.h"
 #include "controller/plan/images.h"
 #include "controller/plan/ledger.h"
@@ -17,6 +19,24 @@ void delete_superseded(Pass& pass) {
     pass.act(DeletePod{
         .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});
   }
+}
+
+// Looks for each pod that a missing one is to replace, but for those that are seen or known to be
+// gone, and takes what waits for that from `missing`. Such a pod may have lost the labels by which
+// the cache finds it, and its agent would go on in an older round. A confirmation puts them back,
+// and then it is deleted.
+void confirm_replaced(Pass& pass, std::vector<int64_t>& missing) {
+  std::erase_if(missing, [&pass](int64_t index) {
+    const int64_t incarnation = pass.members[static_cast<size_t>(index)] - 1;
+    const bool is_seen = std::ranges::any_of(pass.seen.pods, [&](const PodView& pod) {
+      return pod.node_index == index && pod.incarnation == incarnation;
+    });
+    if (incarnation < 1 || is_seen) return false;
+    const std::string name = worker_pod_name(pass.job().metadata.name, index, incarnation);
+    if (pass.seen.absent_pods.contains(name)) return false;
+    pass.act(ConfirmPod{.name = name});
+    return true;
+  });
 }
 
 // After the server refused a pod, sends only one, and not before retry_at.
@@ -50,7 +70,8 @@ PodText text_of_pods(const Pass& pass) {
 
 }  // namespace
 
-// Keeps one pod for each member and no others. A pod that hangs in Terminating does not hold up its
+// Keeps one pod for each member and no others. The pod before a new one has been deleted, or has
+// ended, before the new one is created. A pod that hangs in Terminating does not hold up its
 // successor, which has another name.
 Verdict placement(Pass& pass) {
   delete_superseded(pass);
@@ -58,6 +79,7 @@ Verdict placement(Pass& pass) {
   for (size_t i = 0; i < pass.current.size(); ++i) {
     if (pass.current[i] == nullptr) missing.push_back(static_cast<int64_t>(i));
   }
+  confirm_replaced(pass, missing);
   if (!missing.empty() && !is_backing_off(pass) && !must_wait_after_refusal(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});

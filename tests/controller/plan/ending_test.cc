@@ -149,6 +149,8 @@ TEST(Suspension, StopsThePodsAndResumesWithNewOnes) {
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
   EXPECT_EQ(scene.status().members, "2,2");
   EXPECT_EQ(scene.status().restarts, 0);
+  EXPECT_EQ(only<ConfirmPod>(scene.plan()).size(), 2u) << "are the old ones gone?";
+  scene.seen.absent_pods = {"job-worker-0-1", "job-worker-1-1"};
   EXPECT_EQ(only<CreatePod>(scene.plan())[0].name, "job-worker-0-2");
   scene.add_pod(0, 2);
   scene.add_pod(1, 2);
@@ -288,6 +290,7 @@ TEST(Validation, ARunningJobWhoseSpecBecomesInvalidCanBeSuspendedAndResumesOnceI
   EXPECT_FALSE(is_true(scene.status(), kSuspended));
   EXPECT_TRUE(is_true(scene.status(), kValid));
   EXPECT_FALSE(scene.status().startTime.empty());
+  scene.seen.absent_pods = {"job-worker-0-1", "job-worker-1-1"};
   EXPECT_EQ(only<CreatePod>(scene.plan()).size(), 2u);
 }
 

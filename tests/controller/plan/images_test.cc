@@ -87,6 +87,7 @@ TEST(AgentImage, IsTheControllersOwnAfterASuspension) {
   scene.seen.pods.clear();
   scene.seen.job.spec.suspend = false;
   scene.settle();
+  scene.seen.absent_pods = {"job-worker-0-1", "job-worker-1-1"};
   EXPECT_EQ(images_of_new_pods(scene), Images(2, kNewer));
 }
 

@@ -138,6 +138,41 @@ TEST(Placement, APodThatHangsInTerminatingDoesNotHoldUpItsSuccessor) {
   EXPECT_EQ(only<CreatePod>(plan)[0].name, "job-worker-0-2");
 }
 
+// Its agent would train on in its round, next to a newer one.
+TEST(Placement, LooksForThePodThatANewOneReplacesIfItIsNotSeen) {
+  Scene scene(3);
+  scene.settle();
+  scene.status().members = "1,4,2";
+  scene.add_pod(2, 1).terminating = true;
+  Plan plan = scene.plan();
+  ASSERT_EQ(only<ConfirmPod>(plan).size(), 1u);
+  EXPECT_EQ(only<ConfirmPod>(plan)[0].name, "job-worker-1-3");
+  ASSERT_EQ(only<CreatePod>(plan).size(), 2u) << "the others do not wait for that";
+  EXPECT_EQ(only<CreatePod>(plan)[0].name, "job-worker-0-1");
+  EXPECT_EQ(only<CreatePod>(plan)[1].name, "job-worker-2-2");
+
+  Scene there = scene;
+  there.add_pod(1, 3);
+  plan = there.plan();
+  EXPECT_EQ(only<ConfirmPod>(plan).size(), 0u);
+  ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
+  EXPECT_EQ(only<DeletePod>(plan)[0].name, "job-worker-1-3");
+  EXPECT_EQ(only<CreatePod>(plan).size(), 3u);
+
+  scene.seen.absent_pods = {"job-worker-1-3"};
+  plan = scene.plan();
+  EXPECT_EQ(only<ConfirmPod>(plan).size(), 0u);
+  EXPECT_EQ(only<CreatePod>(plan).size(), 3u);
+}
+
+TEST(Placement, LooksForAReplacedPodAlsoWhileTheNewOneIsHeldBack) {
+  Scene scene(1);
+  scene.settle();
+  scene.status().members = "2";
+  scene.seen.refusal = {.reason = "QuotaExceeded", .retry_at = scene.now + seconds(5)};
+  EXPECT_EQ(only<ConfirmPod>(scene.plan()).size(), 1u);
+}
+
 TEST(Assignment, RanksThatShareLayersAcrossNodesAreWarnedOfOnce) {
   for (const int64_t tensor : {1, 2, 4}) {
     Scene scene(4);
