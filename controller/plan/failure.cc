@@ -94,10 +94,15 @@ void shorten(Ago& ago, Duration most) {
   ago.decide -= excess - of_detect;
 }
 
-// Returns whether the agent has not been heard since `then`. A message may have been in flight.
-bool is_unheard_since(const Pass& pass, const PodView* pod, WallTime then) {
+// Returns whether the agent has not been heard since that failure, at `then`. A message may have
+// been in flight. If this process has never heard it, it began to listen later than that, or the
+// pod was made since.
+bool is_unheard_since(const Pass& pass, const PodView* pod, const FailureStatus& failure,
+                      WallTime then) {
   const AgentView* agent = pass.agent(pod);
   if (agent == nullptr) return false;
+  const bool was_there = pod->created_in_round && *pod->created_in_round < failure.round;
+  if (was_there && !agent->state && !agent->refuses_token) return true;
   const WallTime heard_at = pass.seen.wall_now - (pass.now - agent->last_heard);
   return heard_at <= then + pass.limits.failure_order_resolution;
 }
@@ -132,7 +137,7 @@ bool is_of_last_failure(const Pass& pass, const FailureStatus& failure) {
   return std::ranges::any_of(pass.in_round(), [&](const PodView* pod) {
     const bool is_meant = is_by_peers || (failure.reason == kAgentSilent && pod != nullptr &&
                                           pod->node_index == failure.nodeIndex);
-    return is_meant && is_unheard_since(pass, pod, *then);
+    return is_meant && is_unheard_since(pass, pod, *cause, *then);
   });
 }
 

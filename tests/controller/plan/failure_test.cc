@@ -587,6 +587,20 @@ TEST(FailurePolicy, OneCutOfThePowerIsOneRestart) {
   EXPECT_EQ(cut.scene.status().lastFailure->attempt, 1);
 }
 
+// A controller that starts in the middle of it has not heard the node, and cannot know since when.
+TEST(FailurePolicy, OneCutOfThePowerIsOneRestartForTheNextControllerToo) {
+  for (const bool is_new : {false, true}) {
+    PowerCut cut;
+    cut.scene.seen.pods[1].created_in_round = is_new ? 1 : 0;
+    cut.pass(seconds(1));
+    cut.scene.seen.agents["job-worker-1-1-uid"] = {.last_heard = cut.scene.now};
+    cut.pass(seconds(20));
+    EXPECT_EQ(cut.scene.status().lastFailure->reason, "AgentSilent");
+    EXPECT_EQ(cut.scene.status().restarts, is_new ? 2 : 1)
+        << condition(cut.scene.status(), kRestarting).message;
+  }
+}
+
 // The request would keep the job from being planned until the silence is long over.
 TEST(FailurePolicy, AnAgentThatDoesNotAnswerIsNotSentItsAssignmentUntilItIsHeard) {
   PowerCut cut;
