@@ -8,6 +8,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
+#include "controller/plan/conditions.h"
+#include "controller/plan/damage.h"
 #include "tests/controller/search/digest.h"
 #include "tests/controller/search/without_policies.h"
 
@@ -140,6 +142,12 @@ class Surroundings final : public loop::ApiClient,
   std::deque<Waiting> waiting_;  // callbacks may add to it
 };
 
+template <class Change>
+void for_each_failure(TrainingJobStatus& status, Change change) {
+  for (FailureStatus& failure : status.failures) change(failure);
+  if (status.lastFailure) change(*status.lastFailure);
+}
+
 }  // namespace
 
 CarriedOut carry_out(const Order& order, const std::vector<Answer>& answers,
@@ -165,13 +173,11 @@ CarriedOut carry_out(const Order& order, const std::vector<Answer>& answers,
 uint64_t digest_of(const TrainingJobStatus& status) {
   TrainingJobStatus timeless = status;
   for (Condition& condition : timeless.conditions) condition.lastTransitionTime.clear();
-  const auto strip = [](FailureStatus& failure) {
+  for_each_failure(timeless, [](FailureStatus& failure) {
     failure.time.clear();
     failure.recoverySeconds = 0;
     failure.recovery = {};
-  };
-  for (FailureStatus& failure : timeless.failures) strip(failure);
-  if (timeless.lastFailure) strip(*timeless.lastFailure);
+  });
   if (timeless.progress) timeless.progress->updatedAt.clear();
   timeless.lost.seconds = timeless.trainedSeconds = timeless.longestRunSeconds = 0;
   timeless.startTime.clear();
@@ -179,11 +185,27 @@ uint64_t digest_of(const TrainingJobStatus& status) {
   return Digester().add(dump_json(status_to_json(timeless))).value();
 }
 
+uint64_t digest_of_stored(const TrainingJobStatus& status) {
+  TrainingJobStatus rest = status;
+  for (Condition& condition : rest.conditions) {
+    condition.message.clear();
+    if (condition.type == kRunning) condition.reason.clear();
+  }
+  for_each_failure(rest, [](FailureStatus& failure) {
+    failure.rank = failure.nodeIndex = failure.exitCode = 0;
+    failure.node.clear();
+    failure.message.clear();
+    if (failure.reason != plan::kAgentDisagrees) failure.reason.clear();
+  });
+  return digest_of(rest);
+}
+
 uint64_t digest_of(const std::vector<plan::Action>& actions) {
   struct Visitor {
     Digester& digest;
     void operator()(const plan::CreateSecret& action) { digest.add(action.name); }
-    void operator()(const plan::CreatePod& action) { digest.add(action.text()); }
+    // Nothing here reads where the pod may run; all else follows from the job.
+    void operator()(const plan::CreatePod& action) { digest.add(action.name); }
     void operator()(const plan::CheckPod& action) { digest.add_signed(action.generation); }
     void operator()(const plan::ConfirmPod& action) { digest.add(action.name); }
     void operator()(const plan::DeletePod& action) { digest.add(name_in_uid(action.uid)); }

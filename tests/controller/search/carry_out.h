@@ -30,5 +30,10 @@ uint64_t digest_of(const std::vector<plan::Action>& actions);
 std::vector<std::string> uids_in(const std::vector<plan::Action>& actions);
 // Returns the digest of a status without points in time and spans of time.
 uint64_t digest_of(const TrainingJobStatus& status);
+// Likewise, without what no later plan reads, nor a property once the status is stored: messages,
+// why the job does not run, and who failed how. Plans read that of failures only for avoidNodes,
+// which the job has not set, for where a new pod had better not run, and for jobs that end as
+// NeverStarted, which no failure here leads to.
+uint64_t digest_of_stored(const TrainingJobStatus& status);
 
 }  // namespace lockstep::search

@@ -176,7 +176,7 @@ void edit_job(World& world, const std::function<void(Json&)>& change) {
 
 }  // namespace
 
-Answer serve(World& world, const Request& request) {
+Answer serve(World& world, const Request& request, bool is_stray) {
   if (request.assignment != nullptr) return answer_of_agent(put(world, request));
   const DocumentPtr before = world.job;
   loop::ApiReply reply;
@@ -187,7 +187,7 @@ Answer serve(World& world, const Request& request) {
     world.store.on_write = nullptr;
   });
   if (reply.ok() && request.api.verb == loop::ApiVerb::kReplaceStatus) {
-    check_status(world, *before, *world.job);
+    check_status(world, *before, *world.job, is_stray);
   }
   return answer_of_server(world, std::move(reply));
 }

@@ -10,7 +10,8 @@ namespace lockstep::search {
 // The server, the kubelets, the agents and their workers: what becomes possible, and what it does.
 
 // Serves a request at the server or at the agent, and returns the answer.
-Answer serve(World& world, const Request& request);
+// `is_stray`: the controller that sent it is dead.
+Answer serve(World& world, const Request& request, bool is_stray);
 // Returns whether the request can no longer have an effect, nor break a property.
 bool is_void(const World& world, const Request& request);
 Answer timeout();

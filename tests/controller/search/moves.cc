@@ -9,12 +9,12 @@ namespace lockstep::search {
 namespace {
 
 constexpr const char* kNames[] = {
-    "serve",        "answer",     "job event",   "pod event",  "list jobs",    "list pods",
-    "plan",         "hear",       "collect",     "remove",     "start",        "notice",
-    "train",        "finish",     "resume",      "wake",       "stray",        "LOSE REQUEST",
-    "LOSE REPLY",   "QUOTA",      "TOUCH",       "CRASH",      "EXPIRE JOBS",  "EXPIRE PODS",
-    "SLOW",         "OLD REPORT", "KILL WORKER", "DELETE POD", "FORCE DELETE", "EVICT",
-    "LOSE MACHINE", "SUSPEND",    "SCALE",       "DELETE JOB"};
+    "serve",      "answer",      "job event",  "pod event",    "list jobs",   "list pods",
+    "plan",       "hear",        "collect",    "remove",       "start",       "notice",
+    "train",      "finish",      "resume",     "wake",         "stray",       "LOSE REQUEST",
+    "LOSE REPLY", "QUOTA",       "TOUCH",      "CRASH",        "EXPIRE PODS", "SLOW",
+    "OLD REPORT", "KILL WORKER", "DELETE POD", "FORCE DELETE", "EVICT",       "LOSE MACHINE",
+    "SUSPEND",    "SCALE",       "DELETE JOB"};
 
 // A controller that does not hear of its job's end may create pods as long as they are collected.
 // Without a bound on how far its watch is behind, there is none on the number of worlds.
@@ -102,7 +102,6 @@ void add_faults(const World& world, Moves& moves) {
   }
   // A controller that has done nothing yet may as well not have begun.
   if (!process.lists_jobs || !process.lists_pods) moves.push_back({.kind = MoveKind::kCrash});
-  if (!process.coming_jobs.empty()) moves.push_back({.kind = MoveKind::kExpireJobs});
   if (!process.coming_pods.empty()) moves.push_back({.kind = MoveKind::kExpirePods});
   add_agents(world, MoveKind::kOldReport, is_heard, moves);
   add_agents(world, MoveKind::kKillWorker, can_be_killed, moves);
@@ -112,7 +111,7 @@ void add_faults(const World& world, Moves& moves) {
   add_agents(
       world, MoveKind::kLoseMachine,
       [](const World&, const Agent& agent) { return !agent.is_silent; }, moves);
-  if (world.job == nullptr || is_over(world)) return;
+  if (!world.may_be_edited() || world.job == nullptr || is_over(world)) return;
   if (!world.job->job.spec.suspend) moves.push_back({.kind = MoveKind::kSuspend});
   moves.push_back({.kind = MoveKind::kScale});
   moves.push_back({.kind = MoveKind::kDeleteJob});
@@ -132,7 +131,7 @@ void apply_to_requests(World& world, const Move& move) {
   OpenRequest& open = world.process.run->open[move.place];
   switch (move.kind) {
     case MoveKind::kServe:
-      open.answer = serve(world, *open.request);
+      open.answer = serve(world, *open.request, false);
       break;
     case MoveKind::kQuota:
       open.answer = refusal();
@@ -172,10 +171,6 @@ void apply_to_process(World& world, const Move& move) {
       return wake(world);
     case MoveKind::kCrash:
       return crash(world);
-    case MoveKind::kExpireJobs:
-      process.coming_jobs.clear();
-      process.lists_jobs = true;
-      return;
     default:
       process.coming_pods.clear();
       process.lists_pods = true;
@@ -233,7 +228,7 @@ void apply_any(World& world, const Move& move) {
     case MoveKind::kStray: {
       const RequestPtr stray = world.strays[move.place];
       world.strays.erase(world.strays.begin() + static_cast<std::ptrdiff_t>(move.place));
-      serve(world, *stray);
+      serve(world, *stray, true);
       return;
     }
     case MoveKind::kAnswer:
@@ -247,7 +242,6 @@ void apply_any(World& world, const Move& move) {
     case MoveKind::kWake:
     case MoveKind::kSlow:
     case MoveKind::kCrash:
-    case MoveKind::kExpireJobs:
     case MoveKind::kExpirePods:
       return apply_to_process(world, move);
     case MoveKind::kResume:
@@ -270,6 +264,7 @@ void apply_any(World& world, const Move& move) {
 
 void apply(World& world, const Move& move) {
   if (is_fault(move.kind)) --world.faults_left;
+  if (is_edit(move.kind)) --world.edits_left;
   apply_any(world, move);
   std::erase_if(world.strays, [&world](const RequestPtr& stray) { return is_void(world, *stray); });
 }

@@ -33,10 +33,9 @@ enum class MoveKind {
   kQuota,        // the server refuses a pod for now
   kTouch,        // somebody changes the job just before a status write
   kCrash,        // the controller dies, and another one starts
-  kExpireJobs,   // the watch has lost its place (410): the events in between are never delivered
-  kExpirePods,
-  kSlow,       // the timer fires earlier than that, between plans: something takes long
-  kOldReport,  // an agent's report of an earlier round arrives late
+  kExpirePods,   // the watch has lost its place (410): the events in between are never delivered
+  kSlow,         // the timer fires earlier than that, between plans: something takes long
+  kOldReport,    // an agent's report of an earlier round arrives late
   kKillWorker,
   kDeletePod,
   kForceDelete,
@@ -48,6 +47,10 @@ enum class MoveKind {
 };
 inline bool is_fault(MoveKind kind) {
   return kind >= MoveKind::kLoseRequest;
+}
+// Returns whether a user does that to the job. It is a fault, too.
+inline bool is_edit(MoveKind kind) {
+  return kind >= MoveKind::kSuspend;
 }
 
 struct Move {

@@ -48,8 +48,10 @@ void read_job(const Json& json, const Document* known, Document& document) {
   if (status.lastFailure) document.failed_at = time(status.lastFailure->time);
   const auto& spec = document.job.spec;  // all else in it is constant
   Digester digest;
-  digest.add(document.uid).add_signed(metadata.generation).add(digest_of(status));
-  document.digest = digest.add(spec.suspend ? 1 : 0).add_signed(spec.nodes).value();
+  digest.add(document.uid).add_signed(metadata.generation);
+  digest.add(spec.suspend ? 1 : 0).add_signed(spec.nodes);
+  document.exact_digest = Digester(digest).add(digest_of(status)).value();
+  document.digest = digest.add(digest_of_stored(status)).value();
 }
 
 void wake_at(const World& world, Process& process, TimePoint when) {
@@ -59,6 +61,12 @@ void wake_at(const World& world, Process& process, TimePoint when) {
   } else if (!process.wakes_at || when < *process.wakes_at) {
     process.wakes_at = when;
   }
+}
+
+bool reads_pods(const Run& run) {
+  return std::ranges::any_of(run.open, [](const OpenRequest& open) {
+    return open.request->assignment == nullptr && open.request->api.verb == loop::ApiVerb::kGet;
+  });
 }
 
 // The informers' rules for what they learn (informer.h), and what the controller does about it.
@@ -82,7 +90,8 @@ class Cache final : public CacheWithoutPolicies {
     if (process_.job == nullptr || process_.job->uid != uid) return;
     process_.job = nullptr;
     process_.absent_pods.clear();
-    process_.checked_generation = 0;
+    process_.checked_generation = process_.refused_generation = 0;
+    process_.refusal.reset();
     process_.is_queued = true;
   }
   void erase_pod(const std::string& key, const std::string& uid) {
@@ -103,7 +112,9 @@ class Cache final : public CacheWithoutPolicies {
     if (is_known || document->version > process_.pods_position) put_pod(document);
   }
   void pod_read(const loop::SharedJson& pod) override {
-    put_pod(read_document(true, pod, nullptr));
+    const DocumentPtr document = read_document(true, pod, nullptr);
+    const auto end = process_.ends.find(document->key);
+    if (end == process_.ends.end() || document->version >= end->second) put_pod(document);
   }
   void pod_gone(const loop::JobContext& job, const std::string& name,
                 const std::string& uid) override {
@@ -189,6 +200,7 @@ void proceed(World& world) {
   for (auto& [number, request] : result.sent) {
     run.open.push_back({.number = number, .request = std::move(request)});
   }
+  if (!process.run || !reads_pods(run)) process.ends.clear();
   if (!result.done) return;
   wake_at(world, process, world.now + (result.done->ok ? kRecheck : kRetryDelay));
   process.run.reset();
@@ -207,7 +219,7 @@ DocumentPtr read_document(bool is_pod, const loop::SharedJson& json, const Docum
   if (is_pod) {
     document->pod = plan::pod_view_from_json(*json);
     if (!document->pod) document->pod.emplace();
-    document->digest = pod_digest(document->key, *document->pod);
+    document->digest = document->exact_digest = pod_digest(document->key, *document->pod);
   } else {
     read_job(*json, known, *document);
   }
@@ -263,14 +275,22 @@ void deliver_pod_event(World& world) {
   process.coming_pods.erase(process.coming_pods.begin());
   process.pods_position = change.document->version;
   Cache cache(world);
-  if (change.is_deleted) return cache.erase_pod(change.document->key, change.document->uid);
+  if (change.is_deleted) {
+    if (process.run && reads_pods(*process.run)) {
+      process.ends[change.document->key] = change.document->version;
+    }
+    return cache.erase_pod(change.document->key, change.document->uid);
+  }
   cache.put_pod(change.document);
 }
 
 void make_plan(World& world) {
   Process& process = world.process;
   process.is_queued = false;
-  if (process.job == nullptr) return watch_agents(world, {});
+  if (process.job == nullptr) {
+    process.wakes_at.reset();
+    return watch_agents(world, {});
+  }
   const plan::Observed seen = observe(world);
   plan::Plan plan = world.mutation->plan(seen, world.now, world.mutation->limits);
   watch_agents(world, plan.watch);
@@ -294,7 +314,7 @@ void make_plan(World& world) {
 
 bool plan_changes_nothing(const World& world) {
   const Process& process = world.process;
-  if (process.job == nullptr) return process.agents.empty();
+  if (process.job == nullptr) return process.agents.empty() && !process.wakes_at;
   const plan::Plan plan = world.mutation->plan(observe(world), world.now, world.mutation->limits);
   const auto& wakes_at = process.wakes_at;
   const bool wakes_earlier = plan.requeue_at && *plan.requeue_at <= world.now + kWakeMax &&
@@ -304,6 +324,42 @@ bool plan_changes_nothing(const World& world) {
   };
   return plan.actions.empty() && !wakes_earlier && plan.watch.size() == process.agents.size() &&
          std::ranges::all_of(plan.watch, is_known);
+}
+
+bool job_event_changes_nothing(const World& world) {
+  const Process& process = world.process;
+  if (process.coming_jobs.empty() || process.job == nullptr) return false;
+  const WatchedChange& change = process.coming_jobs.front();
+  return !change.is_deleted && process.job->version >= change.document->version;
+}
+
+namespace {
+
+// Returns whether nobody but the controller can delete pods any more.
+bool is_alone(const World& world) {
+  return world.faults_left == 0 && world.job != nullptr && world.strays.empty();
+}
+
+bool is_newest(const World& world, const Document& pod) {
+  const auto stored = world.pods.find(pod.key);
+  return stored != world.pods.end() && stored->second->version == pod.version;
+}
+
+}  // namespace
+
+// The end of a pod that is not known is no news, but for a read that was served before it. An older
+// version of a pod is none while the newest one is known. It would be again after an answer that
+// the pod is gone, which is only possible if somebody else deletes it.
+bool pod_event_changes_nothing(const World& world) {
+  const Process& process = world.process;
+  if (process.coming_pods.empty()) return false;
+  const WatchedChange& change = process.coming_pods.front();
+  const Document& pod = *change.document;
+  const auto known = process.pods.find(pod.key);
+  const bool is_known = known != process.pods.end() && known->second->uid == pod.uid;
+  if (change.is_deleted) return !is_known && !(process.run && reads_pods(*process.run));
+  return is_known && known->second->version >= pod.version && is_newest(world, *known->second) &&
+         is_alone(world);
 }
 
 void deliver_answer(World& world, size_t place) {
@@ -325,6 +381,13 @@ void hear_agent(World& world, const std::string& uid, const AgentState& state) {
   view.state = std::make_shared<const AgentState>(state);
   view.state_at = world.now;
   world.process.is_queued = true;
+}
+
+// A process that knows that its job is gone, and will never hear of another one.
+bool is_idle_forever(const World& world) {
+  const Process& process = world.process;
+  return world.job == nullptr && process.job == nullptr && process.coming_jobs.empty() &&
+         !process.run;
 }
 
 // Agents that can be reached are polled all the time, so they were heard just now.

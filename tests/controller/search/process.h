@@ -25,7 +25,8 @@ struct Document {
   std::string key{};
   std::string uid{};
   loop::SharedJson json{};
-  uint64_t digest = 0;  // of everything that matters but versions, times and numbers of UIDs
+  uint64_t digest = 0;        // of everything that matters but versions, times and numbers of UIDs
+  uint64_t exact_digest = 0;  // also of what no longer matters
   bool is_pod = false;
   std::optional<plan::PodView> pod{};
   TrainingJob job{};
@@ -103,6 +104,8 @@ struct Process {
   bool is_queued = false;
   std::optional<TimePoint> wakes_at{};
   std::set<std::string> absent_pods{};
+  // Versions of the ends of pods that the watch told while a read of pods is open, by key.
+  std::map<std::string, int64_t> ends{};
   int64_t checked_generation = 0;  // 0: no pod was checked
   std::optional<plan::PodRefusal> refusal{};
   int64_t refused_generation = 0;
@@ -122,6 +125,12 @@ void make_plan(World& world);
 // Returns whether a plan made now would have no actions, and neither change whom the process
 // listens to nor when it wakes.
 bool plan_changes_nothing(const World& world);
+// Return whether the watch's next event is there, and brings nothing new to the cache, now or
+// later.
+bool job_event_changes_nothing(const World& world);
+bool pod_event_changes_nothing(const World& world);
+// Returns whether the process can have no effect any more: the job is deleted, and it knows.
+bool is_idle_forever(const World& world);
 void deliver_answer(World& world, size_t place);  // of the open request in the run
 void hear_agent(World& world, const std::string& uid, const AgentState& state);
 void wake(World& world);

@@ -69,7 +69,14 @@ void check_deleted_pod(World& world, const loop::ApiRequest& request, const Json
   }
 }
 
-void check_members(World& world, const Status& before, const Status& after) {
+// Returns whether a pod of that name had been there before the one that is there.
+bool is_made_again(const World& world, int64_t index, int64_t incarnation) {
+  const plan::PodView* pod = pod_of(world, index, incarnation);
+  const auto births = world.births.find("default/" + pod->name);
+  return births != world.births.end() && births->second > 1;
+}
+
+void check_members(World& world, const Status& before, const Status& after, bool is_stray) {
   const std::vector<int64_t> old = members_of(before);
   const std::vector<int64_t> now = members_of(after);
   std::erase_if(world.history.pods_counted,
@@ -78,7 +85,11 @@ void check_members(World& world, const Status& before, const Status& after) {
   for (size_t i = 0; i < std::min(old.size(), now.size()); ++i) {
     if (now[i] < old[i]) world.violate("members: an incarnation decreased");
     if (now[i] == old[i] || resumes) continue;
-    if (is_healthy(world, static_cast<int64_t>(i), old[i])) {
+    const auto index = static_cast<int64_t>(i);
+    if (!is_healthy(world, index, old[i])) continue;
+    // Until a round forms, another controller makes a lost pod again under its name, and writes no
+    // status for that. So the write that replaces the lost one may still arrive.
+    if (!is_stray || !is_made_again(world, index, old[i])) {
       world.violate("members: a healthy pod was replaced: node " + std::to_string(i));
     }
   }
@@ -185,13 +196,13 @@ void check_request(World& world, const loop::ApiRequest& request, const Json* st
   if (request.verb == loop::ApiVerb::kDelete) check_deleted_pod(world, request, *stored);
 }
 
-void check_status(World& world, const Document& before, const Document& after) {
+void check_status(World& world, const Document& before, const Document& after, bool is_stray) {
   if (before.version == after.version) {
     return world.violate("I10: a status write changed nothing");
   }
   const Status& old = before.job.status;
   const Status& now = after.job.status;
-  check_members(world, old, now);
+  check_members(world, old, now, is_stray);
   check_failure(world, old, now);
   check_restarts(world, old, now);
   check_round(world, old, now);

@@ -199,8 +199,6 @@ Touched touched_by(const World& world, MoveKind kind) {
     // not.
     case MoveKind::kCrash:
       return {.writes = kSent};
-    case MoveKind::kExpireJobs:
-      return {.writes = kJobQueue};
     case MoveKind::kExpirePods:
       return {.writes = kPodQueue};
     case MoveKind::kDeletePod:
@@ -231,7 +229,7 @@ std::optional<MoveKind> waits_for(const World& world, MoveKind kind) {
   };
   switch (kind) {
     case MoveKind::kListJobs:
-      return unless(process.lists_jobs, MoveKind::kExpireJobs);
+      return unless(process.lists_jobs, MoveKind::kCrash);
     case MoveKind::kListPods:
       return unless(process.lists_pods, MoveKind::kExpirePods);
     case MoveKind::kCollect:
@@ -263,6 +261,7 @@ Kinds closure(const World& world, MoveKind seed) {
   in.set(static_cast<size_t>(seed));
   const auto can_happen = [&](size_t i, bool with_waiting) {
     if (is_fault(static_cast<MoveKind>(i)) && world.faults_left == 0) return false;
+    if (is_edit(static_cast<MoveKind>(i)) && !world.may_be_edited()) return false;
     if (!first[i]) return true;
     const auto before = static_cast<size_t>(*first[i]);
     return with_waiting && before != i && world.faults_left > 0 && !in.test(before);
@@ -299,11 +298,48 @@ std::optional<MoveKind> seed_for(const World& world) {
   return is_worth_it ? std::optional(MoveKind::kPodEvent) : std::nullopt;
 }
 
+bool is_of_process(MoveKind kind) {
+  switch (kind) {
+    case MoveKind::kJobEvent:
+    case MoveKind::kPodEvent:
+    case MoveKind::kListJobs:
+    case MoveKind::kListPods:
+    case MoveKind::kPlan:
+    case MoveKind::kHear:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_fault_of_process(MoveKind kind) {
+  switch (kind) {
+    case MoveKind::kCrash:
+    case MoveKind::kExpirePods:
+    case MoveKind::kSlow:
+    case MoveKind::kOldReport:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::vector<Move> needed_moves(const World& world, std::vector<Move> all) {
-  if (world.process.may_plan() && plan_changes_nothing(world)) {
-    std::erase_if(all, [](const Move& move) { return move.kind != MoveKind::kPlan; });
+  const auto keep_only = [&all](MoveKind kind) {
+    std::erase_if(all, [kind](const Move& move) { return move.kind != kind; });
+  };
+  if (is_idle_forever(world)) {
+    const auto news = std::ranges::find_if(all, is_of_process, &Move::kind);
+    if (news != all.end()) return {*news};
+    std::erase_if(all, [](const Move& move) { return is_fault_of_process(move.kind); });
+  } else if (job_event_changes_nothing(world)) {
+    keep_only(MoveKind::kJobEvent);
+  } else if (pod_event_changes_nothing(world)) {
+    keep_only(MoveKind::kPodEvent);
+  } else if (world.process.may_plan() && plan_changes_nothing(world)) {
+    keep_only(MoveKind::kPlan);
   } else if (const std::optional<MoveKind> seed = seed_for(world)) {
     const Kinds in = closure(world, *seed);
     std::erase_if(all, [&](const Move& move) { return !in.test(static_cast<size_t>(move.kind)); });

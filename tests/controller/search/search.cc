@@ -27,7 +27,7 @@ class Searcher {
       : mutation_(mutation), options_(options) {}
 
   SearchResult run() {
-    World first = first_world(mutation_, options_.faults);
+    World first = first_world(mutation_, {.faults = options_.faults, .edits = options_.edits});
     const uint64_t digest = digest_of(first);
     visited_.insert(digest);
     push(std::move(first), digest);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -26,6 +27,7 @@ struct SearchResult {
 
 struct SearchOptions {
   int faults = 2;
+  int edits = INT_MAX;               // of these faults, most that are changes of the job by users
   uint64_t states_max = UINT64_MAX;  // gives up after this many
   // Tries all moves in each state, and distinguishes more states than needed.
   bool is_exhaustive = false;

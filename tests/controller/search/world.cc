@@ -86,10 +86,11 @@ void World::pod_changed(const DocumentPtr& document, bool is_deleted) {
   if (is_deleted || !document->pod->live()) agents.erase(document->uid);
 }
 
-World first_world(const sim::Mutation& mutation, int faults) {
+World first_world(const sim::Mutation& mutation, Bounds bounds) {
   World world;
   world.now = kStart;
-  world.faults_left = faults;
+  world.faults_left = bounds.faults;
+  world.edits_left = bounds.edits;
   world.mutation = &mutation;
   world.change_store([&] {
     Json train = {{"model", {{"layers", 1}, {"heads", 1}, {"width", 8}, {"context", 8}}},

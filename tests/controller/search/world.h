@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -65,8 +66,9 @@ struct History {
 //   time at a controller that plans late, which any order of moves includes. An agent's report of
 //   an earlier round that arrives after a newer one is a fault of its own.
 // - A timer that fires while a plan is carried out. It only queues the job and lets time pass, as
-// it
-//   does right after the plan's end, when another timer is set anyway.
+//   it does right after the plan's end, when another timer is set anyway.
+// - A watch of the job that has lost its place (410). The list that follows brings the newest
+//   version, as the events that it replaces would.
 // - Requests of a dead controller that can never have an effect any more.
 // - Retries' exact delays. A failed plan is tried again after kRetryDelay.
 struct World {
@@ -82,6 +84,7 @@ struct World {
   std::vector<std::shared_ptr<const Request>> strays{};  // sent by controllers that are dead
   TimePoint now{};
   int faults_left = 0;
+  int edits_left = 0;  // of these faults
   History history{};
   std::string violation{};  // the first broken invariant
   const sim::Mutation* mutation = nullptr;
@@ -97,6 +100,8 @@ struct World {
     change();
     unwatch_store();
   }
+  // Returns whether users may still suspend, scale or delete the job.
+  bool may_be_edited() const { return faults_left > 0 && edits_left > 0; }
   bool has_pod(const std::string& uid) const;
   const Agent* agent_at(const std::string& ip) const;
   // Returns whether the job has ended, none of its pods is live and the controller rests. A deleted
@@ -117,7 +122,11 @@ struct World {
   void pod_changed(const DocumentPtr& document, bool is_deleted);
 };
 
+struct Bounds {
+  int faults = 0;
+  int edits = INT_MAX;  // of these faults
+};
 // Returns the world in which the job has just been created and the controller starts.
-World first_world(const sim::Mutation& mutation, int faults);
+World first_world(const sim::Mutation& mutation, Bounds bounds);
 
 }  // namespace lockstep::search

@@ -85,6 +85,7 @@ class Names {
       pods_.push_back(change.document->version);
     for (const auto& [key, pod] : world_.pods) pods_.push_back(pod->version);
     for (const auto& [key, pod] : process.pods) pods_.push_back(pod->version);
+    for (const auto& [key, version] : process.ends) pods_.push_back(version);
     for (const RequestPtr& stray : world_.strays) add_job(stray->job);
     if (!process.run) return;
     add_job(process.run->order->job);
@@ -124,7 +125,9 @@ class WorldDigester {
       : world_(world), process_(world.process), is_exact_(is_exact), names_(world, is_exact) {}
 
   uint64_t value() {
-    digest_.add(static_cast<uint64_t>(world_.faults_left)).add(world_.job != nullptr ? 1 : 0);
+    digest_.add_signed(world_.faults_left);
+    digest_.add_signed(std::min(world_.edits_left, world_.faults_left));
+    digest_.add(world_.job != nullptr ? 1 : 0);
     add_job(world_.job);
     add_size(world_.pods);
     for (const auto& [key, pod] : world_.pods) add_pod(pod);
@@ -156,7 +159,7 @@ class WorldDigester {
   // How long ago a job ended, and failed if that still delays something.
   void add_job(const DocumentPtr& job) {
     if (job == nullptr) return;
-    digest_.add(job->digest).add(names_.job(job->version));
+    digest_.add(is_exact_ ? job->exact_digest : job->digest).add(names_.job(job->version));
     if (job->completed_at) digest_.add(span(world_.wall_now() - *job->completed_at));
     const auto& failure = job->job.status.lastFailure;
     const bool delays = failure && failure->attempt > 1 && is_true(job->job.status, kRestarting);
@@ -172,7 +175,7 @@ class WorldDigester {
     const auto tells_of_one = [&](const WatchedChange& change) {
       return is_suspended(change.document);
     };
-    return world_.faults_left > 0 || is_suspended(world_.job) || is_suspended(process_.job) ||
+    return world_.may_be_edited() || is_suspended(world_.job) || is_suspended(process_.job) ||
            std::ranges::any_of(process_.coming_jobs, tells_of_one);
   }
   void add_pod(const DocumentPtr& pod) {
@@ -228,6 +231,8 @@ class WorldDigester {
       add_pod(change.document);
     }
     digest_.add(process_.wakes_at ? span(*process_.wakes_at - world_.now) : 0);
+    add_size(process_.ends);
+    for (const auto& [key, version] : process_.ends) digest_.add(key).add(names_.pod(version));
     add_size(process_.absent_pods);
     for (const std::string& name : process_.absent_pods) digest_.add(name);
     if (process_.refusal) {
