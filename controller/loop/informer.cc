@@ -141,6 +141,8 @@ void Informer::finish_list(const Json& page) {
 void Informer::replace_all(const std::map<std::string, CachedObject>& listed) {
   log_warning("the server's resource versions went back; replacing the cache",
               {{"resource", options_.type.plural}, {"version", version_}});
+  ends_.clear();
+  ends_before_.clear();
   std::vector<std::string> vanished;
   for (const auto& [key, object] : objects_)
     if (!listed.contains(key)) vanished.push_back(key);
@@ -179,6 +181,7 @@ void Informer::on_events(std::vector<WatchEvent> events) {
       put(key, event.object);
       continue;
     }
+    note_end(key, version);
     // A repeated DELETED must not remove an object that was created since.
     const CachedObject* known = find(key);
     if (known != nullptr && known->uid() == uid_of(event.object)) erase(key);
@@ -289,7 +292,27 @@ void Informer::learn_written(const SharedJson& object) {
 }
 
 void Informer::learn_read(const SharedJson& object) {
-  put(object_key(object), object);
+  const std::string key = object_key(object);
+  if (!has_ended_since(key, version_of(object))) put(key, object);
+}
+
+// A read may be answered later than the watch tells what came after it, but not for ever.
+void Informer::note_end(const std::string& key, std::string version) {
+  constexpr Duration kSpan = std::chrono::minutes(5);
+  if (timers_.now() - ends_since_ >= kSpan) {
+    ends_before_ = std::exchange(ends_, {});
+    ends_since_ = timers_.now();
+  }
+  std::string& known = ends_[key];
+  if (!is_older(version, known)) known = std::move(version);
+}
+
+bool Informer::has_ended_since(const std::string& key, const std::string& version) const {
+  const auto is_later = [&](const std::map<std::string, std::string>& ends) {
+    const auto end = ends.find(key);
+    return end != ends.end() && is_older(version, end->second);
+  };
+  return is_later(ends_) || is_later(ends_before_);
 }
 
 void Informer::learn_absent(const std::string& key, const std::string& uid) {

@@ -80,6 +80,7 @@ class Informer {
   // already seen the object deleted.
   void learn_written(const SharedJson& object);
   // Takes the reply to a read that began because the object was missing here, or known to be stale.
+  // Drops it if the watch has told a later end of the object meanwhile.
   void learn_read(const SharedJson& object);
   // Erases the object if the known one has that UID: a read from the server did not find it.
   void learn_absent(const std::string& key, const std::string& uid);
@@ -101,6 +102,8 @@ class Informer {
   void put(const std::string& key, const CachedObject& object);
   void store(const std::string& key, const CachedObject& object);
   void erase(const std::string& key);
+  void note_end(const std::string& key, std::string version);
+  bool has_ended_since(const std::string& key, const std::string& version) const;
 
   ApiClient& api_;
   Timers& timers_;
@@ -114,6 +117,11 @@ class Informer {
   std::map<std::string, CachedObject> listed_;  // pages of the list in progress
   int64_t page_size_;
   std::string version_;
+  // Versions of the ends that the watch told lately, by key: those of the current span of time, and
+  // those of the one before.
+  std::map<std::string, std::string> ends_;
+  std::map<std::string, std::string> ends_before_;
+  TimePoint ends_since_{};
   bool went_back_ = false;     // the server does not know version_ yet
   std::string unreadable_at_;  // version_ when a watch's event couldn't be read
   int waits_as_told_ = 0;      // in a row

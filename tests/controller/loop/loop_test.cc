@@ -397,6 +397,25 @@ TEST_F(InformerTest, RepliesOfWritesAreLearntUnlessTheWatchIsAlreadyPastThem) {
   EXPECT_EQ(informer.find("ns/b"), nullptr);
 }
 
+// Otherwise the job would wait for a pod that is gone.
+TEST_F(InformerTest, AReadThatIsAnsweredAfterTheNewsOfALaterEndIsDropped) {
+  for (const Duration late : {Duration(seconds(1)), Duration(minutes(5))}) {
+    changes.clear();
+    listed({}, "10");
+    event(WatchEventType::kAdded, pod("a", "12"));
+    event(WatchEventType::kDeleted, pod("a", "15"));
+    event(WatchEventType::kDeleted, pod("a", "13"));
+    pass(late);
+    event(WatchEventType::kDeleted, pod("other", "20"));
+    informer.learn_read(pod("a", "14"));
+    EXPECT_EQ(changes, (std::vector<std::string>{"+a", "-a"}));
+    // It had only lost its labels, or another one has its name.
+    informer.learn_read(pod("a", "16"));
+    EXPECT_EQ(changes.back(), "+a");
+    informer.learn_absent("ns/a", "u");
+  }
+}
+
 TEST(ResourceVersion, NumbersOfAnyLengthAreOrderedAndOtherTextIsNot) {
   EXPECT_EQ(compare_versions("9", "10"), std::strong_ordering::less);
   EXPECT_EQ(compare_versions("18446744073709551617", "9"), std::strong_ordering::greater);
