@@ -74,7 +74,12 @@ Status check_world(const Node& node, const Assignment& assignment) {
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }
-  if (!place_of(assignment.world, node.index)) return invalid("the round leaves this node out");
+  const std::optional<int64_t> place = place_of(assignment.world, node.index);
+  if (!place) return invalid("the round leaves this node out");
+  if (assignment.node_index != node.index) return invalid("the assignment is another node's");
+  if (assignment.world.members[static_cast<size_t>(*place)].incarnation != node.incarnation) {
+    return conflict("the assignment is another incarnation's");
+  }
   return {};
 }
 

@@ -15,7 +15,7 @@
 namespace lockstep::sim {
 namespace {
 
-// The controller_simulation test runs 800 seeds with build/bin/simulate.
+// The controller_simulation test runs 2,000 seeds with build/bin/simulate.
 constexpr uint64_t kSeeds = 300;
 // Most mutants are found by the first few seeds. One that needs a lease to end while a write waits
 // takes 685.
