@@ -69,11 +69,15 @@ void check_deleted_pod(World& world, const loop::ApiRequest& request, const Json
   }
 }
 
-// Returns whether a pod of that name had been there before the one that is there.
-bool is_made_again(const World& world, int64_t index, int64_t incarnation) {
+// Returns whether a pod of that name had been there before the one that is there, which the writer
+// of a status does not know.
+bool is_unknown_twin(const World& world, int64_t index, int64_t incarnation, bool is_stray) {
   const plan::PodView* pod = pod_of(world, index, incarnation);
-  const auto births = world.births.find("default/" + pod->name);
-  return births != world.births.end() && births->second > 1;
+  const std::string key = "default/" + pod->name;
+  const auto births = world.births.find(key);
+  if (births == world.births.end() || births->second < 2) return false;
+  const auto known = world.process.pods.find(key);
+  return is_stray || known == world.process.pods.end() || known->second->uid != pod->uid;
 }
 
 void check_members(World& world, const Status& before, const Status& after, bool is_stray) {
@@ -87,9 +91,9 @@ void check_members(World& world, const Status& before, const Status& after, bool
     if (now[i] == old[i] || resumes) continue;
     const auto index = static_cast<int64_t>(i);
     if (!is_healthy(world, index, old[i])) continue;
-    // Until a round forms, another controller makes a lost pod again under its name, and writes no
+    // A dead controller's request makes a lost pod again, or another controller does, and writes no
     // status for that. So the write that replaces the lost one may still arrive.
-    if (!is_stray || !is_made_again(world, index, old[i])) {
+    if (!is_unknown_twin(world, index, old[i], is_stray)) {
       world.violate("members: a healthy pod was replaced: node " + std::to_string(i));
     }
   }
