@@ -21,7 +21,7 @@ const ModelConfig kGpt = parallel::small_gpt(2);
 
 ComposeOptions options_of(int64_t ranks, Sharding sharding, int64_t shard_ranks) {
   ComposeOptions options = parallel::options_for(kGpt, {.data = ranks}, 1);
-  if (shard_ranks > 1) {
+  if (sharding != Sharding::kNone) {
     options.sharding = {.sharding = sharding, .ranks = shard_ranks};
   }
   options.copies_share = true;
