@@ -139,6 +139,16 @@ void add_bench(CLI::App& app, lockstep::cli::ClientContext context) {
   });
 }
 
+void add_tokenize(CLI::App& app, lockstep::cli::ClientContext context) {
+  CLI::App* command = app.add_subcommand(
+      "tokenize", "Train a tokenizer, and write text as token ids for a job to train on");
+  command->set_help_flag("");
+  command->prefix_command();
+  command->callback([command, context] {
+    context.exit_code = exec_program(context, "lockstep-tokenize", command->remaining());
+  });
+}
+
 // Replaces a size such as 2GB by its number of bytes. Returns the problem; empty if there is none.
 std::string size_in_bytes(std::string& text) {
   const std::string given = text;
@@ -296,6 +306,7 @@ int program(int argc, char** argv) {
   add_validate(app, context);
   add_bench(app, context);
   add_export(app, context);
+  add_tokenize(app, context);
   add_plan(app, context);
   add_timeline(app, context);
   lockstep::cli::add_client_commands(app, context);

@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "common/crypto": ["common/base"],
     "common/http": ["common/base", "common/crypto"],
     "common/metrics": ["common/base"],
+    "common/text": ["common/base"],
     "common/layout": ["common/base"],
     "common/api": ["common/base", "common/layout"],
     "kernels": ["common/base"],
@@ -75,6 +76,7 @@ THIRD_PARTIES = {
     "oneDNN": (r"(oneapi/)?dnnl", ["kernels"]),
     "CUDA": (r"cuda|cublas|cudnn", ["kernels", "agent/comm"]),
     "NCCL": (r"nccl\.h", ["agent/comm"]),
+    "sentencepiece": (r"sentencepiece_(processor|trainer)", ["cli/tokenize/sentencepiece_model"]),
     "CLI11": (r"CLI/", ["cli", "controller/main.cc"]),
 }
 

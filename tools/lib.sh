@@ -18,7 +18,7 @@ say() { printf '==> %s\n' "$*" >&2; }
 
 build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev libyaml-cpp-dev
   prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev libre2-dev
-  googletest)
+  libsentencepiece-dev googletest)
 text_packages=(bible-kjv bible-kjv-text)
 test_packages=(python3 python3-torch patchelf binutils clang libclang-rt-14-dev clang-format procps zsh fish)
 go_packages=(golang-go golang-github-masterminds-sprig-dev

@@ -41,8 +41,9 @@ size_t expected_length(uint8_t first) {
   return 0;
 }
 
-// Returns the length in bytes of the character at the start of the text, 0 if there is none.
-size_t character_length(std::string_view text) {
+}  // namespace
+
+size_t utf8_character_bytes(std::string_view text) {
   const size_t length = expected_length(byte_at(text, 0));
   if (length <= 1) return length;
   if (text.size() < length || !second_byte_fits(byte_at(text, 0), byte_at(text, 1))) return 0;
@@ -52,13 +53,11 @@ size_t character_length(std::string_view text) {
   return length;
 }
 
-}  // namespace
-
 std::string clean_utf8(std::string_view text) {
   std::string clean;
   clean.reserve(text.size());
   while (!text.empty()) {
-    const size_t length = character_length(text);
+    const size_t length = utf8_character_bytes(text);
     clean += length == 0 ? kReplacement : text.substr(0, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }

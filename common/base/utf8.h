@@ -11,6 +11,10 @@ namespace lockstep {
 // overlong forms, no surrogates, nothing above U+10FFFF).
 std::string clean_utf8(std::string_view text);
 
+// Returns the length in bytes of the well-formed character at the start of the text, which is not
+// empty; 0 if there is none. A zero byte is none.
+size_t utf8_character_bytes(std::string_view text);
+
 // Returns the longest suffix of at most bytes_max bytes that begins with a whole character. The
 // text must be well-formed.
 std::string_view utf8_tail(std::string_view text, size_t bytes_max);
