@@ -25,6 +25,7 @@ std::string data_field(const DataSpec& data, const Error& error) {
   const auto is_about = [&](const std::string& file) {
     return !file.empty() && error.message.starts_with("[data] " + file + ":");
   };
+  if (is_about(data.pieces)) return "spec.train.data.pieces";
   if (is_about(data.targets)) return "spec.train.data.targets";
   return data.features.empty() ? "spec.train.data.path" : "spec.train.data.features";
 }

@@ -134,6 +134,7 @@ class Worker {
   Status begin_save();
   Status complete_saves();
   Status validate_if_due();
+  Status measure_validation_bytes();
   Status finish();
   Status sample();
   void add_position(StepNumbers& numbers) const;
@@ -177,7 +178,8 @@ class Worker {
   std::optional<TrainStep> step_;
   std::optional<Timeline> timeline_;  // if steps are recorded
   std::optional<Validator> validator_;
-  std::unique_ptr<comm::Communicator> outcomes_;  // all ranks, for the saver
+  std::optional<double> validation_bytes_per_token_;  // once it was measured; NAN: unknown
+  std::unique_ptr<comm::Communicator> outcomes_;      // all ranks, for the saver
   std::optional<Saver> saver_;     // if there is storage; last, since it reads the model's snapshot
   int64_t stored_step_ = -1;       // of the newest checkpoint when states were looked for
   bool has_states_memory_ = true;  // all ranks have

@@ -114,6 +114,7 @@ Problems check_files(const std::string& program_folder, LocalJob& local) {
   Problems problems;
   if (!train.data.path.empty()) problems = check_text(train.data.path);
   const FileField files[] = {
+      {"spec.train.data.pieces", train.data.pieces, "a table of pieces from lockstep tokenize"},
       {"spec.train.data.features", train.data.features, "a .npy file"},
       {"spec.train.data.targets", train.data.targets, "a .npy file"},
       {"spec.train.model.weights.path", train.model.weights.path, "a safetensors file"}};
@@ -172,6 +173,7 @@ Result<LocalJob> read_local_job(const std::string& file, const std::string& prog
   make_absolute(job.spec.parallelism.offloadPath, folder);
   if (job.spec.train) {
     make_absolute(job.spec.train->data.path, folder);
+    make_absolute(job.spec.train->data.pieces, folder);
     make_absolute(job.spec.train->data.features, folder);
     make_absolute(job.spec.train->data.targets, folder);
     make_absolute(job.spec.train->model.weights.path, folder);

@@ -309,6 +309,9 @@ void LocalRun::print_result(End end) {
   if (numbers.loss) summary += ", loss " + number(*numbers.loss, "%.4f");
   if (!metrics_.validation_losses().empty())
     summary += ", validation loss " + number(metrics_.validation_losses().rbegin()->second, "%.4f");
+  if (numbers.validation_loss_per_byte &&
+      *numbers.validation_loss_per_byte != numbers.validation_loss)
+    summary += " (" + number(*numbers.validation_loss_per_byte, "%.4f") + " per byte)";
   if (numbers.validation_accuracy)
     summary += ", accuracy " + number(*numbers.validation_accuracy, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);

@@ -52,6 +52,7 @@ void MetricsReader::take_line(const std::string& line) {
   if (step < 0) return;
   if (numbers.validation_loss) {
     validation_losses_[step] = *numbers.validation_loss;
+    newest_.validation_loss_per_byte = numbers.validation_loss_per_byte;
     newest_.validation_accuracy = numbers.validation_accuracy;
     return;
   }

@@ -150,7 +150,10 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
-  if (train && (has_new_schedule(train->optimizer) || train->ema > 0)) return kProtocolWithAverages;
+  if (train &&
+      (has_new_schedule(train->optimizer) || train->ema > 0 || !train->data.pieces.empty())) {
+    return kProtocolWithAverages;
+  }
   if (wishes.losses != LossRules{}) return kProtocolWithLossRules;
   if (wishes.keeps_states) return kProtocolWithUnevenBatches;
   const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");

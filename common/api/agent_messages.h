@@ -57,7 +57,8 @@ namespace lockstep {
 //      unit in flight is one micro-batch, not one batch as in version 6
 //   8  workers share a batch that their number does not divide, and keep states in memory
 //   9  workers roll back or skip a batch because of its loss (`losses`)
-//  10  workers know the learning rates warmupStableDecay and step, and keep moving averages (`ema`)
+//  10  workers know the learning rates warmupStableDecay and step, keep moving averages (`ema`),
+//      and read a table of pieces (`data.pieces`)
 inline constexpr int64_t kProtocolNewest = 10;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -77,7 +78,7 @@ inline constexpr int64_t kProtocolWithEncryption = 7;
 inline constexpr int64_t kProtocolWithUnevenBatches = 8;
 // Older workers would fail for a loss that is not finite, and not look for spikes.
 inline constexpr int64_t kProtocolWithLossRules = 9;
-// Older workers refuse such a learning rate's schedule, and would keep no moving averages.
+// Older workers refuse such a learning rate's schedule, keep no moving averages and know no pieces.
 inline constexpr int64_t kProtocolWithAverages = 10;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.

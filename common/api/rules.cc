@@ -26,8 +26,8 @@ constexpr const char* kTransformerModelFields[] = {"preset",
                                                    "ropeScaling.originalContext",
                                                    "normEpsilon",
                                                    "weights.path"};
-constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "attention",
-                                                   "sample.tokens"};
+constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "data.pieces",
+                                                   "attention", "sample.tokens"};
 constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "outputs", "activation", "task"};
 constexpr const char* kMlpTrainFields[] = {"data.features", "data.targets"};
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
@@ -300,6 +300,8 @@ void Table::add_model() {
           "missing, expected the number of token ids (spec.train.data.tokenizer[: {}] does not "
           "determine it)",
           {train_["data.tokenizer"]});
+  require(train_, "data.pieces", !is_bytes || !train_.given("data.pieces"),
+          "only valid with tokenizer: u16 or u32; omit the field");
   require(model_, "heads", width == 0 || heads == 0 || width % heads == 0,
           "{} does not divide spec.train.model.width[: {}]", {heads, width});
   require(model_, "kvHeads", heads == 0 || kv_heads == 0 || heads % kv_heads == 0,

@@ -15,7 +15,8 @@ struct StepNumbers {
   // The loss is the mean over the global batch, the validation loss over all held-back data.
   std::optional<double> loss;
   std::optional<double> validation_loss;
-  std::optional<double> validation_accuracy;  // of a classification: right answers / all
+  std::optional<double> validation_loss_per_byte;  // of a text: nats / bytes of the held-back text
+  std::optional<double> validation_accuracy;       // of a classification: right answers / all
   std::optional<double> learning_rate;
   std::optional<double> gradient_norm;  // before clipping
   // Rates of the whole job over the last steps.

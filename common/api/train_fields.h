@@ -188,9 +188,17 @@ struct Schema<DataSpec> {
         Field{
             .name = "tokenizer",
             .meaning =
-                "bytes: each byte is a token. u16 and u32: the files hold little-endian token ids.",
+                "bytes: each byte is a token. u16 and u32: the files hold little-endian token ids, "
+                "as lockstep tokenize writes them.",
             .choices = "bytes u16 u32"},
         &DataSpec::tokenizer);
+    visit(Field{.name = "pieces",
+                .meaning = "The table of the bytes that each token id stands for, which lockstep "
+                           "tokenize writes; with it, prompt and sample are text, and the "
+                           "validation loss is also told per byte. Only with u16 and u32. A path "
+                           "like data.path.",
+                .bytes_max = kPathBytesMax},
+          &DataSpec::pieces);
     visit(Field{.name = "features",
                 .meaning = "Samples for an mlp: a NumPy file (.npy) of [samples, inputs] numbers, "
                            "little-endian and in C order. A path like data.path.",

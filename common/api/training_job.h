@@ -64,6 +64,7 @@ struct ModelSpec {
 struct DataSpec {
   std::string path;                 // a text: a file, or a folder of files in name order
   std::string tokenizer = "bytes";  // bytes: one token a byte; u16, u32: the file holds token ids
+  std::string pieces;               // the table of what the token ids stand for; empty: unknown
   std::string features;             // an mlp's samples: .npy files with a row for each
   std::string targets;
   double validationFraction = 0;  // the last part of the data, never trained on; [0, 0.5]

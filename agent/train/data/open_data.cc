@@ -1,12 +1,28 @@
 #include "agent/train/data/open_data.h"
 
+#include <span>
+#include <string>
 #include <utility>
 
+#include "agent/train/data/mapped_file.h"
 #include "agent/train/data/table_samples.h"
 #include "agent/train/data/token_windows.h"
 
 namespace lockstep::train {
 namespace {
+
+Result<PieceTable> open_pieces(const std::string& path, int64_t vocabulary) {
+  TRY_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  const std::span<const std::byte> bytes = file->bytes();
+  Result<PieceTable> table =
+      PieceTable::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!table.ok()) return invalid("[data] " + path + ": " + table.error().message, Blame::kData);
+  if (table->count() <= vocabulary) return table;
+  return invalid("[data] " + path + ": found " + std::to_string(table->count()) +
+                     " pieces, expected at most the model's vocabulary of " +
+                     std::to_string(vocabulary),
+                 Blame::kData);
+}
 
 Result<OpenedData> open_text(const DataSpec& data, const ModelConfig& model) {
   TRY_ASSIGN(const TokenWidth width, token_width(data.tokenizer));
@@ -16,6 +32,10 @@ Result<OpenedData> open_text(const DataSpec& data, const ModelConfig& model) {
                                                 .validation_fraction = data.validationFraction},
                                                data.path));
   OpenedData opened;
+  if (!data.pieces.empty()) {
+    TRY_ASSIGN(opened.pieces, open_pieces(data.pieces, model.vocabulary));
+  }
+  opened.validation_begin = split.train_tokens;
   opened.text = std::make_unique<TokenSource>(std::move(source));
   opened.samples = std::make_unique<TokenWindows>(*opened.text, split);
   return opened;

@@ -24,9 +24,8 @@ Status Worker::finish() {
 }
 
 Status Worker::sample() {
-  TRY_ASSIGN(const TokenWidth width, token_width(config_.train.data.tokenizer));
   TRY_ASSIGN(const std::optional<std::string> text,
-             sample_text(*model_, config_.train.sample, *data_.text, width));
+             sample_text(*model_, config_.train.sample, data_));
   if (!text || config_.rank != 0) return {};
   log_info("sample", {{"text", *text}});
   if (!stores()) return {};

@@ -5,6 +5,7 @@
 
 #include "agent/comm/topology.h"
 #include "agent/train/attention_choice.h"
+#include "agent/train/data/token_bytes.h"
 #include "agent/train/stop_signal.h"
 #include "agent/train/worker.h"
 #include "common/api/step_number_table.h"
@@ -209,6 +210,16 @@ Status Worker::complete_saves() {
                      Blame::kStorage);
 }
 
+// NAN where no tokens are held back, or nobody knows which bytes they stand for.
+Status Worker::measure_validation_bytes() {
+  TRY_ASSIGN(const std::optional<int64_t> bytes, validation_bytes(data_));
+  validation_bytes_per_token_ = NAN;
+  if (!bytes) return {};
+  const int64_t tokens = data_.text->count() - data_.validation_begin;
+  validation_bytes_per_token_ = static_cast<double>(*bytes) / static_cast<double>(tokens);
+  return {};
+}
+
 Status Worker::validate_if_due() {
   const int64_t every = config_.train.validation.everySteps;
   const bool due = at_end() || (every > 0 && position_.step % every == 0);
@@ -223,11 +234,16 @@ Status Worker::validate_if_due() {
   StepNumbers& shown = progress_.numbers();
   shown.validation_loss.reset();
   if (std::isfinite(evaluation->loss)) shown.validation_loss = evaluation->loss;
+  if (!validation_bytes_per_token_) TRY(measure_validation_bytes());
+  const double per_byte = evaluation->loss / *validation_bytes_per_token_;
+  shown.validation_loss_per_byte.reset();
+  if (std::isfinite(per_byte)) shown.validation_loss_per_byte = per_byte;
   shown.validation_accuracy = evaluation->accuracy;
   progress_.enter(WorkerPhase::kTraining);
   if (!metrics_) return {};
   metrics_->add({.step = position_.step,
                  .validation_loss = evaluation->loss,
+                 .validation_loss_per_byte = shown.validation_loss_per_byte,
                  .validation_accuracy = evaluation->accuracy});
   return {};
 }

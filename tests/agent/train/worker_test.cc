@@ -88,6 +88,7 @@ TEST(Worker, ReportsEveryNumberOnItsPage) {
   EXPECT_EQ(numbers.tokens, kSmallSteps * 16 * 32);
   EXPECT_EQ(numbers.loss, undisturbed().metric("loss").back());
   EXPECT_EQ(numbers.validation_loss, undisturbed().metric("validationLoss").back());
+  EXPECT_EQ(numbers.validation_loss_per_byte, numbers.validation_loss) << "tokens are bytes";
   EXPECT_EQ(numbers.checkpoint_step, kSmallSteps);
   EXPECT_EQ(numbers.suspect_rank, -1);
   EXPECT_GT(numbers.tokens_per_second, 0);

@@ -205,7 +205,7 @@ TEST(AgentMessages, RulesAboutLossesNeedTheirProtocolVersion) {
   EXPECT_EQ(protocol_needed(world, spec.train, wishes_of(spec)), 9);
 }
 
-TEST(AgentMessages, NewSchedulesOfTheLearningRateAndAveragesNeedTheirProtocolVersion) {
+TEST(AgentMessages, NewSchedulesAveragesAndPiecesNeedTheirProtocolVersion) {
   TrainingJobSpec spec;
   spec.train.emplace();
   const WorldInput input{.job_uid = "uid", .round = 7, .members = {{0, 1, "10.0.0.1", 29500}}};
@@ -218,6 +218,9 @@ TEST(AgentMessages, NewSchedulesOfTheLearningRateAndAveragesNeedTheirProtocolVer
   EXPECT_EQ(needed("warmupStableDecay"), 10);
   EXPECT_EQ(needed("step"), 10);
   spec.train->ema = 0.99;
+  EXPECT_EQ(needed("cosine"), 10);
+  spec.train->ema = 0;
+  spec.train->data.pieces = "text.pieces";
   EXPECT_EQ(needed("cosine"), 10);
 }
 

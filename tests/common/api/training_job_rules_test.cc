@@ -120,6 +120,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
        {{"path", std::string(2000, 'x')}},
        "spec.train.model.weights.path: 2000 bytes, expected at most 1024"},
       {"/spec/train/model/weights", {{"path", "gpt2.safetensors"}}, "no error"},
+      {"/spec/train/data/pieces", "text.pieces",
+       "spec.train.data.pieces: only valid with tokenizer: u16 or u32; omit the field"},
       {"/spec/train/data/path", std::string("/a\0b", 4),
        "spec.train.data.path: found \"/a\\u0000b\", expected text without zero bytes"},
       {"/spec/processGroups", Json(300, Json::object()),
