@@ -1,6 +1,7 @@
 // The examples do what they promise: each runs unchanged except for its size.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <sstream>
@@ -43,8 +44,23 @@ void write_text(const fs::path& job, const std::string& yaml) {
   write_file(data.lexically_normal(), generated_text(20'000, 3));
 }
 
+// Writes the tokens that an example trains on, and their pieces, with the commands of its first
+// lines on a smaller text.
+void write_tokens(const fs::path& job, const std::string& yaml) {
+  const fs::path path = job.parent_path() / between(yaml, "data: {path: ", ",");
+  const std::string tokens = path.lexically_normal().replace_extension().string();
+  fs::create_directories(fs::path(tokens).parent_path());
+  write_file(tokens + ".txt", generated_text(20'000, 3));
+  const std::string tool = std::string(LOCKSTEP_BIN_DIR) + "/lockstep tokenize ";
+  for (const std::string& command :
+       {"train " + tokens + ".txt --vocabulary 300 -o " + tokens + ".model",
+        "apply " + tokens + ".model " + tokens + ".txt -o " + tokens}) {
+    ASSERT_EQ(std::system((tool + command + " >/dev/null").c_str()), 0) << command;
+  }
+}
+
 // Runs an example that trains a model on text, for a few steps.
-void expect_trains(const std::string& name) {
+void expect_trains(const std::string& name, const decltype(write_text)& write_data = write_text) {
   std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples" / name);
   set(text, "steps", 6);
   replace(text, "validation: {everySteps: 500}", "validation: {everySteps: 3}");
@@ -55,7 +71,7 @@ void expect_trains(const std::string& name) {
   const fs::path job = folder.path() / "examples" / name;
   fs::create_directories(job.parent_path());
   write_file(job, text);
-  write_text(job, text);
+  ASSERT_NO_FATAL_FAILURE(write_data(job, text));
   const fs::path output = folder.path() / "out";
   JobRun run({.job = job, .output = output, .log = folder.path() / "log"});
   EXPECT_EQ(run.wait(), 0) << read_file(folder.path() / "log");
@@ -70,6 +86,10 @@ void expect_trains(const std::string& name) {
 
 TEST(ExamplesTest, KjvGptTrainsToComplete) {
   expect_trains("kjv-gpt.yaml");
+}
+
+TEST(ExamplesTest, KjvBpeTrainsToComplete) {
+  expect_trains("kjv-bpe.yaml", write_tokens);
 }
 
 TEST(ExamplesTest, LlamaTrainsToComplete) {
