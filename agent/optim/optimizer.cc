@@ -27,6 +27,22 @@ int64_t place(const ShardSlice& slice, ArrayLayout layout) {
   return layout == ArrayLayout::kArena ? slice.offset : slice.local;
 }
 
+// Returns what the ops' arguments have in common.
+template <class Args>
+Args arguments(const OptimizerOptions& options, const OptimizerStep& step,
+               std::span<const kernels::UpdatedTensor> tensors) {
+  const bool has_average = options.average_decay > 0;
+  const double rate = step.step == step.first_update ? 1 : 1 - options.average_decay;
+  return {.tensors = tensors,
+          .learning_rate = static_cast<float>(step.learning_rate),
+          .gradient_scale = step.gradient_scale,
+          .device_scale = step.device_scale,
+          .step = step.step,
+          .rounding_seed = options.rounding_seed,
+          .average_state = has_average ? static_cast<int>(state_kinds(options).size()) - 1 : -1,
+          .average_rate = static_cast<float>(rate)};
+}
+
 }  // namespace
 
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
@@ -43,6 +59,8 @@ std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
       {"exp_avg", "first moments"}, {"exp_avg_sq", "second moments"}, kAverage};
   static constexpr StateKind kSgd[] = {{"momentum_buffer", "momentum"}, kAverage};
   static constexpr StateKind kAdagrad[] = {{"sum", "sums of squares"}, kAverage};
+  static constexpr StateKind kFtrl[] = {
+      {"linear", "linear terms"}, {"sum", "sums of squares"}, kAverage};
   std::span<const StateKind> kinds;
   switch (options.kind) {
     case OptimizerKind::kAdamW:
@@ -55,8 +73,42 @@ std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
     case OptimizerKind::kAdagrad:
       kinds = kAdagrad;
       break;
+    case OptimizerKind::kFtrl:
+      kinds = kFtrl;
+      break;
   }
   return options.average_decay > 0 ? kinds : kinds.first(kinds.size() - 1);
+}
+
+void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
+                    const OptimizerOptions& options, const OptimizerStep& step,
+                    std::span<const kernels::UpdatedTensor> tensors) {
+  switch (options.kind) {
+    case OptimizerKind::kAdamW: {
+      auto args = arguments<kernels::AdamW>(options, step, tensors);
+      args.beta1 = static_cast<float>(options.beta1);
+      args.beta2 = static_cast<float>(options.beta2);
+      args.epsilon = static_cast<float>(options.epsilon);
+      return ops.adamw(stream, args);
+    }
+    case OptimizerKind::kSgd: {
+      auto args = arguments<kernels::Sgd>(options, step, tensors);
+      args.momentum = static_cast<float>(options.momentum);
+      args.nesterov = options.nesterov;
+      return ops.sgd(stream, args);
+    }
+    case OptimizerKind::kAdagrad: {
+      auto args = arguments<kernels::Adagrad>(options, step, tensors);
+      args.epsilon = static_cast<float>(options.epsilon);
+      return ops.adagrad(stream, args);
+    }
+    case OptimizerKind::kFtrl: {
+      auto args = arguments<kernels::Ftrl>(options, step, tensors);
+      args.beta = static_cast<float>(options.beta);
+      args.l1 = static_cast<float>(options.l1);
+      return ops.ftrl(stream, args);
+    }
+  }
 }
 
 std::vector<ShardSlice> updated_slices(const OptimizerArenas& arrays, const ParameterArena& arena) {
@@ -127,47 +179,13 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
   }
 }
 
-// Returns what the ops' arguments have in common.
-template <class Args>
-Args Optimizer::arguments(const OptimizerStep& step,
-                          std::span<const kernels::UpdatedTensor> tensors) const {
-  const double rate = step.step == step.first_update ? 1 : 1 - options_.average_decay;
-  return {.tensors = tensors,
-          .learning_rate = static_cast<float>(step.learning_rate),
-          .gradient_scale = step.gradient_scale,
-          .device_scale = step.device_scale,
-          .step = step.step,
-          .rounding_seed = options_.rounding_seed,
-          .average_state = has_average() ? static_cast<int>(states_.size()) - 1 : -1,
-          .average_rate = static_cast<float>(rate)};
-}
-
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {
   update(stream, step, tensors_);
 }
 
 void Optimizer::update(kernels::Stream& stream, const OptimizerStep& step,
                        std::span<const kernels::UpdatedTensor> tensors) const {
-  switch (options_.kind) {
-    case OptimizerKind::kAdamW: {
-      auto args = arguments<kernels::AdamW>(step, tensors);
-      args.beta1 = static_cast<float>(options_.beta1);
-      args.beta2 = static_cast<float>(options_.beta2);
-      args.epsilon = static_cast<float>(options_.epsilon);
-      return ops_->adamw(stream, args);
-    }
-    case OptimizerKind::kSgd: {
-      auto args = arguments<kernels::Sgd>(step, tensors);
-      args.momentum = static_cast<float>(options_.momentum);
-      args.nesterov = options_.nesterov;
-      return ops_->sgd(stream, args);
-    }
-    case OptimizerKind::kAdagrad: {
-      auto args = arguments<kernels::Adagrad>(step, tensors);
-      args.epsilon = static_cast<float>(options_.epsilon);
-      return ops_->adagrad(stream, args);
-    }
-  }
+  update_tensors(*ops_, stream, options_, step, tensors);
 }
 
 void Optimizer::refresh_copies(kernels::Stream& stream, int64_t step) {

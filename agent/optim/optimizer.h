@@ -16,7 +16,7 @@
 
 namespace lockstep::optim {
 
-enum class OptimizerKind : uint8_t { kAdamW, kSgd, kAdagrad };
+enum class OptimizerKind : uint8_t { kAdamW, kSgd, kAdagrad, kFtrl };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -25,7 +25,9 @@ struct OptimizerOptions {
   double epsilon = 1e-8;      // AdamW's and Adagrad's
   double momentum = 0;        // SGD's; 0: no momentum, and no state
   bool nesterov = false;      // SGD's
-  double weight_decay = 0.1;  // for the parameters marked in the table
+  double beta = 1;            // FTRL's
+  double l1 = 0;              // FTRL's
+  double weight_decay = 0.1;  // for the parameters marked in the table; FTRL's l2
   // The moving average of the parameters is a state, whose first value is the parameters after the
   // first update. 0: there is none.
   double average_decay = 0;
@@ -34,7 +36,7 @@ struct OptimizerOptions {
   uint64_t rounding_seed = 0;
 };
 
-// Parses "adamw", "sgd" or "adagrad"; kInvalid for any other name.
+// Parses "adamw", "sgd" or "adagrad"; kInvalid for any other name. Only parameter servers use FTRL.
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
 // A number that an optimizer keeps for every element of the parameters.
@@ -85,9 +87,15 @@ struct OptimizerStep {
   int64_t first_update = 1;             // the first step that has changed, or changes, parameters
 };
 
-// Updates a parameter arena, or a rank's slices of it, from the gradients, by the formula of its
-// kind: kernels/ops/adamw.h, sgd.h, adagrad.h. The arguments of create() are caller-owned and must
-// outlive it.
+// Updates tensors and their states from their gradients, by the formula of the kind
+// (kernels/ops/adamw.h, sgd.h, adagrad.h, ftrl.h), with the weight decays of the tensors. They are
+// memory of the stream's device, whose ops these are.
+void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
+                    const OptimizerOptions& options, const OptimizerStep& step,
+                    std::span<const kernels::UpdatedTensor> tensors);
+
+// Updates a parameter arena, or a rank's slices of it, from the gradients (update_tensors()). The
+// arguments of create() are caller-owned and must outlive it.
 class Optimizer {
  public:
   // kUnavailable if memory is short.
@@ -115,9 +123,6 @@ class Optimizer {
   void add(const OptimizerArenas& arenas, const ShardSlice& slice,
            const kernels::ElementIndex& index, int64_t first, float weight_decay);
   Status take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device);
-  bool has_average() const { return options_.average_decay > 0; }
-  template <class Args>
-  Args arguments(const OptimizerStep& step, std::span<const kernels::UpdatedTensor> tensors) const;
 
   const kernels::OpTable* ops_ = nullptr;
   OptimizerOptions options_;

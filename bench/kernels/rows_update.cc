@@ -67,6 +67,14 @@ Call adagrad(Memory& memory, const Model& m) {
                                       .device_scale = memory.values({0.5f})});
 }
 
+Call ftrl(Memory& memory, const Model& m) {
+  return memory.call(&kernels::OpTable::ftrl,
+                     kernels::Ftrl{.tensors = updated_tensors(memory, m, 2),
+                                   .learning_rate = 1e-5f,
+                                   .l1 = 1e-3f,
+                                   .device_scale = memory.values({0.5f})});
+}
+
 kernels::SquareSum* square_sum(Memory& memory) {
   const std::vector<double> zeroes(kernels::kSquareWords);
   return reinterpret_cast<kernels::SquareSum*>(memory.doubles(zeroes));
@@ -133,6 +141,8 @@ void add_update_rows(const Model& m, std::vector<Row>& list) {
   list.push_back({.op = "adagrad", .sizes = sizes, .prepare = [m](Memory& memory) {
                     return adagrad(memory, m);
                   }});
+  list.push_back(
+      {.op = "ftrl", .sizes = sizes, .prepare = [m](Memory& memory) { return ftrl(memory, m); }});
   list.push_back({.op = "squared_norm", .sizes = sizes, .prepare = [m](Memory& memory) {
                     return squared_norm(memory, m);
                   }});

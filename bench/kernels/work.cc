@@ -25,6 +25,7 @@ constexpr double kAdamWFlops = 17;
 constexpr double kSgdFlops = 5;       // without momentum: scale, decay 2, step 2
 constexpr double kSquareFlops = 7;    // square, first digit 2, rest, second digit, two sums
 constexpr double kAdagradFlops = 10;  // scale, decay 2, square 2, root, epsilon, step 3
+constexpr double kFtrlFlops = 17;     // scale, square 2, roots 2, z 5, size, beta 2, l2, step 3
 
 double of(int64_t count) {
   return static_cast<double>(count);
@@ -251,6 +252,10 @@ Work work_of(const kernels::Sgd& a) {
 
 Work work_of(const kernels::Adagrad& a) {
   return update_work(a.tensors, kAdagradFlops);
+}
+
+Work work_of(const kernels::Ftrl& a) {
+  return update_work(a.tensors, kFtrlFlops);
 }
 
 Work work_of(const kernels::SquaredNorm& a) {

@@ -53,6 +53,7 @@ Work work_of(const kernels::SquaredError& args);
 Work work_of(const kernels::AdamW& args);
 Work work_of(const kernels::Sgd& args);
 Work work_of(const kernels::Adagrad& args);
+Work work_of(const kernels::Ftrl& args);
 Work work_of(const kernels::SquaredNorm& args);
 Work work_of(const kernels::ClipScale& args);
 Work work_of(const kernels::LossSum& args);

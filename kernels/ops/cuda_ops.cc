@@ -36,6 +36,7 @@ Result<const OpTable*> cuda_ops() {
       .adamw = cuda::adamw,
       .sgd = cuda::sgd,
       .adagrad = cuda::adagrad,
+      .ftrl = cuda::ftrl,
       .squared_norm = cuda::squared_norm,
       .clip_scale = cuda::clip_scale,
       .loss_sum = cuda::loss_sum,

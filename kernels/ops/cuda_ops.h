@@ -39,6 +39,7 @@ void squared_error(Stream&, const SquaredError&);
 void adamw(Stream&, const AdamW&);
 void sgd(Stream&, const Sgd&);
 void adagrad(Stream&, const Adagrad&);
+void ftrl(Stream&, const Ftrl&);
 void squared_norm(Stream&, const SquaredNorm&);
 void clip_scale(Stream&, const ClipScale&);
 void loss_sum(Stream&, const LossSum&);

@@ -39,6 +39,7 @@ const IsaTable kIsaTable = {
             .adamw = adamw,
             .sgd = sgd,
             .adagrad = adagrad,
+            .ftrl = ftrl,
             .squared_norm = squared_norm,
             .clip_scale = lockstep::kernels::clip_scale,
             .loss_sum = lockstep::kernels::loss_sum,

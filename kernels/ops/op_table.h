@@ -8,6 +8,7 @@
 #include "kernels/ops/clip_scale.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
+#include "kernels/ops/ftrl.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/loss_sum.h"
@@ -60,6 +61,7 @@ struct OpTable {
   void (*adamw)(Stream&, const AdamW&);
   void (*sgd)(Stream&, const Sgd&);
   void (*adagrad)(Stream&, const Adagrad&);
+  void (*ftrl)(Stream&, const Ftrl&);
   void (*squared_norm)(Stream&, const SquaredNorm&);
   void (*clip_scale)(Stream&, const ClipScale&);
   void (*loss_sum)(Stream&, const LossSum&);

@@ -24,7 +24,7 @@ constexpr int64_t index_of(const ElementIndex& elements, int64_t i) {
 inline constexpr int kOwnStatesMax = 2;                     // of an op's formula
 inline constexpr int kUpdateStatesMax = kOwnStatesMax + 1;  // and a moving average
 
-// A tensor of parameters for an optimizer's op (AdamW, Sgd, Adagrad).
+// A tensor of parameters for an optimizer's op (AdamW, Sgd, Adagrad, Ftrl).
 //
 // All of them multiply gradients by gradient_scale and, with device_scale, by *device_scale. If
 // that product is not finite, the op writes nothing.

@@ -130,7 +130,7 @@ inline UpdateTensor update_tensor(const UpdatedTensor& t, int average_state) {
           .is_wide = fills_packs(rows)};
 }
 
-// `Args` is AdamW, Sgd or Adagrad. `name` is for errors.
+// `Args` is AdamW, Sgd, Adagrad or Ftrl. `name` is for errors.
 template <class Rule, class Args>
 void update_tensors(Stream& stream, const char* name, const Rule& rule, const Args& args) {
   CHECK(args.step >= 1);

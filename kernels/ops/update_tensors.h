@@ -25,7 +25,7 @@ inline void update_average(float* average, float rate, const float* parameter, R
 
 // Calls update(tensor, gradient scale, range) for ranges that cover each tensor, on all threads,
 // then makes the copies. The averages follow while a range is still in the cache. `Args` is AdamW,
-// Sgd or Adagrad.
+// Sgd, Adagrad or Ftrl.
 template <class Args, class Update>
 void update_tensors(Stream& stream, const Args& args, Update update) {
   constexpr int64_t kGrain = 16384;

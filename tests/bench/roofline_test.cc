@@ -267,6 +267,9 @@ TEST(Work, OfTheUpdate) {
                  memory_and_arithmetic(5 * 20, 9 * 5)));
   EXPECT_TRUE(
       is(work_of(kernels::Adagrad{.tensors = kept}), memory_and_arithmetic(5 * 20, 10 * 5)));
+  const kernels::UpdatedTensor two[] = {
+      {.parameter = f32, .gradient = f32, .states = {f32, f32}, .count = 5}};
+  EXPECT_TRUE(is(work_of(kernels::Ftrl{.tensors = two}), memory_and_arithmetic(5 * 28, 17 * 5)));
   const kernels::FlatTensor flat[] = {{f32, 3}, {f32, 5}};
   kernels::SquareSum squares;
   EXPECT_TRUE(is(work_of(kernels::SquaredNorm{.tensors = flat, .sum = &squares}),

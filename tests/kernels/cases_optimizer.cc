@@ -180,4 +180,33 @@ OpCase adagrad(const UpdateSizes& s) {
   return update(s, rule);
 }
 
+OpCase ftrl(const UpdateSizes& s) {
+  const Ftrl settings{.learning_rate = 0.1f,
+                      .beta = 0.5f,
+                      .l1 = 0.3f,
+                      .gradient_scale = kScale,
+                      .step = kStep,
+                      .rounding_seed = s.rounding_seed};
+  Rule rule{.name = "ftrl", .states = {"z", "n"}, .run = {}, .reference = {}};
+  rule.run = [s, settings](const OpTable& ops, Stream& stream,
+                           std::span<const UpdatedTensor> tensors, const float* device_scale) {
+    Ftrl args = settings;
+    args.tensors = tensors;
+    args.device_scale = device_scale;
+    add_average(s, 2, args);
+    ops.ftrl(stream, args);
+  };
+  rule.reference = [settings](Doubles& d, size_t i, double g) {
+    const double rate = settings.learning_rate, l1 = settings.l1, n = d["n"][i];
+    const double sigma = (std::sqrt(n + g * g) - std::sqrt(n)) / rate;
+    const double z = d["z"][i] + g - sigma * d["p"][i];
+    d["new_z"][i] = z;
+    d["new_n"][i] = n + g * g;
+    const double strength = (0.5 + std::sqrt(n + g * g)) / rate + static_cast<double>(kDecay);
+    const double pulled = z - std::copysign(l1, z);
+    d["new_p"][i] = std::abs(z) <= l1 ? 0.0 : -pulled / strength;
+  };
+  return update(s, rule);
+}
+
 }  // namespace lockstep::kernels::op_cases

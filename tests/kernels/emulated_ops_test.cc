@@ -249,6 +249,7 @@ TEST(EmulatedOps, NothingHappensForNoElements) {
   cuda().adamw(stream, {});
   cuda().sgd(stream, {});
   cuda().adagrad(stream, {});
+  cuda().ftrl(stream, {});
   cuda().add(stream, {});
   cuda().sample(stream, {});
   OnDevice<SquareSum> sum({SquareSum()});

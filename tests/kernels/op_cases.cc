@@ -113,6 +113,7 @@ std::vector<OpCase> test_cases() {
     cases.push_back(sgd(sizes, 0.9, false));
     cases.push_back(sgd(sizes, 0.9, true));
     cases.push_back(adagrad(sizes));
+    cases.push_back(ftrl(sizes));
   }
   cases.push_back(squared_norm({1}));
   cases.push_back(squared_norm({70000, 3, 16384, 33}));

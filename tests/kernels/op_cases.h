@@ -184,6 +184,7 @@ OpCase squared_error(int64_t rows, int64_t columns);
 OpCase adamw(const UpdateSizes& sizes);
 OpCase sgd(const UpdateSizes& sizes, double momentum, bool nesterov);
 OpCase adagrad(const UpdateSizes& sizes);
+OpCase ftrl(const UpdateSizes& sizes);
 OpCase squared_norm(const std::vector<int64_t>& counts);
 OpCase clip_scale(double clip_norm);
 OpCase loss_sum(int64_t count);

@@ -46,7 +46,7 @@ void update(const OpTable& ops, Stream& stream, OneTensor& tensor, float scale,
                           .device_scale = device});
 }
 constexpr Update kUpdates[] = {update<&OpTable::adamw, AdamW>, update<&OpTable::sgd, Sgd>,
-                               update<&OpTable::adagrad, Adagrad>};
+                               update<&OpTable::adagrad, Adagrad>, update<&OpTable::ftrl, Ftrl>};
 
 TEST_P(Scalars, OptimizersTakeAFactorOfTheDevice) {
   for (const Update run : kUpdates) {

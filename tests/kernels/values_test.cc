@@ -265,6 +265,7 @@ TEST_P(Values, NothingHappensForNoElements) {
   ops().adamw(stream_, {});
   ops().sgd(stream_, {});
   ops().adagrad(stream_, {});
+  ops().ftrl(stream_, {});
   ops().add(stream_, {});
   SquareSum sum;
   ops().squared_norm(stream_, {.sum = &sum});
