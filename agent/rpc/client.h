@@ -138,7 +138,8 @@ class Client {
   };
   // kInvalid for wrong options, kUnavailable if the system refuses or this build cannot encrypt.
   static Result<std::unique_ptr<Client>> create(Options options);
-  // Fails all calls that are under way, and tells the servers that the sessions end.
+  // Fails all calls that are under way, and tells the servers that the sessions end. Never on the
+  // client's own thread, for example in CallOptions::on_done.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

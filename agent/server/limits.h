@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::server {
+
+// Bounds of a view and of what it describes. Texts beyond them are refused.
+constexpr size_t kTensorsMax = size_t{1} << 16;
+constexpr size_t kTablesMax = 1024;
+constexpr size_t kNameBytesMax = 256;
+constexpr uint64_t kTensorElementsMax = uint64_t{1} << 40;
+constexpr uint32_t kTableDimMax = 65536;
+constexpr size_t kServersMax = 1024;
+constexpr size_t kWorkersMax = 65536;
+constexpr size_t kChainMax = 8;  // servers that hold one range
+constexpr size_t kRangesMax = size_t{1} << 20;
+constexpr uint64_t kRangeElementsMax = uint64_t{1} << 27;
+constexpr size_t kArcsMax = size_t{1} << 20;
+constexpr size_t kViewTextMax = size_t{64} << 20;  // bytes
+
+// Bounds of a call: keys, and floats of its reply.
+constexpr uint64_t kKeysMax = uint64_t{1} << 22;
+constexpr uint64_t kReplyFloatsMax = uint64_t{1} << 28;
+// Key lists of one worker that a server remembers, and their keys together.
+constexpr size_t kKeyListsMax = 64;
+constexpr uint64_t kListedKeysMax = uint64_t{1} << 23;
+
+}  // namespace lockstep::server

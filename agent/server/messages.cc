@@ -1,0 +1,103 @@
+#include "agent/server/messages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "agent/server/limits.h"
+#include "common/base/check.h"
+#include "common/base/sha256.h"
+
+namespace lockstep::server {
+namespace {
+
+Error wrong(const std::string& what, uint64_t expected, uint64_t got) {
+  return invalid("[server] expected " + what + " " + std::to_string(expected) + ", got " +
+                 std::to_string(got));
+}
+
+Status check_table_call(CallKind kind, const CallHead& head) {
+  if (kind == CallKind::kPut) return invalid("[server] rows cannot be put");
+  if (head.key_count > kKeysMax) return wrong("keys of at most", kKeysMax, head.key_count);
+  if ((head.flags & ~CallHead::kSendsKeys) != 0) return wrong("flags of at most", 1, head.flags);
+  return {};
+}
+
+Status check_range_call(const CallHead& head) {
+  if (head.flags != 0 || head.signature != 0 || head.key_count != 0) {
+    return invalid("[server] a range has no keys");
+  }
+  return {};
+}
+
+bool is_ascending(std::span<const uint64_t> keys) {
+  return std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end();
+}
+
+}  // namespace
+
+uint64_t signature_of(std::span<const uint64_t> keys) {
+  Sha256 hash;
+  hash.update(keys.data(), keys.size_bytes());
+  const Digest digest = hash.finish();
+  uint64_t signature = 0;
+  std::memcpy(&signature, digest.data(), sizeof signature);
+  return signature;
+}
+
+Result<CallHead> parse_call(CallKind kind, rpc::Bytes head) {
+  CallHead call;
+  if (head.size() != sizeof call) return wrong("a head of bytes", sizeof call, head.size());
+  std::memcpy(&call, head.data(), sizeof call);
+  if (call.magic != CallHead::kMagic) return wrong("the magic", CallHead::kMagic, call.magic);
+  if (call.spare != 0) return wrong("the spare", 0, call.spare);
+  const bool has_rate = kind == CallKind::kPush;
+  if (!std::isfinite(call.learning_rate) || call.learning_rate < 0 ||
+      (!has_rate && call.learning_rate != 0)) {
+    return invalid("[server] expected a learning rate of at least 0, only in a push");
+  }
+  switch (call.kind) {
+    case UnitKind::kRange:
+      TRY(check_range_call(call));
+      return call;
+    case UnitKind::kTable:
+      TRY(check_table_call(kind, call));
+      return call;
+  }
+  return wrong("a kind of unit of at most", 2, static_cast<uint64_t>(call.kind));
+}
+
+Result<ReplyHead> parse_reply(rpc::Bytes head) {
+  ReplyHead reply;
+  if (head.size() != sizeof reply) {
+    return corrupt("[server] expected a reply's head of " + std::to_string(sizeof reply) +
+                       " bytes, got " + std::to_string(head.size()),
+                   Blame::kPeer);
+  }
+  std::memcpy(&reply, head.data(), sizeof reply);
+  return reply;
+}
+
+Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats, rpc::Bytes body) {
+  const bool is_table = head.kind == UnitKind::kTable;
+  const uint64_t rows = is_table ? head.key_count : 1;
+  const bool sends_keys = (head.flags & CallHead::kSendsKeys) != 0;
+  const uint64_t key_bytes = sends_keys ? head.key_count * sizeof(uint64_t) : 0;
+  const uint64_t float_bytes = kind == CallKind::kPull ? 0 : rows * floats * sizeof(float);
+  if (body.size() != key_bytes + float_bytes) {
+    return wrong("a body of bytes", key_bytes + float_bytes, body.size());
+  }
+  CallBody parsed;
+  if (sends_keys) {
+    auto keys = std::make_shared<std::vector<uint64_t>>(head.key_count);
+    if (key_bytes > 0) std::memcpy(keys->data(), body.data(), key_bytes);
+    if (!is_ascending(*keys)) return invalid("[server] expected keys in ascending order");
+    parsed.keys = std::move(keys);
+  }
+  const rpc::Bytes values = body.subspan(key_bytes);
+  CHECK(reinterpret_cast<uintptr_t>(values.data()) % alignof(float) == 0);
+  parsed.values = {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
+  return parsed;
+}
+
+}  // namespace lockstep::server

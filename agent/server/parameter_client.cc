@@ -1,0 +1,197 @@
+#include "agent/server/parameter_client.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "agent/server/limits.h"
+#include "agent/server/transfer.h"
+
+namespace lockstep::server {
+
+struct ParameterClient::TensorCall {
+  const rpc::Method* method = nullptr;
+  uint32_t tensor = 0;
+  uint64_t clock = 0;
+  double learning_rate = 0;
+  std::span<const float> values;
+  std::span<float> into;
+};
+
+struct ParameterClient::RowsCall {
+  const rpc::Method* method = nullptr;
+  uint32_t table = 0;
+  std::span<const uint64_t> keys;
+  uint64_t clock = 0;
+  double learning_rate = 0;
+  std::span<const float> values;
+  std::span<float> into;
+  bool is_push = false;
+};
+
+namespace {
+
+Error wrong(const std::string& name, const std::string& what, uint64_t expected, uint64_t got) {
+  return invalid("[server] " + name + ": expected " + what + " " + std::to_string(expected) +
+                 ", got " + std::to_string(got));
+}
+
+// Copies the rows of a server's keys from the list of all.
+std::vector<float> gather(std::span<const float> values, const std::vector<uint32_t>& places,
+                          size_t dim) {
+  std::vector<float> rows(places.size() * dim);
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::copy_n(values.data() + places[i] * dim, dim, rows.data() + i * dim);
+  }
+  return rows;
+}
+
+}  // namespace
+
+ParameterClient::ParameterClient(Options options, std::shared_ptr<const View> view)
+    : options_(std::move(options)), routing_(std::move(view)) {
+  for (const rpc::Client::ServerAddress& server : options_.servers) {
+    peers_[server.rank] = options_.rpc->add_server(server);
+    sent_lists_[server.rank] = std::make_shared<SentLists>();
+  }
+}
+
+Result<std::unique_ptr<ParameterClient>> ParameterClient::create(Options options) {
+  TRY(check_catalog(options.catalog));
+  TRY(check_view(options.view, options.catalog));
+  auto view = std::make_shared<const View>(std::move(options.view));
+  std::unique_ptr<ParameterClient> client(new ParameterClient(std::move(options), std::move(view)));
+  for (const uint32_t server : client->routing_.servers()) {
+    if (client->peers_.contains(server)) continue;
+    return invalid("[server] the address of rank " + std::to_string(server) + " is missing");
+  }
+  return client;
+}
+
+CallHead ParameterClient::head_of(UnitKind kind, uint32_t unit, uint64_t clock) const {
+  return {.kind = kind, .unit = unit, .fence = routing_.fence(), .clock = clock};
+}
+
+Status ParameterClient::check(const TensorCall& call) const {
+  const std::vector<TensorSpec>& tensors = options_.catalog.tensors;
+  if (call.tensor >= tensors.size()) {
+    return wrong("tensor", "an index below", tensors.size(), call.tensor);
+  }
+  const TensorSpec& tensor = tensors[call.tensor];
+  const uint64_t count = call.method == &kPull ? call.into.size() : call.values.size();
+  if (count != tensor.count) return wrong(tensor.name, "elements", tensor.count, count);
+  return {};
+}
+
+Status ParameterClient::check(const RowsCall& call) const {
+  const std::vector<TableSpec>& tables = options_.catalog.tables;
+  if (call.table >= tables.size()) {
+    return wrong("table", "an index below", tables.size(), call.table);
+  }
+  const TableSpec& table = tables[call.table];
+  if (call.keys.size() > kKeysMax) {
+    return wrong(table.name, "keys of at most", kKeysMax, call.keys.size());
+  }
+  const uint64_t count = call.is_push ? call.values.size() : call.into.size();
+  if (count != call.keys.size() * table.dim) {
+    return wrong(table.name, "floats", call.keys.size() * table.dim, count);
+  }
+  if (std::ranges::adjacent_find(call.keys, std::ranges::greater_equal()) != call.keys.end()) {
+    return invalid("[server] " + table.name + ": expected keys in ascending order");
+  }
+  return {};
+}
+
+Transfer ParameterClient::begin(const TensorCall& call) {
+  if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
+  std::vector<std::unique_ptr<TransferPart>> parts;
+  const auto [first, last] = routing_.ranges_of(call.tensor);
+  for (size_t i = first; i < last; ++i) {
+    const DenseRange& range = routing_.view().ranges[i];
+    auto part = std::make_unique<TransferPart>();
+    part->peer = peers_.at(range.chain.front());
+    part->method = call.method;
+    part->head = head_of(UnitKind::kRange, static_cast<uint32_t>(i), call.clock);
+    part->head.learning_rate = call.learning_rate;
+    part->timeout = options_.timeout;
+    const uint64_t count = range.end - range.begin;
+    if (!call.values.empty()) part->values = call.values.subspan(range.begin, count);
+    if (!call.into.empty()) part->into = call.into.subspan(range.begin, count);
+    part->begin(false);
+    parts.push_back(std::move(part));
+  }
+  return Transfer(std::move(parts));
+}
+
+Transfer ParameterClient::begin(const RowsCall& call) {
+  if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
+  const size_t dim = options_.catalog.tables[call.table].dim;
+  std::vector<RoutedKeys> lists = routing_.split(call.keys);
+  const bool is_whole = lists.size() == 1;
+  std::vector<std::unique_ptr<TransferPart>> parts;
+  for (RoutedKeys& list : lists) {
+    if (!call.is_push && list.keys.empty() && !is_whole) continue;
+    auto part = std::make_unique<TransferPart>();
+    part->peer = peers_.at(list.server);
+    part->method = call.method;
+    part->head = head_of(UnitKind::kTable, call.table, call.clock);
+    part->head.learning_rate = call.learning_rate;
+    part->timeout = options_.timeout;
+    part->sent = sent_lists_.at(list.server);
+    part->routed = std::move(list);
+    part->keys = part->routed.keys;
+    part->head.key_count = part->keys.size();
+    part->head.signature = signature_of(part->keys);
+    if (is_whole) {
+      part->values = call.values;
+      part->into = call.into;
+    } else if (call.is_push) {
+      part->rows = gather(call.values, part->routed.places, dim);
+      part->values = part->rows;
+    } else {
+      part->rows.resize(part->keys.size() * dim);
+      part->into = part->rows;
+      part->scatter_to = call.into;
+    }
+    part->begin(!part->sent->has(part->head.signature));
+    parts.push_back(std::move(part));
+  }
+  return Transfer(std::move(parts));
+}
+
+Transfer ParameterClient::pull(const RowsPull& pull) {
+  return begin(RowsCall{.method = &kPull,
+                        .table = pull.table,
+                        .keys = pull.keys,
+                        .clock = pull.clock,
+                        .into = pull.into});
+}
+
+Transfer ParameterClient::push(const RowsPush& push) {
+  return begin(RowsCall{.method = &kPush,
+                        .table = push.table,
+                        .keys = push.keys,
+                        .clock = push.clock,
+                        .learning_rate = push.learning_rate,
+                        .values = push.gradients,
+                        .is_push = true});
+}
+
+Transfer ParameterClient::pull(const TensorPull& pull) {
+  return begin(
+      TensorCall{.method = &kPull, .tensor = pull.tensor, .clock = pull.clock, .into = pull.into});
+}
+
+Transfer ParameterClient::push(const TensorPush& push) {
+  return begin(TensorCall{.method = &kPush,
+                          .tensor = push.tensor,
+                          .clock = push.clock,
+                          .learning_rate = push.learning_rate,
+                          .values = push.gradient});
+}
+
+Transfer ParameterClient::put(const TensorPut& put) {
+  return begin(TensorCall{.method = &kPut, .tensor = put.tensor, .values = put.values});
+}
+
+}  // namespace lockstep::server

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "agent/rpc/client.h"
+#include "agent/server/catalog.h"
+#include "agent/server/messages.h"
+#include "agent/server/routing.h"
+#include "agent/server/view.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep::server {
+
+class SentLists;
+struct TransferPart;
+
+// A pull, push or put under way, or its outcome: calls to one or more servers. Move-only; used by
+// one thread at a time. The destructor cancels calls that are not done.
+class Transfer {
+ public:
+  // The servers' answers together: the lowest clocks, and whether any push was late. Without keys,
+  // a pull calls no server, and clocks are 2^64 - 1.
+  struct Outcome {
+    uint64_t slowest = 0;  // the lowest clock of a worker: a pull with clock c missed updates of
+                           // at most c - slowest steps
+    uint64_t own = 0;      // the clock of this worker's next push
+    bool is_late = false;  // push: it came after its step's update, and counted for nothing
+  };
+
+  Transfer(Transfer&&) noexcept;
+  Transfer& operator=(Transfer&&) noexcept;
+  ~Transfer();
+
+  // Whether wait() would not block for a server, except to send keys that it has forgotten.
+  bool is_done() const;
+  // Blocks until all calls are done; afterwards the caller's memory is not used any more. Errors:
+  // - kConflict: another view, or the push has been taken before;
+  // - kUnavailable: the view is older than this one, there is no room for more rows, or as
+  //   rpc::Call::wait();
+  // - kInvalid: wrong options.
+  // The message names the server and the unit.
+  Result<Outcome> wait();
+
+ private:
+  friend class ParameterClient;
+  explicit Transfer(std::vector<std::unique_ptr<TransferPart>> parts);
+  explicit Transfer(Error refused);
+
+  std::vector<std::unique_ptr<TransferPart>> parts_;
+  Status refused_;
+};
+
+// A worker's side of parameter servers (parameter_server.h). Every function begins calls to all
+// servers concerned and returns at once; a Transfer is their future, so a worker asks for the rows
+// of its next batch while it computes this one.
+//
+// A worker's step with clock c, the number of steps it has completed: it pulls with clock c, and
+// pushes with clock c to every unit exactly once: every tensor, and every table, even if its list
+// of keys is empty. Clocks say what a pull sees (unit_clock.h).
+//
+// A list of keys is sent once to each server, and later named by its signature.
+//
+// Thread-safe. Caller-owned memory stays as it is until the transfer is waited for or destroyed.
+class ParameterClient {
+ public:
+  struct Options {
+    rpc::Client* rpc = nullptr;  // outlives this and its transfers
+    Catalog catalog;
+    View view;
+    std::vector<rpc::Client::ServerAddress> servers;  // at least the primaries of the view
+    Duration timeout{};                               // of a call; 0: no limit
+  };
+  // kInvalid for wrong options.
+  static Result<std::unique_ptr<ParameterClient>> create(Options options);
+
+  // Rows of one table. Keys ascend.
+  struct RowsPull {
+    uint32_t table = 0;
+    std::span<const uint64_t> keys;
+    uint64_t clock = 0;
+    std::span<float> into;  // [keys, dim]
+  };
+  Transfer pull(const RowsPull& pull);
+  struct RowsPush {
+    uint32_t table = 0;
+    std::span<const uint64_t> keys;
+    uint64_t clock = 0;
+    std::span<const float> gradients;  // [keys, dim]
+    double learning_rate = 0;
+  };
+  Transfer push(const RowsPush& push);
+
+  // A whole tensor.
+  struct TensorPull {
+    uint32_t tensor = 0;
+    uint64_t clock = 0;
+    std::span<float> into;  // [count]
+  };
+  Transfer pull(const TensorPull& pull);
+  struct TensorPush {
+    uint32_t tensor = 0;
+    uint64_t clock = 0;
+    std::span<const float> gradient;  // [count]
+    double learning_rate = 0;
+  };
+  Transfer push(const TensorPush& push);
+  // Sets the initial values. One worker does so; the others pull once it has told them.
+  struct TensorPut {
+    uint32_t tensor = 0;
+    std::span<const float> values;  // [count]
+  };
+  Transfer put(const TensorPut& put);
+
+ private:
+  struct TensorCall;
+  struct RowsCall;
+  ParameterClient(Options options, std::shared_ptr<const View> view);
+  Transfer begin(const TensorCall& call);
+  Transfer begin(const RowsCall& call);
+  Status check(const TensorCall& call) const;
+  Status check(const RowsCall& call) const;
+  CallHead head_of(UnitKind kind, uint32_t unit, uint64_t clock) const;
+
+  Options options_;
+  Routing routing_;
+  std::map<uint32_t, rpc::Peer> peers_;                        // by rank
+  std::map<uint32_t, std::shared_ptr<SentLists>> sent_lists_;  // likewise
+};
+
+}  // namespace lockstep::server

@@ -1,0 +1,92 @@
+#include "agent/server/placement.h"
+
+#include <algorithm>
+
+#include "agent/server/limits.h"
+#include "kernels/ops/rounding.h"
+
+namespace lockstep::server {
+namespace {
+
+// Returns the server at `first` of the list and the `copies` after it.
+Chain followers(const std::vector<uint32_t>& servers, size_t first, uint32_t copies) {
+  Chain chain;
+  for (size_t i = 0; i <= copies; ++i) chain.push_back(servers[(first + i) % servers.size()]);
+  return chain;
+}
+
+void place_tensors(const Catalog& catalog, const std::vector<uint32_t>& servers,
+                   const PlacementOptions& options, View& view) {
+  std::vector<uint64_t> loads(servers.size());
+  for (uint32_t tensor = 0; tensor < catalog.tensors.size(); ++tensor) {
+    const uint64_t count = catalog.tensors[tensor].count;
+    const uint64_t parts = (count - 1) / options.range_elements_max + 1;
+    for (uint64_t part = 0, begin = 0; part < parts; ++part) {
+      const uint64_t end = begin + count / parts + (part < count % parts ? 1 : 0);
+      const auto least = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
+      loads[least] += end - begin;
+      view.ranges.push_back({tensor, begin, end, followers(servers, least, options.copies)});
+      begin = end;
+    }
+  }
+}
+
+struct Point {
+  uint64_t position = 0;
+  uint32_t server = 0;
+};
+
+std::vector<Point> ring_of(const std::vector<uint32_t>& servers, uint32_t virtual_nodes) {
+  std::vector<Point> points;
+  for (const uint32_t server : servers) {
+    for (uint64_t node = 0; node < virtual_nodes; ++node) {
+      const uint64_t name = kernels::mixed_bits(uint64_t{server} << 32 | node);
+      points.push_back({ring_position(name), server});
+    }
+  }
+  std::ranges::sort(points, {}, &Point::position);
+  return points;
+}
+
+void place_rows(const std::vector<uint32_t>& servers, const PlacementOptions& options, View& view) {
+  const std::vector<Point> points = ring_of(servers, options.virtual_nodes);
+  for (size_t i = 0; i < points.size(); ++i) {
+    Chain chain;
+    for (size_t at = i; chain.size() <= options.copies; at = (at + 1) % points.size()) {
+      const uint32_t server = points[at].server;
+      if (std::ranges::find(chain, server) == chain.end()) chain.push_back(server);
+    }
+    view.arcs.push_back({points[i].position, std::move(chain)});
+  }
+}
+
+}  // namespace
+
+Result<View> place(const Catalog& catalog, const ViewMembers& members,
+                   const PlacementOptions& options) {
+  TRY(check_catalog(catalog));
+  const std::vector<uint32_t>& servers = members.servers;
+  if (servers.empty() || servers.size() > kServersMax || options.copies >= servers.size() ||
+      options.copies >= kChainMax) {
+    return invalid("[server] expected " + std::to_string(options.copies + 1) + " to " +
+                       std::to_string(kServersMax) + " servers for " +
+                       std::to_string(options.copies) + " copies, got " +
+                       std::to_string(servers.size()),
+                   Blame::kConfig);
+  }
+  const uint64_t arcs = uint64_t{options.virtual_nodes} * servers.size();
+  if (options.range_elements_max == 0 || arcs == 0 || arcs > kArcsMax) {
+    return invalid("[server] expected ranges of at least 1 element, and 1 to " +
+                   std::to_string(kArcsMax) + " virtual nodes");
+  }
+  View view{.round = members.round,
+            .number = members.number,
+            .catalog = digest_of(catalog),
+            .workers = members.workers};
+  place_tensors(catalog, servers, options, view);
+  if (!catalog.tables.empty()) place_rows(servers, options, view);
+  TRY(check_view(view, catalog));
+  return view;
+}
+
+}  // namespace lockstep::server

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/server/view.h"
+
+namespace lockstep::server {
+
+// The ranks of a view.
+struct ViewMembers {
+  uint64_t round = 0;
+  uint64_t number = 1;
+  std::vector<uint32_t> workers;  // ranks, ascending
+  std::vector<uint32_t> servers;  // ranks, ascending
+};
+
+struct PlacementOptions {
+  uint32_t copies = 0;  // further servers that hold each range
+  // Tensors are cut into ranges of at most this many elements, of nearly equal size.
+  uint64_t range_elements_max = uint64_t{1} << 22;
+  // Points of each server on the ring. With v points a server's share of the rows deviates from
+  // the mean by about 1 / sqrt(v). Source: Karger et al., "Consistent hashing and random trees",
+  // STOC'97.
+  uint32_t virtual_nodes = 128;
+};
+
+// Returns the view that places the catalog's parameters on the servers:
+// - a range's primary is the server with the fewest elements so far; its copies are the servers
+// that
+//   follow it in the list;
+// - an arc belongs to the server whose point begins it; its copies are the next other servers on
+//   the ring. A server more, or less, moves only the arcs that it gets or had.
+// Pure. kInvalid for a wrong catalog, no server or worker, or not more servers than copies.
+Result<View> place(const Catalog& catalog, const ViewMembers& members,
+                   const PlacementOptions& options);
+
+}  // namespace lockstep::server

@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include "agent/server/unit_state.h"
+#include "common/base/check.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::server {
+
+RangeState::RangeState(uint64_t count, const optim::OptimizerOptions& optimizer)
+    : count_(count),
+      optimizer_(optimizer),
+      values_(count * (1 + optim::state_kinds(optimizer).size())) {}
+
+void RangeState::read(std::span<const uint64_t>, uint64_t, std::span<float> out) {
+  CHECK(out.size() == count_);
+  std::copy_n(values_.begin(), count_, out.begin());
+}
+
+void RangeState::update(std::span<const Gradient> gradients, const UpdateStep& step) {
+  const kernels::OpTable& ops = kernels::cpu_ops();
+  const auto count = static_cast<int64_t>(count_);
+  const float* sum = gradients.front().values.data();
+  if (gradients.size() > 1) sum_.resize(count_);
+  for (const Gradient& gradient : gradients.subspan(1)) {
+    ops.add(stream_, {.a = sum, .b = gradient.values.data(), .out = sum_.data(), .count = count});
+    sum = sum_.data();
+  }
+  kernels::UpdatedTensor tensor{.parameter = values_.data(),
+                                .gradient = sum,
+                                .count = count,
+                                .weight_decay = static_cast<float>(optimizer_.weight_decay)};
+  for (size_t k = 0; k < optim::state_kinds(optimizer_).size(); ++k) {
+    tensor.states[k] = values_.data() + count_ * (k + 1);
+  }
+  optim::update_tensors(ops, stream_, optimizer_,
+                        {.learning_rate = step.learning_rate, .step = ++updates_},
+                        std::span(&tensor, 1));
+}
+
+Status RangeState::put(std::span<const float> values) {
+  CHECK(values.size() == count_);
+  std::ranges::copy(values, values_.begin());
+  return {};
+}
+
+UnitState::Size RangeState::size() const {
+  return {.bytes = (values_.capacity() + sum_.capacity()) * sizeof(float)};
+}
+
+}  // namespace lockstep::server

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "agent/server/catalog.h"
+#include "agent/server/row_index.h"
+#include "common/base/result.h"
+
+namespace lockstep::server {
+
+// A sweep looks at each row within this many clocks.
+constexpr uint64_t kSweepClocks = 64;
+
+// Is kept for each row, in addition to its floats.
+struct RowMeta {
+  uint64_t key = 0;
+  uint32_t used_at = 0;     // clock of the last use; modulo 2^32, as the next one
+  uint32_t updated_at = 0;  // clock of the last update; lazy decay counts from it
+  float frequency = 0;      // at used_at
+  uint32_t updates = 0;
+};
+static_assert(sizeof(RowMeta) == 24);
+
+// The rows of one table that one server holds: values, optimizer's states, and use.
+//
+// Rows are created on first use. A new row is a pure function of the seed, the table and the key,
+// so any server creates the same. Values decay lazily (RowLife::decay).
+//
+// Memory of n rows of dimension d with k states (optim::state_kinds()):
+//   n * (24 + 4 d (1 + k) + i) bytes, where i is 5.7 to 7.2 (row_index.h),
+// and at most one block of 4096 rows more. For 50 million rows with d = 16 and one state that is
+// 7.9 GB. The memory of expired rows is used again, not returned.
+//
+// Single-threaded.
+class RowStore {
+ public:
+  struct Options {
+    uint64_t seed = 0;
+    uint32_t table = 0;  // index in the catalog
+    uint64_t rows_max = uint64_t{1} << 31;
+  };
+  RowStore(const TableSpec& spec, const Options& options);
+
+  // Counts a use of each key at clock `now`, and creates missing rows; at most one use of a key a
+  // call. kUnavailable, with nothing changed, if there would be more than rows_max rows.
+  Status use(std::span<const uint64_t> keys, uint64_t now);
+  // Copies the values of rows that exist, decayed to clock `now`: out is [keys, dim].
+  void read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) const;
+
+  // A row that is about to be updated.
+  struct Row {
+    float* values = nullptr;  // [dim], decayed
+    float* states = nullptr;  // [states, dim]
+    uint32_t updates = 0;     // including this one
+  };
+  // Decays the row to clock `now`, and counts an update. Creates the row if it has expired since
+  // its use. Rows do not move; they are valid until a sweep.
+  Row begin_update(uint64_t key, uint64_t now);
+
+  // Looks at the next share of the rows (kSweepClocks), and removes those that have expired at
+  // clock `now`. Returns their keys, valid until the next sweep.
+  std::span<const uint64_t> sweep(uint64_t now);
+
+  uint64_t rows() const { return rows_; }
+  size_t bytes() const;
+  // The key's use; null if it has no row.
+  const RowMeta* find(uint64_t key) const;
+  // The `count` keys with the highest frequency at clock `now`, the highest first. Looks at all
+  // rows.
+  std::vector<uint64_t> hottest(size_t count, uint64_t now) const;
+
+ private:
+  static constexpr uint32_t kBlockRows = 4096;
+  struct Block {
+    std::unique_ptr<RowMeta[]> metas;
+    std::unique_ptr<float[]> floats;
+  };
+
+  uint64_t hash_of(uint64_t key) const;
+  RowMeta& meta(uint32_t row) const { return blocks_[row / kBlockRows].metas[row % kBlockRows]; }
+  float* floats(uint32_t row) const {
+    return &blocks_[row / kBlockRows].floats[size_t{row % kBlockRows} * row_floats_];
+  }
+  std::optional<uint32_t> row_of(uint64_t key) const;
+  uint32_t create(uint64_t key, uint64_t now);
+  uint32_t take_row();
+  void remove(uint32_t row);
+  float frequency_at(const RowMeta& meta, uint64_t now) const;
+  float decay_since(const RowMeta& meta, uint64_t now) const;
+  bool has_expired(const RowMeta& meta, uint64_t now) const;
+
+  TableSpec spec_;
+  Options options_;
+  size_t row_floats_ = 0;  // values and states
+  RowIndex index_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> free_rows_;
+  uint32_t taken_rows_ = 0;  // of the blocks, also those that are free again
+  uint64_t rows_ = 0;
+  uint32_t swept_to_ = 0;
+  std::vector<uint64_t> expired_;
+};
+
+}  // namespace lockstep::server

@@ -1,0 +1,78 @@
+#include "agent/server/rows_state.h"
+
+#include <algorithm>
+
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::server {
+
+RowsState::RowsState(const TableSpec& spec, const RowStore::Options& options)
+    : spec_(spec), store_(spec, options), states_(optim::state_kinds(spec.optimizer).size()) {}
+
+Status RowsState::use(std::span<const uint64_t> keys, uint64_t now) {
+  return store_.use(keys, now);
+}
+
+void RowsState::read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) {
+  store_.read(keys, now, out);
+}
+
+Status RowsState::put(std::span<const float>) {
+  return invalid("[server] " + spec_.name + ": rows cannot be put");
+}
+
+// Returns all keys, ascending, and the sum of each one's rows. A row that only one worker has is
+// that worker's.
+Gradient RowsState::add_up(std::span<const Gradient> gradients) {
+  if (gradients.size() == 1) return gradients.front();
+  sum_keys_.clear();
+  for (const Gradient& gradient : gradients) {
+    sum_keys_.insert(sum_keys_.end(), gradient.keys.begin(), gradient.keys.end());
+  }
+  std::ranges::sort(sum_keys_);
+  sum_keys_.erase(std::ranges::unique(sum_keys_).begin(), sum_keys_.end());
+  sum_.resize(sum_keys_.size() * spec_.dim);
+  is_begun_.assign(sum_keys_.size(), false);
+  for (const Gradient& gradient : gradients) {
+    const float* from = gradient.values.data();
+    size_t at = 0;
+    for (const uint64_t key : gradient.keys) {
+      while (sum_keys_[at] != key) ++at;
+      float* const to = sum_.data() + at * spec_.dim;
+      const bool adds = is_begun_[at];
+      is_begun_[at] = true;
+      for (uint32_t i = 0; i < spec_.dim; ++i) to[i] = adds ? to[i] + from[i] : from[i];
+      from += spec_.dim;
+    }
+  }
+  return {.keys = sum_keys_, .values = sum_};
+}
+
+void RowsState::update(std::span<const Gradient> gradients, const UpdateStep& step) {
+  const Gradient sum = add_up(gradients);
+  const float* gradient = sum.values.data();
+  uint32_t updates = 0;
+  for (const uint64_t key : sum.keys) {
+    const RowStore::Row row = store_.begin_update(key, step.now);
+    // Rows with the same number of updates are one call of the kernel. Rows do not move.
+    if (row.updates != updates) run(step.learning_rate, updates);
+    updates = row.updates;
+    kernels::UpdatedTensor tensor{.parameter = row.values,
+                                  .gradient = gradient,
+                                  .count = spec_.dim,
+                                  .weight_decay = static_cast<float>(spec_.optimizer.weight_decay)};
+    for (size_t k = 0; k < states_; ++k) tensor.states[k] = row.states + k * spec_.dim;
+    tensors_.push_back(tensor);
+    gradient += spec_.dim;
+  }
+  run(step.learning_rate, updates);
+}
+
+void RowsState::run(double learning_rate, uint32_t updates) {
+  if (tensors_.empty()) return;
+  optim::update_tensors(kernels::cpu_ops(), stream_, spec_.optimizer,
+                        {.learning_rate = learning_rate, .step = updates}, tensors_);
+  tensors_.clear();
+}
+
+}  // namespace lockstep::server

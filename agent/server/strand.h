@@ -1,0 +1,36 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace lockstep::server {
+
+// A thread that runs tasks one after another, in the order in which they were posted. So the state
+// of a server needs no locks, and remote calls arrive while it works. Thread-safe.
+class Strand {
+ public:
+  using Task = std::function<void()>;
+  Strand();
+  // Runs what was posted.
+  ~Strand();
+  Strand(const Strand&) = delete;
+  Strand& operator=(const Strand&) = delete;
+
+  void post(Task task);
+  // Posts the task and waits until it has run. Not on the strand's own thread.
+  void run(const Task& task);
+
+ private:
+  void loop();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::server

@@ -1,0 +1,86 @@
+#include "agent/server/transfer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "agent/server/parameter_client.h"
+
+namespace lockstep::server {
+
+void TransferPart::begin(bool sends_keys) {
+  head.flags = sends_keys ? CallHead::kSendsKeys : 0;
+  std::vector<rpc::Bytes> body;
+  if (sends_keys) body.push_back(std::as_bytes(keys));
+  if (!values.empty()) body.push_back(std::as_bytes(values));
+  const std::span<std::byte> reply[] = {std::as_writable_bytes(into)};
+  call = peer.call(*method, {.head = std::as_bytes(std::span(&head, 1)),
+                             .body = body,
+                             .into = into.empty() ? std::span<const std::span<std::byte>>() : reply,
+                             .reply_bytes_max = 0,
+                             .timeout = timeout});
+}
+
+Result<ReplyHead> TransferPart::wait() {
+  const bool has_sent_keys = (head.flags & CallHead::kSendsKeys) != 0;
+  const Status first = call.wait();
+  if (!first.ok() && first.error().code == Code::kNotFound && sent != nullptr && !has_sent_keys) {
+    sent->remove(head.signature);
+    begin(true);
+  }
+  TRY(call.wait());
+  if (sent != nullptr) sent->add(head.signature);
+  return finish();
+}
+
+Result<ReplyHead> TransferPart::finish() {
+  TRY_ASSIGN(const ReplyHead reply, parse_reply(call.head()));
+  if (call.body_bytes() != into.size_bytes()) {
+    return corrupt("[server] expected a reply of " + std::to_string(into.size_bytes()) +
+                       " bytes, got " + std::to_string(call.body_bytes()),
+                   Blame::kPeer);
+  }
+  scatter();
+  return reply;
+}
+
+void TransferPart::scatter() const {
+  if (scatter_to.empty()) return;
+  const size_t dim = rows.size() / routed.keys.size();
+  for (size_t i = 0; i < routed.places.size(); ++i) {
+    std::copy_n(rows.data() + i * dim, dim, scatter_to.data() + routed.places[i] * dim);
+  }
+}
+
+Transfer::Transfer(std::vector<std::unique_ptr<TransferPart>> parts) : parts_(std::move(parts)) {}
+
+Transfer::Transfer(Error refused) : refused_(std::move(refused)) {}
+
+Transfer::Transfer(Transfer&&) noexcept = default;
+Transfer& Transfer::operator=(Transfer&&) noexcept = default;
+Transfer::~Transfer() = default;
+
+bool Transfer::is_done() const {
+  return std::ranges::all_of(parts_, [](const auto& part) { return part->call.is_done(); });
+}
+
+Result<Transfer::Outcome> Transfer::wait() {
+  TRY(refused_);
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  Outcome outcome{.slowest = kNone, .own = kNone};
+  Status failed;
+  for (const auto& part : parts_) {
+    const auto reply = part->wait();
+    if (!reply.ok()) {
+      if (failed.ok()) failed = reply.error();
+      continue;
+    }
+    outcome.slowest = std::min(outcome.slowest, reply->slowest);
+    outcome.own = std::min(outcome.own, reply->own);
+    outcome.is_late |= reply->is_late != 0;
+  }
+  TRY(failed);
+  return outcome;
+}
+
+}  // namespace lockstep::server

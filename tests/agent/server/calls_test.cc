@@ -1,0 +1,335 @@
+// Workers and servers over sockets: where parameters are, and what calls say.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "common/base/random.h"
+#include "tests/agent/server/servers.h"
+
+namespace lockstep::server {
+namespace {
+
+using optim::OptimizerKind;
+using test::Servers;
+using test::ServersSetup;
+using test::Worker;
+
+constexpr uint32_t kDim = 3;
+
+// Parameters whose updates subtract the gradient.
+Catalog plain() {
+  const optim::OptimizerOptions sgd{.kind = OptimizerKind::kSgd, .weight_decay = 0};
+  return {.tensors = {{.name = "w", .count = 1000, .optimizer = sgd},
+                      {.name = "b", .count = 3, .optimizer = sgd}},
+          .tables = {{.name = "user", .dim = kDim, .optimizer = sgd},
+                     {.name = "item", .dim = 1, .optimizer = sgd}}};
+}
+
+ServersSetup setup(const Consistency& consistency = {.kind = ConsistencyKind::kAsynchronous}) {
+  return {.catalog = plain(), .placement = {.range_elements_max = 128}, .consistency = consistency};
+}
+
+std::vector<float> counted(size_t count, float first = 0) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+std::vector<uint64_t> some_keys(size_t count, uint64_t seed = 1) {
+  Random random(seed);
+  std::set<uint64_t> keys;
+  while (keys.size() < count) keys.insert(random.next_u64());
+  return {keys.begin(), keys.end()};
+}
+
+std::string message_of(Transfer transfer) {
+  const auto outcome = transfer.wait();
+  return outcome.ok() ? "" : outcome.error().message;
+}
+
+class ServerCalls : public testing::Test {
+ protected:
+  explicit ServerCalls(ServersSetup made = setup()) : servers_(std::move(made)) {
+    servers_.start();
+  }
+  Servers servers_;
+};
+
+TEST_F(ServerCalls, MoveTensorsToAndFromAllTheirRanges) {
+  const Worker worker(servers_, 1);
+  const std::vector<float> values = counted(1000, 5);
+  ASSERT_EQ(message_of(worker.parameters->put({.tensor = 0, .values = values})), "");
+  std::vector<float> got(1000);
+  Transfer pulled = worker.parameters->pull(ParameterClient::TensorPull{.tensor = 0, .into = got});
+  ASSERT_TRUE(pulled.wait().ok());
+  EXPECT_EQ(got, values);
+  const std::vector<float> gradient = counted(1000);
+  ASSERT_EQ(
+      message_of(worker.parameters->push({.tensor = 0, .gradient = gradient, .learning_rate = 1})),
+      "");
+  ASSERT_EQ(message_of(worker.parameters->pull(
+                ParameterClient::TensorPull{.tensor = 0, .clock = 1, .into = got})),
+            "");
+  EXPECT_EQ(got, std::vector<float>(1000, 5));
+  EXPECT_NE(message_of(worker.parameters->put({.tensor = 0, .values = values}))
+                .find("expected a put before the first push (w, elements 0 to 125)"),
+            std::string::npos);
+}
+
+TEST_F(ServerCalls, MoveRowsToAndFromTheirServers) {
+  const Worker worker(servers_, 1);
+  const std::vector<uint64_t> keys = some_keys(200);
+  const std::vector<float> gradients = counted(keys.size() * kDim);
+  ASSERT_EQ(message_of(worker.parameters->push(ParameterClient::RowsPush{
+                .table = 0, .keys = keys, .gradients = gradients, .learning_rate = 1})),
+            "");
+  std::vector<float> got(gradients.size());
+  ASSERT_EQ(message_of(worker.parameters->pull(
+                ParameterClient::RowsPull{.table = 0, .keys = keys, .clock = 1, .into = got})),
+            "");
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], -gradients[i]);
+  uint64_t rows = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    for (const Unit::Report& unit : servers_[i].report().units) {
+      if (unit.name == "user") {
+        EXPECT_GT(unit.size.rows, 50u);
+        rows += unit.size.rows;
+      }
+    }
+  }
+  EXPECT_EQ(rows, 200u);
+}
+
+// A list of keys is sent once; afterwards its signature is enough. After more lists than a server
+// remembers, the client sends it again.
+TEST_F(ServerCalls, NameKeysByTheirSignature) {
+  const Worker worker(servers_, 1);
+  const std::vector<uint64_t> keys = some_keys(50);
+  std::vector<float> got(keys.size());
+  const auto pull = [&](const std::vector<uint64_t>& list, const Worker& from) {
+    return message_of(from.parameters->pull(ParameterClient::RowsPull{
+        .table = 1, .keys = list, .into = std::span(got).first(list.size())}));
+  };
+  ASSERT_EQ(pull(keys, worker), "");
+  ASSERT_EQ(pull(keys, worker), "");
+  const Worker again(servers_, 1);  // the same rank, and another client that sends other lists
+  for (uint64_t i = 0; i < 70; ++i) ASSERT_EQ(pull(some_keys(5, 100 + i), again), "");
+  EXPECT_EQ(pull(keys, worker), "");
+}
+
+TEST_F(ServerCalls, TakeEachPushOnce) {
+  const Worker worker(servers_, 1);
+  const std::vector<float> gradient = counted(3);
+  const ParameterClient::TensorPush push{.tensor = 1, .gradient = gradient, .learning_rate = 1};
+  auto first = worker.parameters->push(push).wait();
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->own, 1u);
+  const std::string refused = message_of(worker.parameters->push(push));
+  EXPECT_NE(refused.find("rank 1: expected a push with clock 1, got 0"), std::string::npos)
+      << refused;
+  std::vector<float> got(3);
+  ASSERT_EQ(message_of(worker.parameters->pull(
+                ParameterClient::TensorPull{.tensor = 1, .clock = 1, .into = got})),
+            "");
+  EXPECT_EQ(got, (std::vector<float>{0, -1, -2}));
+}
+
+TEST_F(ServerCalls, RefuseAnotherView) {
+  View other = servers_.view();
+  other.workers = {0, 1, 2, 3};
+  const Worker worker(servers_, 1, other);
+  std::vector<float> got(3);
+  const ParameterClient::TensorPull pull{.tensor = 1, .into = got};
+  auto refused = worker.parameters->pull(pull).wait();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kConflict);
+  EXPECT_NE(refused.error().message.find("the sender has another text of it"), std::string::npos);
+  other.number = 2;
+  const Worker early(servers_, 1, other);
+  refused = early.parameters->pull(pull).wait();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("expected view 1 of round 7, got view 2 of round 7"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+TEST_F(ServerCalls, RefuseArgumentsThatDoNotFit) {
+  const Worker worker(servers_, 1);
+  std::vector<float> got(4);
+  const std::vector<uint64_t> unordered = {4, 2};
+  using TensorPull = ParameterClient::TensorPull;
+  using RowsPull = ParameterClient::RowsPull;
+  ParameterClient& client = *worker.parameters;
+  EXPECT_EQ(message_of(client.pull(TensorPull{.tensor = 1, .into = got})),
+            "[server] b: expected elements 3, got 4");
+  EXPECT_EQ(message_of(client.pull(TensorPull{.tensor = 9, .into = got})),
+            "[server] tensor: expected an index below 2, got 9");
+  EXPECT_EQ(message_of(client.pull(RowsPull{.table = 1, .keys = unordered, .into = got})),
+            "[server] item: expected floats 2, got 4");
+  EXPECT_EQ(message_of(client.pull(
+                RowsPull{.table = 1, .keys = unordered, .into = std::span(got).first(2)})),
+            "[server] item: expected keys in ascending order");
+}
+
+TEST_F(ServerCalls, RefuseRanksThatAreNoWorkers) {
+  const Worker stranger(servers_, 5);
+  std::vector<float> got(3);
+  const std::vector<uint64_t> keys = some_keys(3);
+  const std::string tensor =
+      message_of(stranger.parameters->pull(ParameterClient::TensorPull{.tensor = 1, .into = got}));
+  EXPECT_NE(tensor.find("rank 5 is no worker of this view"), std::string::npos) << tensor;
+  const std::string rows = message_of(
+      stranger.parameters->pull(ParameterClient::RowsPull{.table = 1, .keys = keys, .into = got}));
+  EXPECT_NE(rows.find("rank 5 is no worker of this view"), std::string::npos) << rows;
+}
+
+TEST_F(ServerCalls, RefuseMoreRowsThanATableMayHave) {
+  const Worker worker(servers_, 1);
+  const std::vector<uint64_t> keys = some_keys(3000);
+  std::vector<float> got(keys.size());
+  const std::string refused = message_of(
+      worker.parameters->pull(ParameterClient::RowsPull{.table = 1, .keys = keys, .into = got}));
+  EXPECT_NE(refused.find("item: expected at most 1000 rows"), std::string::npos) << refused;
+}
+
+class SynchronousCalls : public ServerCalls {
+ protected:
+  SynchronousCalls() : ServerCalls(setup({.kind = ConsistencyKind::kSynchronous})) {}
+  Transfer push(const Worker& worker, uint64_t clock, double learning_rate = 1) {
+    return worker.parameters->push(
+        {.tensor = 1, .clock = clock, .gradient = gradient_, .learning_rate = learning_rate});
+  }
+  Transfer pull(const Worker& worker, uint64_t clock) {
+    return worker.parameters->pull(
+        ParameterClient::TensorPull{.tensor = 1, .clock = clock, .into = got_});
+  }
+  // Returns the slowest worker of the tensor that push() is about.
+  uint32_t slowest_of_pushed() {
+    for (size_t i = 0; i < 2; ++i) {
+      for (const Unit::Report& unit : servers_[i].report().units) {
+        if (unit.name == "b, elements 0 to 3") return unit.slowest.worker;
+      }
+    }
+    return ~0u;
+  }
+  // Returns the number of calls that wait.
+  uint64_t waiting() {
+    uint64_t calls = 0;
+    for (size_t i = 0; i < 2; ++i) {
+      for (const Unit::Report& unit : servers_[i].report().units) calls += unit.waiting;
+    }
+    return calls;
+  }
+  std::vector<float> gradient_ = {1, 2, 3};
+  std::vector<float> got_ = std::vector<float>(3);
+};
+
+// Pulls may be asked for ahead of time.
+TEST_F(SynchronousCalls, WaitForTheUpdateThatTheyAskFor) {
+  const Worker workers[] = {{servers_, 0}, {servers_, 1}, {servers_, 2}};
+  Transfer ahead = pull(workers[0], 1);
+  for (const Worker& worker : workers) {
+    EXPECT_FALSE(ahead.is_done());
+    ASSERT_EQ(message_of(push(worker, 0)), "");
+  }
+  const auto outcome = ahead.wait();
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->slowest, 1u);
+  EXPECT_EQ(got_, (std::vector<float>{-3, -6, -9}));
+}
+
+TEST_F(SynchronousCalls, RefuseAnotherLearningRateWithinAStep) {
+  const Worker workers[] = {{servers_, 0}, {servers_, 1}};
+  ASSERT_EQ(message_of(push(workers[0], 0, 0.5)), "");
+  const std::string refused = message_of(push(workers[1], 0, 0.25));
+  EXPECT_NE(refused.find("expected the learning rate of rank 0, 0.5"), std::string::npos)
+      << refused;
+  EXPECT_EQ(message_of(push(workers[1], 0, 0.5)), "");
+}
+
+// A worker that is lost does not stop the others once a view without it is there.
+TEST_F(SynchronousCalls, GoOnWithoutAWorkerThatAViewLeavesOut) {
+  const Worker workers[] = {{servers_, 0}, {servers_, 1}};
+  for (const Worker& worker : workers) ASSERT_EQ(message_of(push(worker, 0)), "");
+  Transfer waits = pull(workers[0], 1);
+  ASSERT_TRUE(test::eventually([&] { return waiting() == 1; }));  // judged by the first view
+  EXPECT_EQ(slowest_of_pushed(), 2u);
+  View next = servers_.view();
+  next.number = 2;
+  next.workers = {0, 1};
+  for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(servers_[i].install(next).ok());
+  ASSERT_TRUE(waits.wait().ok());
+  EXPECT_EQ(got_, (std::vector<float>{-2, -4, -6}));
+  const std::string old = message_of(push(workers[0], 1));
+  EXPECT_NE(old.find("expected view 2 of round 7, got view 1"), std::string::npos) << old;
+  const Worker again(servers_, 0, next);
+  EXPECT_EQ(message_of(push(again, 1)), "");
+  EXPECT_EQ(servers_[0].report().view, 2u);
+}
+
+TEST_F(SynchronousCalls, KeepTheirViewIfTheNextOneIsWrong) {
+  View next = servers_.view();
+  EXPECT_EQ(servers_[0].install(next).error().code, Code::kConflict);
+  next.number = 2;
+  std::swap(next.arcs[0].chain, next.arcs[1].chain);
+  for (Arc& arc : next.arcs) arc.chain = {8};
+  EXPECT_EQ(servers_[0].install(next).error().message,
+            "[server] moving ranges is not in this version");
+  next.workers = {};
+  EXPECT_EQ(servers_[0].install(next).error().code, Code::kInvalid);
+  EXPECT_EQ(servers_[0].report().view, 1u);
+}
+
+TEST_F(SynchronousCalls, ThatWaitFailWhenTheServerEnds) {
+  const Worker worker(servers_, 0);
+  Transfer waits = pull(worker, 1);
+  ASSERT_TRUE(test::eventually([&] { return waiting() == 1; }));
+  servers_.stop(0);
+  servers_.stop(1);
+  const auto outcome = waits.wait();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, Code::kUnavailable);
+}
+
+// A call that nobody waits for any more leaves the server's memory with the next one that waits.
+TEST_F(SynchronousCalls, AreForgottenWhenTheyAreCancelled) {
+  const Worker worker(servers_, 0);
+  for (int i = 0; i < 5; ++i) pull(worker, 1);  // destroyed at once
+  Transfer waits = pull(worker, 1);
+  EXPECT_TRUE(test::eventually([&] {
+    Transfer another = pull(worker, 2);
+    return waiting() <= 3;
+  }));
+}
+
+// Replies that a worker has not read are bounded; what does not fit waits for those before it.
+TEST(ServerMemory, OfRepliesIsBounded) {
+  ServersSetup made = setup();
+  made.reply_bytes_max = 2000;
+  Servers servers(std::move(made));
+  servers.start();
+  const Worker worker(servers, 1);
+  std::vector<std::vector<float>> got(20, std::vector<float>(1000));
+  std::vector<Transfer> pulls;
+  for (auto& into : got) {
+    pulls.push_back(
+        worker.parameters->pull(ParameterClient::TensorPull{.tensor = 0, .into = into}));
+  }
+  for (Transfer& pull : pulls) EXPECT_TRUE(pull.wait().ok());
+}
+
+TEST(ServerOptions, RefuseCopies) {
+  const auto view = place(plain(), {.round = 7, .workers = {0}, .servers = {8, 9}}, {.copies = 1});
+  ASSERT_TRUE(view.ok());
+  const auto refused = ParameterServer::create(
+      {.rpc = {.self = test::server_identity(8)}, .catalog = plain(), .view = *view});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  EXPECT_NE(refused.error().message.find("not in this version"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::server

@@ -1,0 +1,119 @@
+// Which calls a server takes, and which it refuses.
+#include "agent/server/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "agent/server/limits.h"
+
+namespace lockstep::server {
+namespace {
+
+rpc::Bytes bytes_of(const CallHead& head) {
+  return std::as_bytes(std::span(&head, 1));
+}
+
+CallHead rows(uint64_t keys, bool sends_keys = true) {
+  return {.kind = UnitKind::kTable,
+          .flags = sends_keys ? CallHead::kSendsKeys : uint16_t{0},
+          .unit = 2,
+          .clock = 5,
+          .signature = 77,
+          .key_count = keys};
+}
+
+TEST(Messages, RefuseHeadsThatNoWorkerSends) {
+  const struct {
+    CallKind kind;
+    CallHead head;
+    std::function<void(CallHead&)> change;
+    std::string says;
+  } cases[] = {
+      {CallKind::kPull, {}, [](CallHead& h) { h.magic = 1; }, "the magic"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.spare = 1; }, "the spare 0, got 1"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.kind = static_cast<UnitKind>(3); }, "got 3"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.kind = static_cast<UnitKind>(0); }, "got 0"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.flags = 1; }, "a range has no keys"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.signature = 1; }, "a range has no keys"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.key_count = 1; }, "a range has no keys"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.learning_rate = 1; }, "only in a push"},
+      {CallKind::kPut, {}, [](CallHead& h) { h.learning_rate = 1; }, "only in a push"},
+      {CallKind::kPush, {}, [](CallHead& h) { h.learning_rate = -1; }, "at least 0"},
+      {CallKind::kPush, {}, [](CallHead& h) { h.learning_rate = NAN; }, "at least 0"},
+      {CallKind::kPut, rows(1), [](CallHead&) {}, "rows cannot be put"},
+      {CallKind::kPull, rows(1), [](CallHead& h) { h.flags = 3; }, "got 3"},
+      {CallKind::kPull, rows(1), [](CallHead& h) { h.key_count = kKeysMax + 1; },
+       "keys of at most"},
+  };
+  for (const auto& each : cases) {
+    CallHead head = each.head;
+    each.change(head);
+    const auto parsed = parse_call(each.kind, bytes_of(head));
+    ASSERT_FALSE(parsed.ok()) << each.says;
+    EXPECT_EQ(parsed.error().code, Code::kInvalid);
+    EXPECT_NE(parsed.error().message.find(each.says), std::string::npos) << parsed.error().message;
+  }
+  const CallHead head;
+  EXPECT_FALSE(parse_call(CallKind::kPull, bytes_of(head).first(71)).ok());
+  EXPECT_FALSE(parse_call(CallKind::kPull, {}).ok());
+  EXPECT_TRUE(parse_call(CallKind::kPull, bytes_of(head)).ok());
+}
+
+// A body: keys, and then floats.
+struct Body {
+  std::vector<uint64_t> keys;
+  std::vector<float> values;
+  std::vector<uint64_t> bytes() const {
+    std::vector<uint64_t> all(keys.size() + (values.size() + 1) / 2);
+    std::copy(keys.begin(), keys.end(), all.begin());
+    std::copy(values.begin(), values.end(), reinterpret_cast<float*>(all.data() + keys.size()));
+    return all;
+  }
+  size_t size() const { return keys.size() * 8 + values.size() * 4; }
+};
+
+Result<CallBody> parse(CallKind kind, const CallHead& head, const Body& body, uint64_t floats) {
+  static std::vector<uint64_t> bytes;
+  bytes = body.bytes();
+  return parse_body(kind, head, floats, std::as_bytes(std::span(bytes)).first(body.size()));
+}
+
+TEST(Messages, HaveKeysAndThenFloats) {
+  const Body body{.keys = {3, 8}, .values = {1, 2, 3, 4, 5, 6}};
+  const auto parsed = parse(CallKind::kPush, rows(2), body, 3);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(*parsed->keys, body.keys);
+  EXPECT_EQ(std::vector<float>(parsed->values.begin(), parsed->values.end()), body.values);
+  const auto known = parse(CallKind::kPush, rows(2, false), {.values = body.values}, 3);
+  ASSERT_TRUE(known.ok());
+  EXPECT_EQ(known->keys, nullptr);
+  const auto range = parse(CallKind::kPush, {}, {.values = body.values}, 6);
+  ASSERT_TRUE(range.ok());
+  EXPECT_EQ(range->values.size(), 6u);
+  EXPECT_TRUE(parse(CallKind::kPull, rows(2), {.keys = {3, 8}}, 3).ok());
+  EXPECT_TRUE(parse(CallKind::kPull, rows(0), {}, 3).ok());
+}
+
+TEST(Messages, RefuseBodiesOfAnotherSize) {
+  EXPECT_FALSE(parse(CallKind::kPush, rows(2), {.keys = {3, 8}, .values = {1, 2}}, 3).ok());
+  EXPECT_FALSE(parse(CallKind::kPull, rows(2), {.keys = {3}}, 3).ok());
+  EXPECT_FALSE(parse(CallKind::kPull, {}, {.values = {1}}, 1).ok());
+  EXPECT_FALSE(parse(CallKind::kPush, {}, {.values = {1}}, 2).ok());
+  const auto refused = parse(CallKind::kPush, {}, {.values = {1, 2, 3}}, 2);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "[server] expected a body of bytes 8, got 12");
+}
+
+TEST(Messages, RefuseKeysThatDoNotAscend) {
+  for (const std::vector<uint64_t>& keys : {std::vector<uint64_t>{3, 3}, {8, 3}}) {
+    const auto refused = parse(CallKind::kPull, rows(2), {.keys = keys}, 3);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Code::kInvalid);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::server

@@ -1,0 +1,126 @@
+// Placing parameters on servers.
+#include "agent/server/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "agent/server/routing.h"
+#include "common/base/random.h"
+
+namespace lockstep::server {
+namespace {
+
+Catalog catalog() {
+  return {.tensors = {{.name = "wte", .count = 1'000'003}, {.name = "bias", .count = 7}},
+          .tables = {{.name = "user", .dim = 4}}};
+}
+
+View placed(const std::vector<uint32_t>& servers, const PlacementOptions& options) {
+  auto view = place(catalog(), {.round = 7, .workers = {0, 1}, .servers = servers}, options);
+  CHECK(view.ok());
+  return *std::move(view);
+}
+
+std::shared_ptr<const View> shared(View view) {
+  return std::make_shared<const View>(std::move(view));
+}
+
+TEST(Placement, CutsTensorsIntoNearlyEqualRangesOnTheLeastLoadedServers) {
+  const View view = placed({2, 3, 5}, {.range_elements_max = 100'000});
+  ASSERT_EQ(view.ranges.size(), 12u);
+  std::map<uint32_t, uint64_t> loads;
+  for (const DenseRange& range : view.ranges) {
+    if (range.tensor == 0) {
+      EXPECT_NEAR(static_cast<double>(range.end - range.begin), 90'909, 1);
+    }
+    loads[range.chain.front()] += range.end - range.begin;
+  }
+  ASSERT_EQ(loads.size(), 3u);
+  for (const auto& [server, load] : loads) EXPECT_LE(load, 4u * 90'910) << server;
+  EXPECT_EQ(view, placed({2, 3, 5}, {.range_elements_max = 100'000}));
+}
+
+TEST(Placement, GivesEachRangeAndArcAChainOfDifferentServers) {
+  const View view = placed({2, 3, 5, 6}, {.copies = 2});
+  for (const DenseRange& range : view.ranges) EXPECT_EQ(range.chain.size(), 3u);
+  std::set<uint32_t> primaries;
+  for (const Arc& arc : view.arcs) {
+    EXPECT_EQ(std::set<uint32_t>(arc.chain.begin(), arc.chain.end()).size(), 3u);
+    primaries.insert(arc.chain.front());
+  }
+  EXPECT_EQ(primaries.size(), 4u);
+}
+
+// With v virtual nodes the share of a server deviates by about 1 / sqrt(v).
+TEST(Placement, SpreadsRowsEvenly) {
+  const Routing routing(shared(placed({2, 3, 5, 6}, {.virtual_nodes = 256})));
+  std::map<uint32_t, double> rows;
+  constexpr int kKeys = 40'000;
+  for (uint64_t key = 0; key < kKeys; ++key) ++rows[routing.primary_of(key)];
+  for (const auto& [server, count] : rows) {
+    EXPECT_NEAR(count * 4 / kKeys, 1.0, 4.0 / std::sqrt(256.0)) << server;
+  }
+}
+
+TEST(Placement, MovesOnlyTheRowsThatANewServerGets) {
+  const Routing before(shared(placed({2, 3, 5}, {})));
+  const Routing after(shared(placed({2, 3, 4, 5}, {})));
+  int moved = 0;
+  constexpr int kKeys = 20'000;
+  for (uint64_t key = 0; key < kKeys; ++key) {
+    if (before.primary_of(key) == after.primary_of(key)) continue;
+    EXPECT_EQ(after.primary_of(key), 4u);
+    ++moved;
+  }
+  EXPECT_NEAR(static_cast<double>(moved) / kKeys, 0.25, 0.1);
+}
+
+TEST(Placement, RefusesMoreCopiesThanServers) {
+  const auto refused = place(catalog(), {.workers = {0}, .servers = {2, 3}}, {.copies = 2});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  EXPECT_NE(refused.error().message.find("expected 3 to 1024 servers for 2 copies, got 2"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Routing, SplitsKeysByPrimaryAndKeepsTheirPlaces) {
+  const Routing routing(shared(placed({2, 3, 5}, {})));
+  Random random(11);
+  std::set<uint64_t> drawn;
+  while (drawn.size() < 1000) drawn.insert(random.next_u64());
+  const std::vector<uint64_t> keys(drawn.begin(), drawn.end());
+  size_t count = 0;
+  for (const RoutedKeys& list : routing.split(keys)) {
+    ASSERT_EQ(list.keys.size(), list.places.size());
+    for (size_t i = 0; i < list.keys.size(); ++i) {
+      EXPECT_EQ(list.keys[i], keys[list.places[i]]);
+      EXPECT_EQ(routing.primary_of(list.keys[i]), list.server);
+      if (i > 0) {
+        EXPECT_GT(list.keys[i], list.keys[i - 1]);
+      }
+    }
+    count += list.keys.size();
+  }
+  EXPECT_EQ(count, keys.size());
+}
+
+TEST(Routing, HasAListForEveryServerOfRows) {
+  const Routing routing(shared(placed({2, 3, 5}, {})));
+  const std::vector<RoutedKeys> lists = routing.split({});
+  ASSERT_EQ(lists.size(), 3u);
+  for (const RoutedKeys& list : lists) EXPECT_TRUE(list.keys.empty());
+  EXPECT_EQ(routing.servers(), (std::vector<uint32_t>{2, 3, 5}));
+}
+
+TEST(Routing, KnowsTheRangesOfATensor) {
+  const Routing routing(shared(placed({2, 3}, {.range_elements_max = 400'000})));
+  EXPECT_EQ(routing.ranges_of(0), (std::pair<size_t, size_t>{0, 3}));
+  EXPECT_EQ(routing.ranges_of(1), (std::pair<size_t, size_t>{3, 4}));
+}
+
+}  // namespace
+}  // namespace lockstep::server
