@@ -50,7 +50,9 @@ Result<CallHead> parse_call(CallKind kind, rpc::Bytes head) {
   if (head.size() != sizeof call) return wrong("a head of bytes", sizeof call, head.size());
   std::memcpy(&call, head.data(), sizeof call);
   if (call.magic != CallHead::kMagic) return wrong("the magic", CallHead::kMagic, call.magic);
-  if (call.spare != 0) return wrong("the spare", 0, call.spare);
+  const auto encoding = static_cast<uint64_t>(call.encoding);
+  const uint64_t encodings = kind == CallKind::kPut ? 0 : 2;
+  if (encoding > encodings) return wrong("an encoding of at most", encodings, encoding);
   const bool has_rate = kind == CallKind::kPush;
   if (!std::isfinite(call.learning_rate) || call.learning_rate < 0 ||
       (!has_rate && call.learning_rate != 0)) {
@@ -78,12 +80,16 @@ Result<ReplyHead> parse_reply(rpc::Bytes head) {
   return reply;
 }
 
+EncodedFloats encoded_floats(const CallHead& head, uint64_t floats) {
+  if (head.kind == UnitKind::kTable) return {head.encoding, head.key_count * floats, floats};
+  return {head.encoding, floats, kRangeBlock};
+}
+
 Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats, rpc::Bytes body) {
-  const bool is_table = head.kind == UnitKind::kTable;
-  const uint64_t rows = is_table ? head.key_count : 1;
+  const EncodedFloats what = encoded_floats(head, floats);
   const bool sends_keys = (head.flags & CallHead::kSendsKeys) != 0;
   const uint64_t key_bytes = sends_keys ? head.key_count * sizeof(uint64_t) : 0;
-  const uint64_t float_bytes = kind == CallKind::kPull ? 0 : rows * floats * sizeof(float);
+  const uint64_t float_bytes = kind == CallKind::kPull ? 0 : encoded_bytes(what);
   if (body.size() != key_bytes + float_bytes) {
     return wrong("a body of bytes", key_bytes + float_bytes, body.size());
   }
@@ -95,6 +101,12 @@ Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats
     parsed.keys = std::move(keys);
   }
   const rpc::Bytes values = body.subspan(key_bytes);
+  if (what.encoding != Encoding::kF32 && kind == CallKind::kPush) {
+    parsed.decoded.resize(what.floats);
+    decode(what, values, parsed.decoded);
+    parsed.values = parsed.decoded;
+    return parsed;
+  }
   CHECK(reinterpret_cast<uintptr_t>(values.data()) % alignof(float) == 0);
   parsed.values = {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
   return parsed;

@@ -8,6 +8,7 @@
 
 #include "agent/rpc/method.h"
 #include "agent/rpc/wire.h"
+#include "agent/server/encoding.h"
 #include "agent/server/view.h"
 #include "common/base/result.h"
 
@@ -26,6 +27,7 @@ enum class UnitKind : uint16_t { kRange = 1, kTable = 2 };
 // The head of a request. Its body:
 // - of a range: the floats of the range [end - begin]; none in a pull
 // - of a table: the keys, if they are sent, and the floats [keys, dim]; none in a pull
+// The encoding is that of a push's floats, or of a pull's reply.
 struct CallHead {
   static constexpr uint32_t kMagic = 0x3153504c;  // "LPS1"
   static constexpr uint16_t kSendsKeys = 1;
@@ -34,7 +36,7 @@ struct CallHead {
   UnitKind kind = UnitKind::kRange;
   uint16_t flags = 0;
   uint32_t unit = 0;  // index of the range in the view, or of the table in the catalog
-  uint32_t spare = 0;
+  Encoding encoding = Encoding::kF32;
   Fence fence;
   uint64_t clock = 0;        // steps that the worker has completed
   uint64_t signature = 0;    // table: signature_of() its keys
@@ -64,12 +66,15 @@ Result<ReplyHead> parse_reply(rpc::Bytes head);
 
 using KeyList = std::shared_ptr<const std::vector<uint64_t>>;
 
-// A request's body. The floats are where they have arrived.
+// A request's body. The floats are where they have arrived, unless they were encoded.
 struct CallBody {
   KeyList keys;  // null unless they are sent
   std::span<const float> values;
+  std::vector<float> decoded;  // memory of `values`, or empty
 };
-// `floats`: of the range, or of one row. `body` is aligned to 8 bytes. kInvalid for a wrong size,
+// How the floats of a call to the unit are sent. `floats`: of the range, or of one row.
+EncodedFloats encoded_floats(const CallHead& head, uint64_t floats);
+// `body` is aligned to 8 bytes. kInvalid for a wrong size,
 // and for keys that do not ascend.
 Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats, rpc::Bytes body);
 

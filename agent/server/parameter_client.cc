@@ -16,6 +16,7 @@ struct ParameterClient::TensorCall {
   double learning_rate = 0;
   std::span<const float> values;
   std::span<float> into;
+  Encoding encoding = Encoding::kF32;
 };
 
 struct ParameterClient::RowsCall {
@@ -27,6 +28,7 @@ struct ParameterClient::RowsCall {
   std::span<const float> values;
   std::span<float> into;
   bool is_push = false;
+  Encoding encoding = Encoding::kF32;
 };
 
 namespace {
@@ -49,7 +51,7 @@ std::vector<float> gather(std::span<const float> values, const std::vector<uint3
 }  // namespace
 
 ParameterClient::ParameterClient(Options options, std::shared_ptr<const View> view)
-    : options_(std::move(options)), routing_(std::move(view)) {
+    : options_(std::move(options)), routing_(std::move(view)), residuals_(options_.catalog) {
   for (const rpc::Client::ServerAddress& server : options_.servers) {
     peers_[server.rank] = options_.rpc->add_server(server);
     sent_lists_[server.rank] = std::make_shared<SentLists>();
@@ -114,9 +116,18 @@ Transfer ParameterClient::begin(const TensorCall& call) {
     part->head = head_of(UnitKind::kRange, static_cast<uint32_t>(i), call.clock);
     part->head.learning_rate = call.learning_rate;
     part->timeout = options_.timeout;
+    part->head.encoding = call.encoding;
     const uint64_t count = range.end - range.begin;
-    if (!call.values.empty()) part->values = call.values.subspan(range.begin, count);
-    if (!call.into.empty()) part->into = call.into.subspan(range.begin, count);
+    if (!call.into.empty()) {
+      part->into = call.into.subspan(range.begin, count);
+      part->reply = encoded_floats(part->head, count);
+    } else if (call.encoding == Encoding::kF32) {
+      part->values = std::as_bytes(call.values.subspan(range.begin, count));
+    } else {
+      part->encoded = residuals_.encode_range(
+          call.tensor, range.begin, call.values.subspan(range.begin, count), call.encoding);
+      part->values = part->encoded;
+    }
     part->begin(false);
     parts.push_back(std::move(part));
   }
@@ -142,16 +153,25 @@ Transfer ParameterClient::begin(const RowsCall& call) {
     part->keys = part->routed.keys;
     part->head.key_count = part->keys.size();
     part->head.signature = signature_of(part->keys);
-    if (is_whole) {
-      part->values = call.values;
-      part->into = call.into;
-    } else if (call.is_push) {
-      part->rows = gather(call.values, part->routed.places, dim);
-      part->values = part->rows;
+    part->head.encoding = call.encoding;
+    if (call.is_push) {
+      if (!is_whole) part->rows = gather(call.values, part->routed.places, dim);
+      const std::span<const float> rows =
+          is_whole ? call.values : std::span<const float>(part->rows);
+      part->values = std::as_bytes(rows);
+      if (call.encoding != Encoding::kF32) {
+        part->encoded =
+            residuals_.encode_rows(call.table, part->keys, call.clock, rows, call.encoding);
+        part->values = part->encoded;
+      }
     } else {
-      part->rows.resize(part->keys.size() * dim);
-      part->into = part->rows;
-      part->scatter_to = call.into;
+      part->reply = encoded_floats(part->head, dim);
+      part->into = call.into;
+      if (!is_whole) {
+        part->rows.resize(part->keys.size() * dim);
+        part->into = part->rows;
+        part->scatter_to = call.into;
+      }
     }
     part->begin(!part->sent->has(part->head.signature));
     parts.push_back(std::move(part));
@@ -164,7 +184,8 @@ Transfer ParameterClient::pull(const RowsPull& pull) {
                         .table = pull.table,
                         .keys = pull.keys,
                         .clock = pull.clock,
-                        .into = pull.into});
+                        .into = pull.into,
+                        .encoding = pull.encoding});
 }
 
 Transfer ParameterClient::push(const RowsPush& push) {
@@ -174,12 +195,16 @@ Transfer ParameterClient::push(const RowsPush& push) {
                         .clock = push.clock,
                         .learning_rate = push.learning_rate,
                         .values = push.gradients,
-                        .is_push = true});
+                        .is_push = true,
+                        .encoding = push.encoding});
 }
 
 Transfer ParameterClient::pull(const TensorPull& pull) {
-  return begin(
-      TensorCall{.method = &kPull, .tensor = pull.tensor, .clock = pull.clock, .into = pull.into});
+  return begin(TensorCall{.method = &kPull,
+                          .tensor = pull.tensor,
+                          .clock = pull.clock,
+                          .into = pull.into,
+                          .encoding = pull.encoding});
 }
 
 Transfer ParameterClient::push(const TensorPush& push) {
@@ -187,7 +212,8 @@ Transfer ParameterClient::push(const TensorPush& push) {
                           .tensor = push.tensor,
                           .clock = push.clock,
                           .learning_rate = push.learning_rate,
-                          .values = push.gradient});
+                          .values = push.gradient,
+                          .encoding = push.encoding});
 }
 
 Transfer ParameterClient::put(const TensorPut& put) {

@@ -9,7 +9,9 @@
 
 #include "agent/rpc/client.h"
 #include "agent/server/catalog.h"
+#include "agent/server/encoding.h"
 #include "agent/server/messages.h"
+#include "agent/server/residuals.h"
 #include "agent/server/routing.h"
 #include "agent/server/view.h"
 #include "common/base/clock.h"
@@ -64,7 +66,9 @@ class Transfer {
 // pushes with clock c to every unit exactly once: every tensor, and every table, even if its list
 // of keys is empty. Clocks say what a pull sees (unit_clock.h).
 //
-// A list of keys is sent once to each server, and later named by its signature.
+// A list of keys is sent once to each server, and later named by its signature. Floats may be sent
+// in fewer bits (encoding.h). The loss of a push is added to the worker's next push of the
+// same elements (residuals.h), so such pushes begin in the order of their clocks.
 //
 // Thread-safe. Caller-owned memory stays as it is until the transfer is waited for or destroyed.
 class ParameterClient {
@@ -85,6 +89,7 @@ class ParameterClient {
     std::span<const uint64_t> keys;
     uint64_t clock = 0;
     std::span<float> into;  // [keys, dim]
+    Encoding encoding = Encoding::kF32;
   };
   Transfer pull(const RowsPull& pull);
   struct RowsPush {
@@ -93,6 +98,7 @@ class ParameterClient {
     uint64_t clock = 0;
     std::span<const float> gradients;  // [keys, dim]
     double learning_rate = 0;
+    Encoding encoding = Encoding::kF32;
   };
   Transfer push(const RowsPush& push);
 
@@ -101,6 +107,7 @@ class ParameterClient {
     uint32_t tensor = 0;
     uint64_t clock = 0;
     std::span<float> into;  // [count]
+    Encoding encoding = Encoding::kF32;
   };
   Transfer pull(const TensorPull& pull);
   struct TensorPush {
@@ -108,6 +115,7 @@ class ParameterClient {
     uint64_t clock = 0;
     std::span<const float> gradient;  // [count]
     double learning_rate = 0;
+    Encoding encoding = Encoding::kF32;
   };
   Transfer push(const TensorPush& push);
   // Sets the initial values. One worker does so; the others pull once it has told them.
@@ -129,6 +137,7 @@ class ParameterClient {
 
   Options options_;
   Routing routing_;
+  Residuals residuals_;
   std::map<uint32_t, rpc::Peer> peers_;                        // by rank
   std::map<uint32_t, std::shared_ptr<SentLists>> sent_lists_;  // likewise
 };

@@ -153,7 +153,8 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
   (unit->second.get()->*handler)({.request = std::move(request),
                                   .head = *head,
                                   .keys = *std::move(keys),
-                                  .values = body->values});
+                                  .values = body->values,
+                                  .decoded = std::move(body->decoded)});
 }
 
 Status ParameterServer::check_keys(std::span<const uint64_t> keys) const {
@@ -181,7 +182,7 @@ Result<KeyList> ParameterServer::keys_of(uint32_t worker, const CallHead& head,
   KeyLists& lists = key_lists_[worker];
   if (body.keys != nullptr) {
     TRY(check_keys(*body.keys));
-    lists.add(head.signature, body.keys);
+    TRY(lists.add(head.signature, body.keys));
     return body.keys;
   }
   if (KeyList known = lists.find(head.signature, head.key_count)) return known;

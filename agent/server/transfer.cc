@@ -12,13 +12,17 @@ void TransferPart::begin(bool sends_keys) {
   head.flags = sends_keys ? CallHead::kSendsKeys : 0;
   std::vector<rpc::Bytes> body;
   if (sends_keys) body.push_back(std::as_bytes(keys));
-  if (!values.empty()) body.push_back(std::as_bytes(values));
-  const std::span<std::byte> reply[] = {std::as_writable_bytes(into)};
-  call = peer.call(*method, {.head = std::as_bytes(std::span(&head, 1)),
-                             .body = body,
-                             .into = into.empty() ? std::span<const std::span<std::byte>>() : reply,
-                             .reply_bytes_max = 0,
-                             .timeout = timeout});
+  if (!values.empty()) body.push_back(values);
+  const bool is_encoded = reply.encoding != Encoding::kF32;
+  if (is_encoded) encoded.resize(encoded_bytes(reply));
+  const std::span<std::byte> memory[] = {is_encoded ? std::span(encoded)
+                                                    : std::as_writable_bytes(into)};
+  call =
+      peer.call(*method, {.head = std::as_bytes(std::span(&head, 1)),
+                          .body = body,
+                          .into = into.empty() ? std::span<const std::span<std::byte>>() : memory,
+                          .reply_bytes_max = 0,
+                          .timeout = timeout});
 }
 
 Result<ReplyHead> TransferPart::wait() {
@@ -34,14 +38,16 @@ Result<ReplyHead> TransferPart::wait() {
 }
 
 Result<ReplyHead> TransferPart::finish() {
-  TRY_ASSIGN(const ReplyHead reply, parse_reply(call.head()));
-  if (call.body_bytes() != into.size_bytes()) {
-    return corrupt("[server] expected a reply of " + std::to_string(into.size_bytes()) +
-                       " bytes, got " + std::to_string(call.body_bytes()),
+  TRY_ASSIGN(const ReplyHead said, parse_reply(call.head()));
+  const uint64_t expected = encoded_bytes(reply);
+  if (call.body_bytes() != expected) {
+    return corrupt("[server] expected a reply of " + std::to_string(expected) + " bytes, got " +
+                       std::to_string(call.body_bytes()),
                    Blame::kPeer);
   }
+  if (reply.encoding != Encoding::kF32) decode(reply, encoded, into);
   scatter();
-  return reply;
+  return said;
 }
 
 void TransferPart::scatter() const {

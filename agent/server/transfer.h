@@ -23,8 +23,10 @@ struct TransferPart {
   std::shared_ptr<SentLists> sent;  // null for a range
 
   std::span<const uint64_t> keys;  // in `routed`, or the caller's
-  std::span<const float> values;   // push, put
+  rpc::Bytes values;               // push, put
   std::span<float> into;           // pull
+  EncodedFloats reply;             // pull
+  std::vector<std::byte> encoded;  // push: memory of `values`, maybe; pull: of an encoded reply
   // Rows of a table that several servers have: those of this one, gathered in `rows`.
   RoutedKeys routed;
   std::vector<float> rows;

@@ -77,21 +77,33 @@ bool Unit::try_pull(UnitCall& call) {
     return true;
   }
   if (*verdict == UnitClock::Verdict::kWait) return false;
-  const uint64_t count = call.keys == nullptr ? floats() : call.keys->size() * floats();
-  ReplyMemory::Reply reply = options_.replies->take(worker, count);
+  const EncodedFloats what = encoded_floats(call.head, floats());
+  const uint64_t bytes = encoded_bytes(what);
+  ReplyMemory::Reply reply = options_.replies->take(worker, (bytes + 3) / sizeof(float));
   if (reply == nullptr) return false;
   if (const Status used = state_->use(call.key_span(), clock_.now()); !used.ok()) {
     refuse(call, used.error());
     return true;
   }
-  state_->read(call.key_span(), clock_.now(), *reply);
-  record(call, {.kind = HistoryEvent::Kind::kPull, .values = *reply});
+  read(call, what, std::as_writable_bytes(std::span(*reply)).first(bytes));
   const ReplyHead head = reply_head(worker);
-  const rpc::Bytes body[] = {std::as_bytes(std::span(*reply))};
+  const rpc::Bytes body[] = {std::as_bytes(std::span(*reply)).first(bytes)};
   call.request.answer({.head = std::as_bytes(std::span(&head, 1)),
                        .body = body,
                        .on_free = [reply = std::move(reply)]() mutable { reply.reset(); }});
   return true;
+}
+
+// Reads the values that the call asks for, and writes them as it wants them.
+void Unit::read(const UnitCall& call, const EncodedFloats& what, std::span<std::byte> reply) {
+  std::span<float> values(reinterpret_cast<float*>(reply.data()), reply.size() / sizeof(float));
+  if (what.encoding != Encoding::kF32) {
+    read_.resize(what.floats);
+    values = read_;
+  }
+  state_->read(call.key_span(), clock_.now(), values);
+  record(call, {.kind = HistoryEvent::Kind::kPull, .values = values});
+  if (what.encoding != Encoding::kF32) encode(what, values, reply);
 }
 
 bool Unit::try_push(UnitCall& call) {

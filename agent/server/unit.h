@@ -16,12 +16,14 @@
 
 namespace lockstep::server {
 
-// A call of a worker to a unit, checked but for its clock. The request owns the memory of `values`.
+// A call of a worker to a unit, checked but for its clock. The request, or `decoded`, owns the
+// memory of `values`.
 struct UnitCall {
   rpc::Request request;
   CallHead head;
   KeyList keys;  // null for a range
   std::span<const float> values;
+  std::vector<float> decoded;
 
   std::span<const uint64_t> key_span() const {
     return keys == nullptr ? std::span<const uint64_t>() : std::span<const uint64_t>(*keys);
@@ -73,6 +75,7 @@ class Unit {
   // Takes the call if it may; returns false if it waits.
   bool try_push(UnitCall& call);
   bool try_pull(UnitCall& call);
+  void read(const UnitCall& call, const EncodedFloats& what, std::span<std::byte> reply);
   void take_push(UnitCall& call);
   void take_late_push(UnitCall& call);
   void drop_unwanted(std::list<UnitCall>& waiting);
@@ -91,6 +94,7 @@ class Unit {
   std::vector<UnitCall> pushed_;  // of the synchronous step, by worker
   std::list<UnitCall> waiting_pushes_;
   std::list<UnitCall> waiting_pulls_;
+  std::vector<float> read_;  // scratch
 };
 
 }  // namespace lockstep::server

@@ -171,7 +171,7 @@ void measure_calls(const Settings& settings, const Processes& processes) {
   std::vector<uint64_t> keys(settings.keys);
   for (uint64_t k = 0; k < keys.size(); ++k) keys[k] = k * 1000003;
   CHECK(client.put({.tensor = 0, .values = tensor}).wait().ok());
-  std::vector<double> times[4];
+  std::vector<double> times[5];
   for (int i = 0; i < settings.iterations; ++i) {
     const auto clock = static_cast<uint64_t>(i);
     using Client = server::ParameterClient;
@@ -195,10 +195,20 @@ void measure_calls(const Settings& settings, const Processes& processes) {
                 .ok());
     }));
   }
+  for (int i = 0; i < settings.iterations; ++i) {
+    times[4].push_back(seconds_of([&] {
+      CHECK(client
+                .pull(server::ParameterClient::TensorPull{.into = tensor,
+                                                          .encoding = server::Encoding::kInt8})
+                .wait()
+                .ok());
+    }));
+  }
   const double bytes = static_cast<double>(settings.floats) * 4;
   const auto count = static_cast<double>(settings.keys);
   print({"pull tensor", bytes, "GB/s"}, times[0]);
   print({"push tensor", bytes, "GB/s"}, times[1]);
+  print({"pull int8", bytes, "GB/s"}, times[4]);
   print({"pull rows", count, "M keys/s"}, times[2]);
   print({"push rows", count, "M keys/s"}, times[3]);
 }

@@ -55,6 +55,7 @@ class ServerCalls : public testing::Test {
     servers_.start();
   }
   Servers servers_;
+  uint64_t clock_ = 0;
 };
 
 TEST_F(ServerCalls, MoveTensorsToAndFromAllTheirRanges) {
@@ -117,6 +118,43 @@ TEST_F(ServerCalls, NameKeysByTheirSignature) {
   const Worker again(servers_, 1);  // the same rank, and another client that sends other lists
   for (uint64_t i = 0; i < 70; ++i) ASSERT_EQ(pull(some_keys(5, 100 + i), again), "");
   EXPECT_EQ(pull(keys, worker), "");
+}
+
+// Pushes add up to the gradients although each is rounded, and pulls are rounded once.
+TEST_F(ServerCalls, MayBeInFewerBits) {
+  const Worker worker(servers_, 1);
+  const std::vector<uint64_t> keys = some_keys(40);
+  std::vector<float> tensor(1000, 0.3f), rows(keys.size() * kDim, 0.7f);
+  ParameterClient& client = *worker.parameters;
+  for (const Encoding encoding : {Encoding::kBf16, Encoding::kInt8}) {
+    SCOPED_TRACE(static_cast<int>(encoding));
+    std::vector<float> before(1000), after(1000), rows_before(rows.size()), rows_after(rows.size());
+    using TensorPull = ParameterClient::TensorPull;
+    using RowsPull = ParameterClient::RowsPull;
+    ASSERT_EQ(message_of(client.pull(TensorPull{.into = before})), "");
+    ASSERT_EQ(message_of(client.pull(RowsPull{.keys = keys, .into = rows_before})), "");
+    for (int i = 0; i < 10; ++i, ++clock_) {
+      tensor[7] = rows[7] = static_cast<float>(i);
+      ASSERT_EQ(
+          message_of(client.push(ParameterClient::TensorPush{
+              .clock = clock_, .gradient = tensor, .learning_rate = 1, .encoding = encoding})),
+          "");
+      ASSERT_EQ(message_of(client.push(ParameterClient::RowsPush{.keys = keys,
+                                                                 .clock = clock_,
+                                                                 .gradients = rows,
+                                                                 .learning_rate = 1,
+                                                                 .encoding = encoding})),
+                "");
+    }
+    ASSERT_EQ(message_of(client.pull(TensorPull{.into = after, .encoding = encoding})), "");
+    ASSERT_EQ(
+        message_of(client.pull(RowsPull{.keys = keys, .into = rows_after, .encoding = encoding})),
+        "");
+    EXPECT_NEAR(before[7] - after[7], 45, 0.6);
+    EXPECT_NEAR(before[300] - after[300], 3, 0.1);
+    EXPECT_NEAR(rows_before[7] - rows_after[7], 45, 0.6);
+    EXPECT_NEAR(rows_before[100] - rows_after[100], 7, 0.1);
+  }
 }
 
 TEST_F(ServerCalls, TakeEachPushOnce) {

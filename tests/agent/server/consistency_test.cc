@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <set>
+#include <thread>
 
 #include "common/base/random.h"
+#include "tests/agent/rpc/cutting_proxy.h"
 #include "tests/agent/server/history.h"
 #include "tests/agent/server/servers.h"
 
@@ -43,7 +46,9 @@ Catalog catalog() {
 // it got, as in training.
 class Trainer {
  public:
-  Trainer(const Servers& servers, uint32_t rank) : worker_(servers, rank), random_(77, rank) {}
+  Trainer(const Servers& servers, uint32_t rank) : Trainer(servers, rank, servers.addresses()) {}
+  Trainer(const Servers& servers, uint32_t rank, std::vector<rpc::Client::ServerAddress> addresses)
+      : worker_(servers, rank, servers.view(), std::move(addresses)), random_(77, rank) {}
 
   Status step(uint64_t clock) {
     const std::vector<uint64_t> keys = draw_keys();
@@ -223,6 +228,69 @@ TEST(Synchronous, WithABackupWorkerCountsTheFirstOnes) {
                 updates_of(trained.events, 2, {UnitKind::kRange, 0}),
             2 * kSteps);
 }
+
+// The servers behind proxies that cut one worker's connections.
+struct CutAddresses {
+  CutAddresses(const Servers& servers, uint64_t seed) : addresses(servers.addresses()) {
+    for (rpc::Client::ServerAddress& server : addresses) {
+      proxies.push_back(std::make_unique<test::CuttingProxy>(
+          test::CuttingProxy::Options{.target_port = server.address.port,
+                                      .seed = seed,
+                                      .bytes_min = 2000,
+                                      .bytes_max = 60'000}));
+      server.address.port = proxies.back()->port();
+    }
+  }
+  int cuts() const {
+    int all = 0;
+    for (const auto& proxy : proxies) all += proxy->cuts();
+    return all;
+  }
+  std::vector<rpc::Client::ServerAddress> addresses;
+  std::vector<std::unique_ptr<test::CuttingProxy>> proxies;
+};
+
+// Connections that break at any byte: every push is applied exactly once all the same.
+class Cuts : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(Cuts, LoseNoPushAndRepeatNone) {
+  KeptHistory history;
+  Servers servers({.catalog = catalog(),
+                   .placement = {.range_elements_max = 100},
+                   .consistency = {.kind = ConsistencyKind::kBoundedStaleness, .staleness = 2},
+                   .seed = kSeed,
+                   .recorder = history.recorder()});
+  servers.start();
+  std::vector<std::thread> workers;
+  std::atomic<uint64_t> steps{0};
+  std::atomic<int> cuts{0};
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    workers.emplace_back([&, rank] {
+      const CutAddresses cut(servers, GetParam() * 10 + rank);
+      Trainer trainer(servers, rank, cut.addresses);
+      for (uint64_t clock = 0; clock < kSteps; ++clock) {
+        const Status done = trainer.step(clock);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        ++steps;
+      }
+      cuts += cut.cuts();
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  for (size_t i = 0; i < 2; ++i) servers.stop(i);
+  EXPECT_EQ(steps, 3 * kSteps);
+  EXPECT_GT(cuts, 5);
+  const Trained trained{servers.view(), history.events()};
+  expect_replay(trained);
+  for (const uint32_t worker : {0u, 1u, 2u}) {
+    EXPECT_EQ(updates_of(trained.events, worker, {UnitKind::kTable, 0}), 2 * kSteps);
+    for (uint32_t i = 0; i < trained.view.ranges.size(); ++i) {
+      EXPECT_EQ(updates_of(trained.events, worker, {UnitKind::kRange, i}), kSteps);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Cuts, testing::Values(1, 2, 3));
 
 }  // namespace
 }  // namespace lockstep::server

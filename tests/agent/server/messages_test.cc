@@ -33,7 +33,14 @@ TEST(Messages, RefuseHeadsThatNoWorkerSends) {
     std::string says;
   } cases[] = {
       {CallKind::kPull, {}, [](CallHead& h) { h.magic = 1; }, "the magic"},
-      {CallKind::kPull, {}, [](CallHead& h) { h.spare = 1; }, "the spare 0, got 1"},
+      {CallKind::kPull,
+       {},
+       [](CallHead& h) { h.encoding = Encoding{3}; },
+       "an encoding of at most 2"},
+      {CallKind::kPut,
+       {},
+       [](CallHead& h) { h.encoding = Encoding{1}; },
+       "an encoding of at most 0"},
       {CallKind::kPull, {}, [](CallHead& h) { h.kind = static_cast<UnitKind>(3); }, "got 3"},
       {CallKind::kPull, {}, [](CallHead& h) { h.kind = static_cast<UnitKind>(0); }, "got 0"},
       {CallKind::kPull, {}, [](CallHead& h) { h.flags = 1; }, "a range has no keys"},

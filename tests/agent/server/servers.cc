@@ -55,14 +55,18 @@ std::vector<rpc::Client::ServerAddress> Servers::addresses() const {
 
 Worker::Worker(const Servers& servers, uint32_t rank) : Worker(servers, rank, servers.view()) {}
 
-Worker::Worker(const Servers& servers, uint32_t rank, server::View view) {
+Worker::Worker(const Servers& servers, uint32_t rank, server::View view)
+    : Worker(servers, rank, std::move(view), servers.addresses()) {}
+
+Worker::Worker(const Servers& servers, uint32_t rank, server::View view,
+               std::vector<rpc::Client::ServerAddress> addresses) {
   auto made = rpc::Client::create({.self = server_identity(rank), .limits = quick_limits()});
   CHECK(made.ok());
   rpc = *std::move(made);
   auto client = server::ParameterClient::create({.rpc = rpc.get(),
                                                  .catalog = servers.catalog(),
                                                  .view = std::move(view),
-                                                 .servers = servers.addresses()});
+                                                 .servers = std::move(addresses)});
   CHECK(client.ok());
   parameters = *std::move(client);
 }

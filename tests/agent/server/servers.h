@@ -54,6 +54,8 @@ class Servers {
 struct Worker {
   Worker(const Servers& servers, uint32_t rank);
   Worker(const Servers& servers, uint32_t rank, server::View view);
+  Worker(const Servers& servers, uint32_t rank, server::View view,
+         std::vector<rpc::Client::ServerAddress> addresses);
   std::unique_ptr<rpc::Client> rpc;
   std::unique_ptr<server::ParameterClient> parameters;
 };
