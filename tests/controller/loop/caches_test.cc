@@ -1,4 +1,4 @@
-// What the loop keeps of objects, pods and agents.
+// The caches of the loop: of objects, pods and agents.
 #include <gtest/gtest.h>
 
 #include <string>
