@@ -158,13 +158,12 @@ class TrustingAgentClient final : public loop::AgentClient {
                       Done done) override {
     agents_.put_assignment(agent, assignment, node_index, std::move(done));
   }
-  void poll_state(const loop::AgentAddress& agent, int64_t since, Duration wait,
+  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                   Done done) override {
-    agents_.poll_state(agent, since, wait,
-                       [this, name = agent.agent, done](Result<AgentState> state) {
-                         if (state.ok()) rename(name, *state);
-                         done(std::move(state));
-                       });
+    agents_.poll_state(agent, poll, [this, name = agent.agent, done](Result<AgentState> state) {
+      if (state.ok()) rename(name, *state);
+      done(std::move(state));
+    });
   }
   void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
 
