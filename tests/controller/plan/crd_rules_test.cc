@@ -204,6 +204,7 @@ const std::vector<Json>& good_documents() {
              "event: Signal}, {action: Fail, exitCodes: [3]}]}}"),
       job_of("{gpusPerNode: 1, " + kTrain + ", precision: bf16, attention: cudnn}}"),
       job_of("{" + kTrain + ", attention: auto}}"),
+      job_of("{train: {data: {path: /d, tokenizer: u16, pieces: /p}, model: {preset: gpt2-124m}}}"),
       job_of("{" + kTrain + ", timeline: {everySteps: 100, steps: 2}}, checkpoint: {path: /c}}"),
       job_of("{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: llama, heads: 16, "
              "kvHeads: 4, context: 64, ropeScaling: {factor: 2}}}}"),
@@ -242,6 +243,9 @@ std::vector<Case> family_cases() {
   std::vector<Case> cases = {
       {"spec.train.data.path", mlp_spec("", "data: {path: /d, " + table + "}")},
       {"spec.train.data.tokenizer", mlp_spec("", "data: {tokenizer: u16, " + table + "}")},
+      {"spec.train.data.pieces", mlp_spec("", "data: {pieces: /p, " + table + "}")},
+      {"spec.train.data.pieces",
+       "{train: {data: {path: /d, pieces: /p}, model: {preset: gpt2-124m}}}"},
       {"spec.train.recompute", mlp_spec("", kTable + ", recompute: ops")},
       {"spec.train.attention", mlp_spec("", kTable + ", attention: auto")},
       {"spec.train.sample.tokens", mlp_spec("", kTable + ", sample: {tokens: 5}")},
