@@ -186,7 +186,10 @@ class Run {
                           .ip = kAddress,
                           .node = "machine",
                           .is_signed = true,
-                          .is_encrypted = flags_.encrypts});
+                          .is_encrypted = flags_.encrypts,
+                          .job_uid = state_.job_uid,
+                          .node_index = state_.node_index,
+                          .incarnation = state_.incarnation});
       watchers_->set_targets(job, {kToken}, targets_);
       const std::string& uid = targets_.back().pod_uid;
       const auto is_heard = [&] { return watchers_->views(job).at(uid).state != nullptr; };
@@ -248,6 +251,7 @@ class Run {
   std::optional<kube::AgentHttpClient> connected_;
   SilentAgents silent_{timers_};
   uint64_t changes_ = 0;
+  const AgentState state_ = first_state();
   std::optional<loop::AgentWatchers> watchers_;
   std::vector<plan::AgentTarget> targets_;
 };
