@@ -1,4 +1,6 @@
-#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "controller/plan/backoff.h"
 #include "controller/plan/images.h"
@@ -26,12 +28,12 @@ void delete_superseded(Pass& pass) {
 // the cache finds it, and its agent would go on in an older round. A confirmation puts them back,
 // and then it is deleted.
 void confirm_replaced(Pass& pass, std::vector<int64_t>& missing) {
-  std::erase_if(missing, [&pass](int64_t index) {
+  if (missing.empty()) return;
+  std::set<std::pair<int64_t, int64_t>> seen;  // node index and incarnation
+  for (const PodView& pod : pass.seen.pods) seen.emplace(pod.node_index, pod.incarnation);
+  std::erase_if(missing, [&](int64_t index) {
     const int64_t incarnation = pass.members[static_cast<size_t>(index)] - 1;
-    const bool is_seen = std::ranges::any_of(pass.seen.pods, [&](const PodView& pod) {
-      return pod.node_index == index && pod.incarnation == incarnation;
-    });
-    if (incarnation < 1 || is_seen) return false;
+    if (incarnation < 1 || seen.contains({index, incarnation})) return false;
     const std::string name = worker_pod_name(pass.job().metadata.name, index, incarnation);
     if (pass.seen.absent_pods.contains(name)) return false;
     pass.act(ConfirmPod{.name = name});

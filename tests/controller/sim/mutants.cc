@@ -1,12 +1,15 @@
 #include "tests/controller/sim/mutants.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/members.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pass.h"
+#include "tests/controller/sim/changed_polls.h"
 
 namespace lockstep::sim {
 namespace {
@@ -149,40 +152,17 @@ class TamperingAgentClient final : public loop::AgentClient {
 };
 
 // Takes every later report of an agent for one about the pod that its first one was about.
-class TrustingAgentClient final : public loop::AgentClient {
- public:
-  explicit TrustingAgentClient(loop::AgentClient& agents) : agents_(agents) {}
-
-  void put_assignment(const loop::AgentAddress& agent,
-                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
-                      Done done) override {
-    agents_.put_assignment(agent, assignment, node_index, std::move(done));
-  }
-  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
-                  Done done) override {
-    agents_.poll_state(agent, poll, [this, name = agent.agent, done](Result<AgentState> state) {
-      if (state.ok()) rename(name, *state);
-      done(std::move(state));
-    });
-  }
-  void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
-
- private:
-  void rename(const std::string& agent, AgentState& state) {
-    const AgentState& first = first_.try_emplace(agent, state).first->second;
-    state.job_uid = first.job_uid;
-    state.node_index = first.node_index;
-    state.incarnation = first.incarnation;
-  }
-
-  loop::AgentClient& agents_;
-  std::map<std::string, AgentState> first_;
-};
-
 Mutation with_trust() {
   Mutation mutation;
   mutation.agents = [](loop::AgentClient& real) {
-    return std::make_unique<TrustingAgentClient>(real);
+    const auto first_reports = std::make_shared<std::map<std::string, AgentState>>();
+    return std::make_unique<ChangedPolls>(
+        real, [first_reports](const loop::AgentAddress& agent, AgentState& state) {
+          const AgentState& first = first_reports->try_emplace(agent.agent, state).first->second;
+          state.job_uid = first.job_uid;
+          state.node_index = first.node_index;
+          state.incarnation = first.incarnation;
+        });
   };
   return mutation;
 }

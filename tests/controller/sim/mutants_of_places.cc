@@ -5,6 +5,7 @@
 
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "tests/controller/sim/changed_polls.h"
 #include "tests/controller/sim/mutants.h"
 #include "tests/controller/sim/round_choices.h"
 
@@ -60,31 +61,15 @@ Mutation with_report(std::function<void(AgentState&)> wrong) {
 }
 
 // Agents report the rank that they had in the first round that was heard of.
-class StaleRanks final : public loop::AgentClient {
- public:
-  explicit StaleRanks(loop::AgentClient& agents) : agents_(agents) {}
-
-  void put_assignment(const loop::AgentAddress& agent,
-                      const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
-                      Done done) override {
-    agents_.put_assignment(agent, assignment, node_index, std::move(done));
-  }
-  void poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
-                  Done done) override {
-    agents_.poll_state(agent, poll, [this, done = std::move(done)](Result<AgentState> state) {
-      if (state.ok() && !state->workers.empty()) {
-        int64_t& rank = state->workers.front().rank;
-        rank = first_.emplace(state->boot_id, rank).first->second;
-      }
-      done(std::move(state));
-    });
-  }
-  void forget(const loop::AgentAddress& agent) override { agents_.forget(agent); }
-
- private:
-  loop::AgentClient& agents_;
-  std::map<std::string, int64_t> first_;  // by boot_id
-};
+std::unique_ptr<loop::AgentClient> with_stale_ranks(loop::AgentClient& real) {
+  const auto first_ranks = std::make_shared<std::map<std::string, int64_t>>();  // by boot_id
+  return std::make_unique<ChangedPolls>(
+      real, [first_ranks](const loop::AgentAddress&, AgentState& state) {
+        if (state.workers.empty()) return;
+        int64_t& rank = state.workers.front().rank;
+        rank = first_ranks->emplace(state.boot_id, rank).first->second;
+      });
+}
 
 // The policy takes the round for one that has all nodes.
 template <plan::Verdict (*kPolicy)(plan::Pass&)>
@@ -107,7 +92,7 @@ void add_wrong_ranks(std::vector<Mutant>& mutants) {
          for (WorkerState& worker : state.workers) worker.rank = state.node_index;
        })});
   Mutation stale = leaving_out_nodes();
-  stale.agents = [](loop::AgentClient& real) { return std::make_unique<StaleRanks>(real); };
+  stale.agents = with_stale_ranks;
   mutants.push_back({"an agent keeps its first rank when it comes back", "places", stale});
   mutants.push_back(
       {"a rank is taken for the node of that index", "restarts: a worker's failure was recorded",

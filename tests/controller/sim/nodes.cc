@@ -15,9 +15,6 @@ using std::chrono::seconds;
 
 constexpr Duration kNoticed = milliseconds(500);  // until the others notice what happened to one
 constexpr Duration kFormingMax = seconds(60);
-// Until the others give up a rank that hangs. Longer than by default: a controller that is away may
-// come back first.
-constexpr Duration kHangWait = seconds(20);
 constexpr Duration kSavingMax = seconds(3);
 constexpr Duration kGrace = seconds(30);  // of a pod that is deleted
 constexpr Duration kRemovalMin = std::chrono::minutes(10);
@@ -570,7 +567,7 @@ void Nodes::train(const Round& round) {
 void Nodes::wait_for_hung(const Round& round) {
   const auto hung = std::find_if(round.begin(), round.end(),
                                  [](const Node* node) { return node->hung_at.has_value(); });
-  if (chance_.clock.now() - *(*hung)->hung_at < kHangWait) return;
+  if (chance_.clock.now() - *(*hung)->hung_at < seconds(kHangSeconds)) return;
   for (Node* node : round) {
     if (node->hung_at || !worker_of(*node).running) continue;
     worker_of(*node).suspect_rank = worker_of(**hung).rank;
