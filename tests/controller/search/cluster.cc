@@ -34,11 +34,13 @@ const Agent* find_peer(const World& world, const WorldMember& member) {
   return nullptr;
 }
 
+// A rank that has ended well forms no more, so one that still forms waits for it in vain.
 bool is_lost_for(const Agent& agent, const Agent* peer) {
   if (peer == nullptr || peer->state.round > agent.state.round) return true;
   if (peer->state.hash != agent.state.hash) return false;
   const WorkerState& worker = peer->state.workers.front();
-  return !worker.running && worker.exit_code != 0;
+  const bool forms = agent.state.workers.front().phase == WorkerPhase::kForming;
+  return !worker.running && (worker.exit_code != 0 || forms);
 }
 
 void end_pod(World& world, const std::string& key, const char* reason, int64_t exit_code) {
