@@ -82,10 +82,17 @@ class OpensslAead final : public Aead {
   Context context_;
 };
 
+// Looked up once: with EVP_aes_128_gcm() OpenSSL would look for it whenever a key is set.
+const EVP_CIPHER* cipher() {
+  static const EVP_CIPHER* const kCipher = EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr);
+  return kCipher;
+}
+
 Result<std::unique_ptr<Aead>> make(const AeadKey& key, Direction direction) {
   Context context(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
-  if (context == nullptr || EVP_CipherInit_ex(context.get(), EVP_aes_128_gcm(), nullptr, key.data(),
-                                              nullptr, static_cast<int>(direction)) != 1) {
+  if (context == nullptr || cipher() == nullptr ||
+      EVP_CipherInit_ex(context.get(), cipher(), nullptr, key.data(), nullptr,
+                        static_cast<int>(direction)) != 1) {
     return internal("[crypto] OpenSSL has no AES-128-GCM");
   }
   return std::unique_ptr<Aead>(std::make_unique<OpensslAead>(std::move(context)));

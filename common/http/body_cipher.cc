@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 
 namespace lockstep::http {
@@ -20,24 +21,25 @@ ConstBytes bytes_of(std::string_view text) {
 }  // namespace
 
 Result<BodyCipher> BodyCipher::make(const Digest& sent, const Digest& received) {
-  TRY_ASSIGN(std::unique_ptr<Aead> sealing, make_sealing_aead(key_of(sent)));
-  TRY_ASSIGN(std::unique_ptr<Aead> opening, make_opening_aead(key_of(received)));
-  return BodyCipher(std::move(sealing), std::move(opening));
+  TRY(can_encrypt());
+  return BodyCipher(key_of(sent), key_of(received));
 }
 
 Result<std::string> BodyCipher::encrypt(uint64_t number, std::string_view body) {
   if (body.empty()) return std::string();
+  TRY_ASSIGN(const std::unique_ptr<Aead> aead, make_sealing_aead(sent_));
   std::string into(encrypted_size(body.size()), '\0');
   const std::array<ConstBytes, 1> parts{bytes_of(body)};
-  TRY(sealing_->seal(number, {}, parts, std::as_writable_bytes(std::span(into)).data()));
+  TRY(aead->seal(number, {}, parts, std::as_writable_bytes(std::span(into)).data()));
   return into;
 }
 
 Result<std::string> BodyCipher::decrypt(uint64_t number, std::string_view body) {
   if (body.empty()) return std::string();
   if (body.size() <= kBodyTagBytes) return corrupt("[session] expected an encrypted body");
+  TRY_ASSIGN(const std::unique_ptr<Aead> aead, make_opening_aead(received_));
   std::string into(body.size() - kBodyTagBytes, '\0');
-  TRY(opening_->open(number, {}, bytes_of(body), std::as_writable_bytes(std::span(into)).data()));
+  TRY(aead->open(number, {}, bytes_of(body), std::as_writable_bytes(std::span(into)).data()));
   return into;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -32,11 +31,12 @@ class BodyCipher {
   Result<std::string> decrypt(uint64_t number, std::string_view body);
 
  private:
-  BodyCipher(std::unique_ptr<Aead> sealing, std::unique_ptr<Aead> opening)
-      : sealing_(std::move(sealing)), opening_(std::move(opening)) {}
+  BodyCipher(const AeadKey& sent, const AeadKey& received) : sent_(sent), received_(received) {}
 
-  std::unique_ptr<Aead> sealing_;
-  std::unique_ptr<Aead> opening_;
+  // OpenSSL's state of a key takes over a kilobyte, so it is made anew for each body: a controller
+  // has a session with each of 50,000 agents.
+  AeadKey sent_;
+  AeadKey received_;
 };
 
 }  // namespace lockstep::http

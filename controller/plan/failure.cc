@@ -107,12 +107,14 @@ bool is_unheard_since(const Pass& pass, const PodView* pod, const FailureStatus&
   return heard_at <= then + pass.limits.failure_order_resolution;
 }
 
-// Returns the newest failure in status that repeats none (decide()), if each began the next round.
+// Returns the newest failure in status that repeats none (decide()), if no round has trained from it
+// until now: each began the next one, or none has told from where it resumed. A user may have
+// ended rounds in between.
 const FailureStatus* newest_cause(const TrainingJobStatus& status) {
   int64_t next_round = status.round;
   for (size_t i = status.failures.size(); i-- > 0;) {
     const FailureStatus& failure = status.failures[i];
-    if (failure.round + 1 != next_round) return nullptr;
+    if (failure.round + 1 != next_round && failure.resumedStep >= 0) return nullptr;
     next_round = failure.round;
     if (i == 0) return failure.number == 1 ? &failure : nullptr;  // older ones are not kept
     const FailureStatus& before = status.failures[i - 1];

@@ -634,6 +634,22 @@ TEST(FailurePolicy, OneCutOfThePowerIsOneRestartHoweverOftenPeersReportIt) {
   EXPECT_EQ(cut.scene.status().restarts, 1);
 }
 
+// A round that a user ends in between had no failure of its own.
+TEST(FailurePolicy, OneCutOfThePowerIsOneRestartIfTheJobIsScaledMeanwhile) {
+  PowerCut cut;
+  cut.scene.seen.job.spec.nodes = 2;
+  ++cut.scene.seen.job.metadata.generation;
+  cut.pass(seconds(1));
+  cut.scene.seen.pods.resize(2);
+  cut.pass(seconds(1));
+  EXPECT_EQ(cut.scene.status().members, "1,1");
+  EXPECT_EQ(cut.scene.status().round, 3);
+  cut.pass(seconds(20));
+  EXPECT_EQ(cut.scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(cut.scene.status().members, "1,2");
+  EXPECT_EQ(cut.scene.status().restarts, 1);
+}
+
 TEST(FailurePolicy, AnAgentThatWasHeardSinceTheLastFailureIsAnother) {
   PowerCut cut;
   cut.pass(seconds(1), {});
