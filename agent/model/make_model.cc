@@ -16,11 +16,15 @@ GptOptions gpt_options(const ModelOptions& options, const ModelConfig& config) {
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
           .splits_backward = options.splits_backward,
-          .attention = options.attention};
+          .attention = options.attention,
+          .dropout = options.dropout};
 }
 
 MlpOptions mlp_options(const ModelOptions& options, const MlpConfig& config) {
-  return {.config = config, .stage = options.stage, .precision = options.precision};
+  return {.config = config,
+          .stage = options.stage,
+          .precision = options.precision,
+          .dropout = options.dropout};
 }
 
 // The models of the families, by the alternative of ModelDesign.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "agent/model/attention_choice.h"
+#include "agent/model/dropout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
@@ -21,6 +22,7 @@ struct ModelOptions {
   bool sequence_parallel = false;  // of a transformer: ActivationOptions::splits_rows
   bool splits_backward = false;    // of a transformer: MicroBatch::backward_weights()
   AttentionChoice attention = {};
+  DropoutOptions dropout = {};
 };
 
 // Makes the model of any family. Call after set_threads(), which workspaces depend on. The stream,

@@ -28,6 +28,9 @@ struct PassInput {
   float gradient_scale = 1.0f;
   int64_t version = kLatestVersion;  // of the parameters that forward reads
   PassObserver* observer = nullptr;  // of the last block's backward; null: none
+  // In training with dropout: the number of the first sample in the order of training. The samples
+  // after it are the next ones.
+  int64_t first_sample = 0;
 };
 
 // A micro-batch on its way through a stage of a model, from its forward to its backward, with the

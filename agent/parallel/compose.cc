@@ -54,7 +54,7 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   scalars_->clear(*ops_, stream_);
   exchange_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
-  TRY(executor_->run(actions, feed, [&]() -> Status {
+  TRY(executor_->run(request.step, actions, feed, [&]() -> Status {
     if (request.before_update) TRY(request.before_update());
     TRY(store_->updating(request.step));
     TRY(exchange_->update({.step = request.step,

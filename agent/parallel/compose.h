@@ -268,6 +268,7 @@ class Composition {
   Status build_exchange(const Clock& clock);
   Status build_sharded_exchange(const ExchangeParts& parts, const Clock& clock);
   Status build_tensor_sums();
+  std::vector<int64_t> first_samples() const;
   Status build_executor();
   Status build_totals();
   // Returns how many terms of the loss this rank has in a step.

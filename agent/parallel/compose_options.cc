@@ -186,7 +186,8 @@ model::ModelOptions model_options(const ComposeOptions& options, const Stage& ch
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
           .splits_backward = splits_backward(options),
-          .attention = attention};
+          .attention = attention,
+          .dropout = options.dropout};
 }
 
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode) {

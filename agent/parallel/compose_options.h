@@ -38,12 +38,16 @@ struct ComposeOptions {
   // data rank; empty: all have micro_batch.
   std::vector<int64_t> samples = {};
   int64_t step_samples = 0;  // of a step, on all ranks; with `samples`
+  // For dropout, with `samples`: the places of each micro-batch's first sample among those of a
+  // step.
+  std::vector<int64_t> first_samples = {};
   int64_t sequence = 1;      // tokens of a sample; 1 for families without tokens
   int64_t bucket_bytes = 0;  // of gradients that are reduced together
   optim::OptimizerOptions optimizer;
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   bool sequence_parallel = false;  // ActivationOptions::splits_rows
+  model::DropoutOptions dropout = {};
   // The type of messages between stages; none: that of activations.
   std::optional<kernels::DType> transfer = {};
   ShardingOptions sharding = {};

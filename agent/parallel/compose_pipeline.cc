@@ -64,6 +64,17 @@ Result<std::vector<ScheduleExecutor::Chunk>> Composition::make_chunks() {
   return chunks;
 }
 
+// Returns the places of the rank's micro-batches among the samples of a step, which are shared
+// evenly: all ranks' first micro-batches come first.
+std::vector<int64_t> Composition::first_samples() const {
+  if (!options_.first_samples.empty()) return options_.first_samples;
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < options_.micro_batches; ++i) {
+    places.push_back((i * options_.mesh.data + options_.place.data) * options_.micro_batch);
+  }
+  return places;
+}
+
 // The micro-batches that train and evaluate share their memory: no step is under way during an
 // evaluation.
 Status Composition::build_executor() {
@@ -73,10 +84,13 @@ Status Composition::build_executor() {
   const auto counted = static_cast<double>(is_even ? counted_per_step() * options_.mesh.data
                                                    : options_.step_samples * batch_design_.counted);
   const auto micro_batches = static_cast<size_t>(options_.micro_batches);
+  const int64_t even_samples = options_.micro_batches * options_.micro_batch * options_.mesh.data;
   ScheduleExecutor::Options options{
       .batch = batch_design_,
       .micro_batches = options_.micro_batches,
       .samples = is_even ? std::vector(micro_batches, options_.micro_batch) : options_.samples,
+      .first_samples = first_samples(),
+      .step_samples = is_even ? even_samples : options_.step_samples,
       .splits_backward = splits_backward(options_),
       .edge_count = edge_count(options_),
       .gradient_scale = static_cast<float>(1.0 / counted),

@@ -17,8 +17,9 @@ ScheduleExecutor::ScheduleExecutor(Options options, std::vector<Chunk> chunks, c
   for (const Chunk& chunk : chunks_) CHECK(chunk.micro_batches.size() <= batches_.size());
 }
 
-Status ScheduleExecutor::run(const std::vector<Action>& actions, BatchFeed& feed,
+Status ScheduleExecutor::run(int64_t step, const std::vector<Action>& actions, BatchFeed& feed,
                              const std::function<Status()>& update) {
+  step_ = step;
   const auto taken = std::ranges::find(actions, ActionKind::kTake, &Action::kind);
   if (taken != actions.end()) next_taken_ = turn_of(*taken);
   for (const Action& action : actions) {
@@ -107,6 +108,13 @@ Status ScheduleExecutor::keep(const DeviceBatch& batch, size_t place) {
   return {};
 }
 
+int64_t ScheduleExecutor::first_sample(const Action& action) const {
+  if (options_.first_samples.empty()) return 0;
+  const int64_t step = action.step < 0 ? step_ : action.step;
+  return (step - 1) * options_.step_samples +
+         options_.first_samples[static_cast<size_t>(action.micro_batch)];
+}
+
 Status ScheduleExecutor::begin(const Action& action) {
   DeviceBatch& batch = batches_[place_of_data(action)];
   // Chunks in the middle take no data.
@@ -114,7 +122,8 @@ Status ScheduleExecutor::begin(const Action& action) {
   return micro_batch(action).begin({.batch = batch,
                                     .gradient_scale = options_.gradient_scale,
                                     .version = action.version,
-                                    .observer = &laps_});
+                                    .observer = &laps_,
+                                    .first_sample = first_sample(action)});
 }
 
 Status ScheduleExecutor::receive_activation(const Action& action) {

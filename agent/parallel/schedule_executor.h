@@ -39,6 +39,10 @@ class ScheduleExecutor {
     BatchDesign batch;
     int64_t micro_batches = 1;     // of a step
     std::vector<int64_t> samples;  // of each micro-batch
+    // Places of their first samples among the step_samples of a step, on all ranks; empty: nothing
+    // is dropped.
+    std::vector<int64_t> first_samples;
+    int64_t step_samples = 0;
     bool splits_backward = false;  // the gradients of parameters have actions of their own
     int64_t edge_count = 0;        // values of a message between stages
     float gradient_scale = 1;      // 1 / terms of the loss in the global batch
@@ -60,9 +64,9 @@ class ScheduleExecutor {
 
   // Begins to receive the messages of the actions that run() will be called with.
   Status announce(const std::vector<Action>& actions);
-  // `update` issues the update of the parameters. The actions outlive the timer's step. kInternal
-  // if the feed ends.
-  Status run(const std::vector<Action>& actions, BatchFeed& feed,
+  // `update` issues the update of the parameters of `step`. The actions outlive the timer's step.
+  // kInternal if the feed ends.
+  Status run(int64_t step, const std::vector<Action>& actions, BatchFeed& feed,
              const std::function<Status()>& update);
 
  private:
@@ -93,6 +97,8 @@ class ScheduleExecutor {
   Status forward(const Action& action);
   Status backward(const Action& action);
   Status backward_weights(const Action& action);
+  // Returns the number of its first sample in the order of training.
+  int64_t first_sample(const Action& action) const;
   // Begins the pass of a micro-batch.
   Status begin(const Action& action);
   Chunk& chunk_of(const Action& action) { return chunks_[static_cast<size_t>(action.chunk)]; }
@@ -115,6 +121,7 @@ class ScheduleExecutor {
   Parts parts_;
   HeadLaps laps_;
   std::vector<DeviceBatch> batches_;  // by place of the data
+  int64_t step_ = 0;                  // under way
   size_t next_taken_ = 0;             // turn of the next micro-batch to be taken
 };
 

@@ -21,6 +21,7 @@ struct RoundSettings {
   int64_t micro_batches = 1;          // of a step, on each rank
   std::vector<int64_t> samples = {};  // parallel::ComposeOptions, as the next one
   int64_t step_samples = 0;
+  std::vector<int64_t> first_samples = {};
   kernels::Precision precision = kernels::Precision::kF32;
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device = {};

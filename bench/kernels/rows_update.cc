@@ -121,6 +121,14 @@ void add_elementwise(const Model& m, std::vector<Row>& list) {
                                                       .count = count,
                                                       .factor = 0.5f});
                   }});
+  list.push_back({.op = "dropout", .sizes = sizes, .prepare = [=](Memory& memory) {
+                    return memory.call(&kernels::OpTable::dropout,
+                                       kernels::Dropout{.x = memory.numbers(count, dtype),
+                                                        .out = memory.numbers(count, dtype),
+                                                        .count = count,
+                                                        .probability = 0.1,
+                                                        .key = kernels::dropout_key(1, 0)});
+                  }});
   list.push_back({.op = "add", .sizes = sizes, .prepare = [=](Memory& memory) {
                     return memory.call(&kernels::OpTable::add,
                                        kernels::Add{.a = memory.numbers(count, dtype),

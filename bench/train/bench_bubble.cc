@@ -210,7 +210,7 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
     TRY(timer->begin(nullptr));
     const std::vector<Action>& list = actions->of(step, run.steps);
     TRY(executor.announce(list));
-    TRY(executor.run(list, feed, [] { return Status(); }));
+    TRY(executor.run(1, list, feed, [] { return Status(); }));
   }
   time.end = clock.now();
   time.slept_seconds = sleeper.slept_seconds();

@@ -403,6 +403,14 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "batch", .meaning = "Samples per step."}, &TrainSpec::batch);
     visit(Field{.name = "optimizer", .meaning = "How the parameters are updated."},
           &TrainSpec::optimizer);
+    visit(Field{.name = "dropout",
+                .meaning = "Probability that a value is dropped in training: of the embedding and "
+                           "of the outputs of attention and MLP, or of an mlp's hidden layers. The "
+                           "same values are dropped in every layout; attention's probabilities "
+                           "are never dropped.",
+                .minimum = 0,
+                .maximum = 0.9},
+          &TrainSpec::dropout);
     visit(Field{.name = "ema",
                 .meaning = "Decay of the moving average of the parameters, such as 0.999, which "
                            "checkpoints and lockstep export --average have; 0 keeps none.",
@@ -437,7 +445,7 @@ struct Schema<TrainSpec> {
                 .choices = "own cudnn auto"},
           &TrainSpec::attention);
     visit(Field{.name = "seed",
-                .meaning = "Seed of the initial parameters and of stochastic rounding.",
+                .meaning = "Seed of the initial parameters, of stochastic rounding and of dropout.",
                 .minimum = 0},
           &TrainSpec::seed);
     visit(Field{.name = "bucketBytes",

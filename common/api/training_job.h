@@ -130,6 +130,7 @@ struct TrainSpec {
   int64_t steps = 1000;
   BatchSpec batch;
   OptimizerSpec optimizer;
+  double dropout = 0;              // probability that a value is dropped in training
   double ema = 0;                  // decay of the moving average of the parameters; 0: none
   std::string precision = "fp32";  // fp32, bf16
   // Rounding of the bf16 copies of the parameters, which products read: nearest, stochastic.
@@ -137,7 +138,7 @@ struct TrainSpec {
   // Recomputed activations in backward: auto, none, ops, blocks; see recompute_of().
   std::string recompute = "auto";
   std::string attention = "own";  // kernels on GPUs: own, cudnn, auto
-  int64_t seed = 1;               // for the initial weights and stochastic rounding
+  int64_t seed = 1;               // for the initial weights, stochastic rounding and dropout
   int64_t bucketBytes = 4 << 20;  // bytes of gradients that are all-reduced together
   ValidationSpec validation;
   TimelineSpec timeline;

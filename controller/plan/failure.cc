@@ -107,8 +107,8 @@ bool is_unheard_since(const Pass& pass, const PodView* pod, const FailureStatus&
   return heard_at <= then + pass.limits.failure_order_resolution;
 }
 
-// Returns the newest failure in status that repeats none (decide()), if no round has trained from it
-// until now: each began the next one, or none has told from where it resumed. A user may have
+// Returns the newest failure in status that repeats none (decide()), if no round has trained from
+// it until now: each began the next one, or none has told from where it resumed. A user may have
 // ended rounds in between.
 const FailureStatus* newest_cause(const TrainingJobStatus& status) {
   int64_t next_round = status.round;

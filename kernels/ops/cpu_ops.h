@@ -38,6 +38,7 @@ void squared_norm(Stream&, const SquaredNorm&);
 void fill(Stream&, const Fill&);
 void cast(Stream&, const Cast&);
 void scale(Stream&, const Scale&);
+void dropout(Stream&, const Dropout&);
 void add(Stream&, const Add&);
 
 void own_gemm(const Gemm& args);

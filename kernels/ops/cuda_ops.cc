@@ -43,6 +43,7 @@ Result<const OpTable*> cuda_ops() {
       .fill = cuda::fill,
       .cast = cuda::cast,
       .scale = cuda::scale,
+      .dropout = cuda::dropout,
       .add = cuda::add,
       .sample = cuda::sample,
   };

@@ -46,6 +46,7 @@ void loss_sum(Stream&, const LossSum&);
 void fill(Stream&, const Fill&);
 void cast(Stream&, const Cast&);
 void scale(Stream&, const Scale&);
+void dropout(Stream&, const Dropout&);
 void add(Stream&, const Add&);
 void sample(Stream&, const Sample&);
 

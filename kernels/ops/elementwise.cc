@@ -3,6 +3,7 @@
 #include "kernels/device/parallel.h"
 #include LOCKSTEP_ISA_HEADER
 #include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/dropout.h"
 #include "kernels/ops/rounding.h"
 #include "kernels/ops/simd.h"
 
@@ -97,6 +98,20 @@ void cast(Stream&, const Cast& args) {
 void scale(Stream&, const Scale& args) {
   parallel_vectors(args.count, [&](int64_t at, int64_t n) {
     store_any(args.out, at, load_any(args.x, at, n) * args.factor, n);
+  });
+}
+
+void dropout(Stream&, const Dropout& args) {
+  const uint32_t threshold = dropout_threshold(args.probability);
+  const float factor = dropout_scale(args.probability);
+  parallel_vectors(args.count, [&](int64_t at, int64_t n) {
+    const Vec zero = {};
+    Vec factors = zero;
+    for (int64_t i = 0; i < n; ++i) {
+      if (is_kept(args.key, args.first + at + i, threshold)) factors[i] = factor;
+    }
+    const Vec x = load_any(args.x, at, n);
+    store_any(args.out, at, factors > zero ? x * factors : zero, n);
   });
 }
 

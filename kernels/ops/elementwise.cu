@@ -5,6 +5,7 @@
 #include "kernels/device/cuda/launch.cuh"
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/dropout.h"
 #include "kernels/ops/geometry.h"
 #include "kernels/ops/rounding.h"
 
@@ -60,6 +61,19 @@ __global__ void __launch_bounds__(kElementThreads)
 
 template <class T, int N>
 __global__ void __launch_bounds__(kElementThreads)
+    drop_out(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold, float factor) {
+  for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
+    float values[pack.kCount];
+    load_values(values, x + at);
+    for (int i = 0; i < pack.kCount; ++i) {
+      values[i] = is_kept(key, at + i, threshold) ? values[i] * factor : 0.0f;
+    }
+    store_values(out + at, values);
+  });
+}
+
+template <class T, int N>
+__global__ void __launch_bounds__(kElementThreads)
     add_both(const T* a, const T* b, T* out, int64_t count) {
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float left[pack.kCount], right[pack.kCount];
@@ -104,6 +118,15 @@ void scale(Stream& stream, const Scale& args) {
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     launch(stream, elements_shape("scale", args.count, N), multiply<T, N>, elements_of<T>(args.x),
            elements_of<T>(args.out), args.count, args.factor);
+  });
+}
+
+void dropout(Stream& stream, const Dropout& args) {
+  const PackedRows rows{.dtype = args.out.dtype, .begins = {args.x.data, args.out.data}};
+  dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("dropout", args.count, N), drop_out<T, N>, elements_of<T>(args.x),
+           elements_of<T>(args.out), args.count, args.key + static_cast<uint64_t>(args.first),
+           dropout_threshold(args.probability), dropout_scale(args.probability));
   });
 }
 

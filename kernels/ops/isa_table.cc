@@ -46,6 +46,7 @@ const IsaTable kIsaTable = {
             .fill = fill,
             .cast = cast,
             .scale = scale,
+            .dropout = dropout,
             .add = add,
             .sample = lockstep::kernels::sample,
         },

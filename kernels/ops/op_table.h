@@ -6,6 +6,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/classifier.h"
 #include "kernels/ops/clip_scale.h"
+#include "kernels/ops/dropout.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/ftrl.h"
@@ -68,6 +69,7 @@ struct OpTable {
   void (*fill)(Stream&, const Fill&);
   void (*cast)(Stream&, const Cast&);
   void (*scale)(Stream&, const Scale&);
+  void (*dropout)(Stream&, const Dropout&);
   void (*add)(Stream&, const Add&);
   void (*sample)(Stream&, const Sample&);
 };

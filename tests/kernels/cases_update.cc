@@ -277,6 +277,29 @@ OpCase scale(int64_t count) {
   return c;
 }
 
+OpCase dropout(int64_t count, double probability) {
+  constexpr int64_t kFirst = 1000;
+  constexpr uint64_t kKey = dropout_key(7, 3);
+  OpCase c = elementwise("dropout", count);
+  c.name += " p=" + std::to_string(probability);
+  c.forward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.dropout(stream, {.x = t.at("x"),
+                         .out = t.at("out"),
+                         .count = count,
+                         .first = kFirst,
+                         .probability = probability,
+                         .key = kKey});
+  };
+  c.reference = [=](Doubles& d, const Ints&) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const bool kept = is_kept(kKey, kFirst + i, dropout_threshold(probability));
+      d["out"][at] = kept ? d["x"][at] / (1 - probability) : 0;
+    }
+  };
+  return c;
+}
+
 OpCase add(int64_t count) {
   OpCase c = elementwise("add", count);
   c.inputs.push_back({"y", count});

@@ -251,6 +251,7 @@ TEST(EmulatedOps, NothingHappensForNoElements) {
   cuda().adagrad(stream, {});
   cuda().ftrl(stream, {});
   cuda().add(stream, {});
+  cuda().dropout(stream, {});
   cuda().sample(stream, {});
   OnDevice<SquareSum> sum({SquareSum()});
   cuda().squared_norm(stream, {.sum = sum.data()});

@@ -189,6 +189,7 @@ OpCase squared_norm(const std::vector<int64_t>& counts);
 OpCase clip_scale(double clip_norm);
 OpCase loss_sum(int64_t count);
 OpCase scale(int64_t count);
+OpCase dropout(int64_t count, double probability);
 OpCase add(int64_t count);
 OpCase fill(int64_t count);
 OpCase cast_through_bf16(int64_t count);

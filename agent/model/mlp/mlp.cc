@@ -151,6 +151,7 @@ Status MlpBatch::forward(int64_t layer, std::span<const ParamView> parameters) {
        .precision = model_.options_.precision,
        .workspace = model_.memory_.workspace});
   if (hidden && !has_gelu()) apply_activation(layer);
+  if (hidden) drop_out(layer, output_of(layer));
   if (!hidden && !trains()) compute_losses();
   return {};
 }
@@ -162,7 +163,32 @@ void MlpBatch::apply_activation(int64_t layer) {
                                                  .function = pointwise()});
 }
 
+// In place; of an output in forward, and of its gradient in backward.
+void MlpBatch::drop_out(int64_t layer, kernels::View values) {
+  const DropoutOptions& dropout = model_.options_.dropout;
+  if (!trains() || dropout.probability == 0) return;
+  const int64_t width = config().layer_outputs(layer);
+  model_.ops_.dropout(model_.stream_, {.x = values,
+                                       .out = values,
+                                       .count = rows() * width,
+                                       .first = input_.first_sample * width,
+                                       .probability = dropout.probability,
+                                       .key = kernels::dropout_key(dropout.seed, layer)});
+}
+
+// The derivative of tanh is computed from its value, before dropout. Dropped
+// values stay 0: their gradients are 0 already.
+void MlpBatch::unscale_output(int64_t layer) {
+  const DropoutOptions& dropout = model_.options_.dropout;
+  if (dropout.probability == 0 || config().activation != MlpActivation::kTanh) return;
+  model_.ops_.scale(model_.stream_, {.x = output_of(layer),
+                                     .out = output_of(layer),
+                                     .count = rows() * config().layer_outputs(layer),
+                                     .factor = static_cast<float>(1 - dropout.probability)});
+}
+
 void MlpBatch::unapply_activation(int64_t layer) {
+  unscale_output(layer);
   model_.ops_.pointwise_backward(model_.stream_, {.y = output_of(layer),
                                                   .dy = gradient_of(layer),
                                                   .dx = gradient_of(layer),
@@ -220,6 +246,7 @@ Status MlpBatch::backward(int64_t layer, std::span<const ParamView> parameters, 
        .k = config().layer_inputs(layer),
        .precision = model_.options_.precision,
        .workspace = model_.memory_.workspace});
+  if (!first) drop_out(layer - 1, gradient_of(layer - 1));
   if (!first && !has_gelu()) unapply_activation(layer - 1);
   if (is_last(layer) && input_.observer != nullptr) input_.observer->head_backward_issued();
   TRY(sink.ready(bias_id(layer)));

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "agent/model/dropout.h"
 #include "agent/model/mlp/mlp_layout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
@@ -20,6 +21,7 @@ struct MlpOptions {
   MlpConfig config;
   Stage stage;  // all layers
   kernels::Precision precision = kernels::Precision::kF32;
+  DropoutOptions dropout = {};  // of the hidden layers' outputs
 };
 
 // Computes the memory for a device type (ModelMemory, model_memory()).
@@ -85,6 +87,8 @@ class MlpBatch final : public MicroBatch {
   void apply_activation(int64_t layer);
   // Turns the gradient of a hidden layer's values into that of the activation's inputs.
   void unapply_activation(int64_t layer);
+  void drop_out(int64_t layer, kernels::View values);
+  void unscale_output(int64_t layer);
 
   const Mlp& model_;
   ActivationShape capacity_;

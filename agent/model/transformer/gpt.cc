@@ -137,7 +137,8 @@ Status GptBatch::begin(const PassInput& input) {
                 .sequence = capacity_.sequence,
                 .gradient_scale = input.gradient_scale,
                 .version = input.version,
-                .observer = input.observer});
+                .observer = input.observer,
+                .first_sample = input.first_sample});
 }
 
 Status GptBatch::begin(const GptInput& input) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/model/attention_choice.h"
+#include "agent/model/dropout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
@@ -30,9 +31,10 @@ struct GptInput {
   // Without targets: the rows whose logits to compute, at most arena().head_rows of them.
   int64_t logits_begin = 0;
   int64_t logits_rows = 0;
-  float gradient_scale = 1.0f;  // these three as in PassInput
+  float gradient_scale = 1.0f;  // these four as in PassInput
   int64_t version = kLatestVersion;
   PassObserver* observer = nullptr;
+  int64_t first_sample = 0;
 };
 
 class GptImpl;
@@ -101,6 +103,9 @@ struct GptOptions {
   bool splits_backward = false;    // ModelOptions::splits_backward
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
+  // Drops values of the embedding, and of the outputs of attention and MLP before they are added to
+  // the stream.
+  DropoutOptions dropout = {};
 };
 // Returns the shape of attention in the passes of a shard.
 kernels::AttentionShape attention_shape(const ModelConfig& config, const TensorShard& shard,

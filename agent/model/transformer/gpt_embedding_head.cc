@@ -26,13 +26,16 @@ Status GptImpl::embedding_forward(std::span<const ParamView> p, GptBatch& batch)
                .width = options.config.width,
                .vocabulary = local_vocabulary(),
                .vocabulary_begin = local_vocabulary() * shard.index});
-  return region.sum_rows(output, Pass::kForward);
+  TRY(region.sum_rows(output, Pass::kForward));
+  drop_out(0, DropPlace::kEmbedding, output.part, output.part, batch);
+  return {};
 }
 
 Status GptImpl::embedding_backward(GptBatch& batch, GradSink& sink) {
   const GptInput& input = batch.input();
-  TRY_ASSIGN(const kernels::View dout,
-             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
+  const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  drop_out(0, DropPlace::kEmbedding, gradient, gradient, batch);
+  TRY_ASSIGN(const kernels::View dout, gather_rows(gradient, Pass::kBackward, batch));
   ops.embedding_backward(
       stream,
       {.tokens = input.tokens,

@@ -180,6 +180,18 @@ class GptImpl {
   // Reports the norm's weights as ready.
   Status backward_norm(const Norm& norm, bool continues, const GptBatch& batch, GradSink& sink);
 
+  // The places in the model where values are dropped.
+  enum class DropPlace : int64_t { kEmbedding, kAttention, kMlp };
+  // Writes the kept rows of `from` to `to` without what is dropped at that place of the block,
+  // which may be the same rows. Without dropout, or in evaluation, does nothing.
+  void drop_out(int64_t block, DropPlace place, kernels::ConstView from, kernels::View to,
+                const GptBatch& batch);
+  // Returns the gradient of a branch's output before dropout, for the residual stream's gradient:
+  // that itself without dropout, else in `scratch`.
+  kernels::View before_dropout(int64_t block, DropPlace place, int64_t scratch_place,
+                               const GptBatch& batch);
+  bool drops() const { return options.dropout.probability > 0; }
+
   // Applies a Llama's rotary embedding to q and k of `qkv`; with `inverse`, rotates their gradients
   // back.
   void apply_rotary(kernels::View qkv, bool inverse, const GptBatch& batch);

@@ -65,12 +65,14 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
                                  .workspace = workspace,
                                  .by = attention_by(batch)});
   const RegionRows output = rows_of(batch.at(at.post_attention_stream), batch);
-  return last_product_forward({.m = batch.rows(),
-                               .n = width,
-                               .k = split,
-                               .x = batch.at(at.attention),
-                               .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
-                              output);
+  TRY(last_product_forward({.m = batch.rows(),
+                            .n = width,
+                            .k = split,
+                            .x = batch.at(at.attention),
+                            .weights = with_bias_once(layer_weights(block, kAttentionOut, p))},
+                           output));
+  drop_out(block, DropPlace::kAttention, output.part, output.part, batch);
+  return {};
 }
 
 // First adds the residual stream to `post_attention_stream`.
@@ -111,6 +113,7 @@ Status GptImpl::mlp_output_forward(int64_t block, std::span<const ParamView> p, 
                             .x = batch.at(at.hidden),
                             .weights = with_bias_once(layer_weights(block, kMlpOut, p))},
                            output));
+  drop_out(block, DropPlace::kMlp, output.part, output.part, batch);
   if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
     ops.add(stream, {.a = output.part,
                      .b = batch.at(at.post_attention_stream),
@@ -162,10 +165,11 @@ Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& wei
   const LayerActivations& at = layer_at(block, batch);
   const kernels::View hidden_in = batch.at(at.hidden_in);
   const kernels::View dhidden = scratch_tensor(scratch_layout.wide_gradient);
-  TRY(keep(layer_output(block, batch), scratch_tensor(scratch_layout.residual_gradient),
-           batch.kept_rows() * options.config.width));
-  TRY_ASSIGN(const kernels::View dy,
-             gather_rows(scratch_tensor(scratch_layout.residual_gradient), Pass::kBackward, batch));
+  // The branch's gradient is written after the last read of doutput.
+  const kernels::View doutput =
+      before_dropout(block, DropPlace::kMlp, scratch_layout.branch_gradient, batch);
+  TRY(keep(layer_output(block, batch), doutput, batch.kept_rows() * options.config.width));
+  TRY_ASSIGN(const kernels::View dy, gather_rows(doutput, Pass::kBackward, batch));
   backward_product({.m = batch.rows(),
                     .n = options.config.width,
                     .k = local_hidden(),
@@ -222,9 +226,11 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
   const kernels::View dqkv = scratch_tensor(scratch_layout.wide_gradient);
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
 
-  const kernels::View dstream = scratch_tensor(scratch_layout.residual_gradient);
-  TRY(keep(batch.at(at.post_attention_stream), dstream, batch.kept_rows() * width));
-  TRY_ASSIGN(const kernels::View dy, gather_rows(dstream, Pass::kBackward, batch));
+  // dqkv is written after the last read of doutput.
+  const kernels::View doutput =
+      before_dropout(block, DropPlace::kAttention, scratch_layout.wide_gradient, batch);
+  TRY(keep(batch.at(at.post_attention_stream), doutput, batch.kept_rows() * width));
+  TRY_ASSIGN(const kernels::View dy, gather_rows(doutput, Pass::kBackward, batch));
   backward_product(
       {.m = batch.rows(), .n = width, .k = split, .x = batch.at(at.attention), .weights = output},
       {.dy = dy, .dx = dattention}, now(sink));

@@ -162,6 +162,30 @@ Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& 
   return ready(weights, sink);
 }
 
+void GptImpl::drop_out(int64_t block, DropPlace place, kernels::ConstView from, kernels::View to,
+                       const GptBatch& batch) {
+  constexpr int64_t kPlaces = 3;
+  if (!drops() || !batch.trains()) return;
+  const int64_t rows_before =
+      batch.input().first_sample * batch.input().sequence + rows_kept.index * batch.kept_rows();
+  ops.dropout(stream, {.x = from,
+                       .out = to,
+                       .count = batch.kept_rows() * options.config.width,
+                       .first = rows_before * options.config.width,
+                       .probability = options.dropout.probability,
+                       .key = kernels::dropout_key(options.dropout.seed,
+                                                   block * kPlaces + static_cast<int64_t>(place))});
+}
+
+kernels::View GptImpl::before_dropout(int64_t block, DropPlace place, int64_t scratch_place,
+                                      const GptBatch& batch) {
+  const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  if (!drops()) return gradient;
+  const kernels::View before = scratch_tensor(scratch_place);
+  drop_out(block, place, gradient, before, batch);
+  return before;
+}
+
 void GptImpl::apply_rotary(kernels::View qkv, bool inverse, const GptBatch& batch) {
   ops.rotary(stream, {.qkv = qkv,
                       .table = static_cast<const float*>(angles.data),

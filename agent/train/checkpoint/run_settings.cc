@@ -79,7 +79,8 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
   settings["spec.train.precision"] = train.precision;
   settings["spec.train.rounding"] = train.rounding;
   // Initial parameters are in the checkpoint; draws to come are not.
-  if (train.rounding == "stochastic") settings["spec.train.seed"] = std::to_string(train.seed);
+  const bool draws = train.rounding == "stochastic" || train.dropout > 0;
+  if (draws) settings["spec.train.seed"] = std::to_string(train.seed);
   return settings;
 }
 

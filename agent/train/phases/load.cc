@@ -94,9 +94,10 @@ void Worker::keep_attention() const {
 Result<parallel::ComposeOptions> Worker::compose_options() {
   const WorldAssignment& world = config_.world;
   const int64_t data_rank = coordinates(mesh_of(world), config_.rank).data;
-  std::vector<int64_t> samples;
+  std::vector<int64_t> samples, first_samples;
   for (int64_t i = 0; batch_.samples > 0 && i < batch_.accumulation; ++i) {
     samples.push_back(batch_.rows(i, data_rank));
+    first_samples.push_back(global_sample(batch_, {.micro_index = i, .rank = data_rank}));
   }
   return lockstep::train::compose_options(config_.train,
                                           {.mesh = mesh_of(world),
@@ -109,6 +110,7 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
                                            .micro_batches = batch_.accumulation,
                                            .samples = std::move(samples),
                                            .step_samples = batch_.global(),
+                                           .first_samples = std::move(first_samples),
                                            .precision = agreement_.precision,
                                            .attention = attention_,
                                            .device = device_,

@@ -25,8 +25,9 @@ struct TinyMlp {
   std::unique_ptr<model::MicroBatch> evaluating;
 
   explicit TinyMlp(const MlpConfig& config, int64_t rows,
-                   const kernels::OpTable& ops = kernels::cpu_ops())
-      : options{.design = config, .stage = whole_model(ModelDesign(config))},
+                   const kernels::OpTable& ops = kernels::cpu_ops(),
+                   const model::DropoutOptions& dropout = {})
+      : options{.design = config, .stage = whole_model(ModelDesign(config)), .dropout = dropout},
         store(config, options.stage),
         sink(store.arena()),
         model(model::make_model(options, ops, stream, whole).value()) {

@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 11), "assignment.protocol: 11 is out of range, expected 1 to 10");
+  EXPECT_EQ(error_of("/protocol", 12), "assignment.protocol: 12 is out of range, expected 1 to 11");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -222,6 +222,8 @@ TEST(AgentMessages, NewSchedulesAveragesAndPiecesNeedTheirProtocolVersion) {
   spec.train->ema = 0;
   spec.train->data.pieces = "text.pieces";
   EXPECT_EQ(needed("cosine"), 10);
+  spec.train->dropout = 0.1;
+  EXPECT_EQ(needed("cosine"), 11);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {

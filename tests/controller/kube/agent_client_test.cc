@@ -38,7 +38,7 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   wait();
   ASSERT_TRUE(answer->ok()) << answer->error().message;
   EXPECT_EQ(**answer, state);
-  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=10 HTTP/1.1"));
+  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=11 HTTP/1.1"));
   EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
   EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();

@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "kernels/ops/dropout.h"
+#include "tests/agent/model/tiny_gpt.h"
+#include "tests/agent/model/tiny_mlp.h"
+
+namespace lockstep::model {
+namespace {
+
+using test::Text;
+using test::TinyGpt;
+
+constexpr DropoutOptions kDropout{.probability = 0.3, .seed = 11};
+const ModelConfig kGpt{2, 8, 2, 5, 11};
+const ModelConfig kLlama{.layers = 2,
+                         .width = 8,
+                         .heads = 2,
+                         .context = 5,
+                         .vocabulary = 11,
+                         .family = Family::kLlama,
+                         .hidden = 6};
+
+GptOptions options_of(const ModelConfig& config, Recompute recompute = Recompute::kNone) {
+  return {
+      .config = config, .stage = whole_model(config), .recompute = recompute, .dropout = kDropout};
+}
+
+// As of another number of steps, the text's samples have these numbers.
+GptInput numbered(GptInput input, int64_t first_sample) {
+  input.first_sample = first_sample;
+  return input;
+}
+
+template <class Store>
+void enlarge(Store& store) {
+  Random random(3);
+  for (float& value : store.values()) value += 0.2f * random.normal();
+}
+
+double distance(std::span<const float> a, std::span<const float> b) {
+  double gap = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    gap += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(gap / std::max(size, 1e-30));
+}
+
+// Central differences, as of the models without dropout (gpt_test.cc). `loss` runs a training pass.
+template <class Loss>
+void expect_differences(std::span<float> values, std::span<const float> gradient, double terms,
+                        const std::string& name, Loss loss) {
+  constexpr float kStep = 1e-2f;
+  std::vector<float> numeric;
+  for (float& value : values) {
+    const float before = value;
+    value = before + kStep;
+    const double above = loss();
+    value = before - kStep;
+    const double below = loss();
+    value = before;
+    numeric.push_back(static_cast<float>((above - below) / (2 * kStep) / terms));
+  }
+  EXPECT_LT(distance(gradient, numeric), 5e-3) << name;
+}
+
+TEST(Dropout, OfATransformerHasTheGradientsOfFiniteDifferences) {
+  for (const ModelConfig& config : {kGpt, kLlama}) {
+    TinyGpt gpt(options_of(config), {4, 5});
+    enlarge(gpt.store);
+    const Text text(config, 4, 5, 5);
+    const GptInput input = numbered(text.input(), 40);
+    gpt.sink.begin_step();
+    gpt.forward_backward(input);
+    const std::vector<float> gradients = gpt.sink.gradients();
+    for (const Parameter& parameter : parameter_table(config)) {
+      if (parameter.name.ends_with("attn.c_attn.bias")) continue;  // the keys' part is 0 (Gpt)
+      const ArenaEntry& entry = *gpt.store.arena().find(parameter.id);
+      expect_differences(gpt.store.values_of(parameter.id),
+                         std::span(gradients).subspan(static_cast<size_t>(entry.offset),
+                                                      static_cast<size_t>(entry.count)),
+                         static_cast<double>(text.rows()), parameter.name,
+                         [&] { return gpt.forward_backward(input); });
+    }
+  }
+}
+
+TEST(Dropout, FollowsTheNumbersOfTheSamples) {
+  const Text text(kGpt, 4, 5, 5);
+  TinyGpt whole(options_of(kGpt), {4, 5}), halves(options_of(kGpt), {2, 5});
+  const double loss = whole.forward_backward(numbered(text.input(), 8));
+  const double first = halves.forward_backward(numbered(text.input(0, 2), 8));
+  const double second = halves.forward_backward(numbered(text.input(2, 2), 10));
+  EXPECT_NEAR(first + second, loss, 1e-6 * loss);
+  EXPECT_LT(distance(halves.sink.gradients(), whole.sink.gradients()), 1e-5);
+  EXPECT_GT(std::abs(halves.forward_backward(numbered(text.input(2, 2), 8)) - second), 1e-4);
+}
+
+TEST(Dropout, LeavesEvaluationAlone) {
+  const Text text(kGpt, 4, 5, 5);
+  TinyGpt gpt(options_of(kGpt), {4, 5}), plain(kGpt, {4, 5});
+  EXPECT_EQ(gpt.loss(text.input()), plain.loss(text.input()));
+  EXPECT_NE(gpt.forward_backward(text.input()), plain.forward_backward(text.input()));
+}
+
+TEST(Dropout, OfAnMlpHasTheGradientsOfFiniteDifferences) {
+  const std::vector<float> features = {1, 2, 3, -1, 0, 2, 0.5f, -2, 1, 3, 1, -1};
+  const std::vector<int32_t> labels = {0, 1, 1, 0};
+  for (const MlpActivation activation : {MlpActivation::kGelu, MlpActivation::kTanh}) {
+    const MlpConfig config{.inputs = 3, .hidden = {8, 5}, .outputs = 2, .activation = activation};
+    test::TinyMlp mlp(config, 4, kernels::cpu_ops(), kDropout);
+    enlarge(mlp.store);
+    const DeviceBatch batch{.rows = 4, .counted = 4, .tensors = {features.data(), labels.data()}};
+    const auto loss = [&] { return mlp.forward_backward(batch, 4); };
+    loss();
+    const std::vector<float> gradients = mlp.sink.gradients();
+    for (const Parameter& parameter : parameter_table(config)) {
+      const ArenaEntry& entry = *mlp.store.arena().find(parameter.id);
+      expect_differences(mlp.store.values_of(parameter.id),
+                         std::span(gradients).subspan(static_cast<size_t>(entry.offset),
+                                                      static_cast<size_t>(entry.count)),
+                         4, parameter.name, loss);
+    }
+  }
+}
+
+// As many of a million elements are kept as the probability says, and neighbours do not depend on
+// each other.
+TEST(Dropout, KeepsTheShareThatTheProbabilitySays) {
+  constexpr int64_t kCount = 1 << 20;
+  for (const double probability : {0.1, 0.5, 0.9}) {
+    const uint32_t threshold = kernels::dropout_threshold(probability);
+    const uint64_t key = kernels::dropout_key(1, 2);
+    int64_t kept = 0, pairs = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const bool is = kernels::is_kept(key, i, threshold);
+      kept += is ? 1 : 0;
+      pairs += is && kernels::is_kept(key, i ^ 1, threshold) ? 1 : 0;
+    }
+    const double share = static_cast<double>(kept) / kCount;
+    // Five standard deviations.
+    EXPECT_NEAR(share, 1 - probability, 5 * std::sqrt(probability * (1 - probability) / kCount));
+    EXPECT_NEAR(static_cast<double>(pairs) / kCount, share * share, 0.003);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model
