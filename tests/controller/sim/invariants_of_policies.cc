@@ -27,13 +27,15 @@ constexpr std::string_view kNotOfTheMachine[] = {"PodDeleted", "PodStopped", "Po
                                                  "Suspected",  "NoAddress",  "ImagePullFailed"};
 
 // Returns whether a failure may be the one before once more, which ranks that lost a peer have
-// reported before its agent's silence counts.
+// reported before its agent's silence counts: of the next round, or of a later one if none has
+// trained since.
 bool is_lost_again(const Json& before, const Json& failure) {
   const Json& last = member(before, "lastFailure");
   const std::string reason = string_or(failure, "reason", "");
   const bool is_loss = reason == plan::kAgentSilent || reason == plan::kSuspected ||
                        int_or(failure, "exitCode", -1) == kExitPeerLost;
-  return is_loss && !last.is_null() && int_or(last, "round", -1) + 1 == int_or(failure, "round", 0);
+  const bool is_next = int_or(last, "round", -1) + 1 == int_or(failure, "round", 0);
+  return is_loss && !last.is_null() && (is_next || int_or(last, "resumedStep", -1) < 0);
 }
 
 const Json& failure_spec(const Json& job) {

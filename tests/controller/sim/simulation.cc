@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kTurnsMax = 600'000;
 constexpr int kTurnsUnasked = 16;
 constexpr Duration kTick = std::chrono::milliseconds(500);
+// Polls of all agents in a second: ten agents tell mere progress after ten seconds.
+constexpr double kPollsOfMany = 1;
 
 }  // namespace
 
@@ -41,7 +43,8 @@ struct Simulation::Replica {
 Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
     : world(clock_, seed),
       mutation_(std::move(mutation)),
-      replicas_(static_cast<size_t>(replicas)) {
+      replicas_(static_cast<size_t>(replicas)),
+      delays_progress_(seed % 2 == 1) {
   world.nodes.oldest_protocol = mutation_.oldest_protocol;
   for (size_t place = 0; place < replicas_.size(); ++place) start(place);
   world.chance.timers.after(kTick, [this] { stall(); });
@@ -60,6 +63,8 @@ void Simulation::start(size_t place) {
   }
   options.limits = mutation_.limits;
   options.agents = mutation_.watch;
+  // As a controller with very many agents asks them to tell mere progress.
+  if (delays_progress_) options.agents.polls_per_second = kPollsOfMany;
   options.progress = mutation_.progress;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
   options.plan = [this](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {
