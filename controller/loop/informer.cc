@@ -31,6 +31,13 @@ bool is_same(const CachedObject& a, const CachedObject& b) {
   return a.uid() == b.uid() && a.version() == b.version();
 }
 
+// Returns whether an object of that UID and version is already known, or older than what is known.
+bool is_stale(const CachedObject* known, const std::string& uid, const std::string& version) {
+  if (known == nullptr) return false;
+  return (known->uid() == uid && known->version() == version) ||
+         is_older(version, known->version());
+}
+
 }  // namespace
 
 std::string object_key(const Json& object) {
@@ -149,7 +156,7 @@ void Informer::replace_all(const std::map<std::string, CachedObject>& listed) {
   for (const std::string& key : vanished) erase(key);
   for (const auto& [key, object] : listed) {
     const CachedObject* known = find(key);
-    if (known == nullptr || !is_same(*known, object)) store(key, object);
+    if (known == nullptr || !is_same(*known, object)) store(key, object, object.json());
   }
 }
 
@@ -251,29 +258,31 @@ void Informer::retry_later(bool relist, Duration told) {
   });
 }
 
-CachedObject Informer::kept(const SharedJson& object) const {
-  return {options_.trim ? options_.trim(object) : object, options_.packs};
+SharedJson Informer::trimmed(const SharedJson& object) const {
+  return options_.trim ? options_.trim(object) : object;
 }
 
-// Stores the object unless it is already known or older than what is known.
+CachedObject Informer::kept(const SharedJson& object) const {
+  return {trimmed(object), options_.packs};
+}
+
+// Most objects that come are known, and are not trimmed in vain.
 void Informer::put(const std::string& key, const SharedJson& object) {
-  put(key, kept(object));
+  if (is_stale(find(key), uid_of(object), version_of(object))) return;
+  const SharedJson after = trimmed(object);
+  store(key, CachedObject(after, options_.packs), after);
 }
 
 void Informer::put(const std::string& key, const CachedObject& object) {
-  const CachedObject* known = find(key);
-  const bool is_stale =
-      known != nullptr && (is_same(*known, object) || is_older(object.version(), known->version()));
-  if (!is_stale) store(key, object);
+  if (!is_stale(find(key), object.uid(), object.version())) store(key, object, object.json());
 }
 
-void Informer::store(const std::string& key, const CachedObject& object) {
+void Informer::store(const std::string& key, const CachedObject& object, const SharedJson& after) {
   const CachedObject* known = find(key);
   if (known != nullptr && known->uid() != object.uid()) erase(key);
   const auto [place, is_new] = objects_.try_emplace(key, object);
   const SharedJson before = is_new ? SharedJson() : place->second.json();
   if (!is_new) place->second = object;
-  const SharedJson after = object.json();
   on_change_(key, is_new ? nullptr : &*before, &*after);
 }
 

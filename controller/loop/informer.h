@@ -97,10 +97,13 @@ class Informer {
   void list_again(const ApiReply& reply);
   void retry_later(bool relist, Duration told);
   Duration next_delay(Duration told);
+  SharedJson trimmed(const SharedJson& object) const;
   CachedObject kept(const SharedJson& object) const;
+  // Stores the object unless it is already known or older than what is known.
   void put(const std::string& key, const SharedJson& object);
   void put(const std::string& key, const CachedObject& object);
-  void store(const std::string& key, const CachedObject& object);
+  // `after` is the object's document.
+  void store(const std::string& key, const CachedObject& object, const SharedJson& after);
   void erase(const std::string& key);
   void note_end(const std::string& key, std::string version);
   bool has_ended_since(const std::string& key, const std::string& version) const;
