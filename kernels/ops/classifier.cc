@@ -118,11 +118,12 @@ void classifier_hits(Stream&, const ClassifierHits& args) {
       const float* row = logits + r * shape.columns;
       const int64_t target = args.targets[r];
       CHECK(target < shape.vocabulary);
-      bool hit = target >= 0 && row[target] == row[target];  // NaN is not right
-      for (int64_t v = 0; v < shape.vocabulary && hit; ++v) {
-        hit = !(row[v] > row[target] || (row[v] == row[target] && v < target));
+      const bool known = target >= 0 && row[target] == row[target];  // NaN is not right
+      int64_t left = known ? args.top : 0;  // columns that may beat it, and its own
+      for (int64_t v = 0; v < shape.vocabulary && left > 0; ++v) {
+        left -= row[v] > row[target] || (row[v] == row[target] && v < target) ? 1 : 0;
       }
-      args.hits[r] = hit ? 1.0f : 0.0f;
+      args.hits[r] = left > 0 ? 1.0f : 0.0f;
     }
   });
 }

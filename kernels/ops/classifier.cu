@@ -186,18 +186,19 @@ __global__ void __launch_bounds__(kBlockRowThreads)
 // Counts the columns that beat the target's: their logit is larger, or as large and before it.
 template <class T>
 __global__ void __launch_bounds__(kBlockRowThreads)
-    find_hits(const T* logits, const int32_t* targets, float* hits, Columns columns) {
+    find_hits(const T* logits, const int32_t* targets, float* hits, Columns columns, float top) {
   const T* row = logits + int64_t{blockIdx.x} * columns.count;
   const int64_t target = targets[blockIdx.x];
   const bool known = target >= 0 && target < columns.live;
   const float of_target = known ? to_float(row[target]) : 0.0f;
-  float beaten = known && of_target == of_target ? 0.0f : 1.0f;  // NaN is not right
+  float beaten = 0.0f;  // counts are exact
   for (int64_t column = threadIdx.x; column < columns.live; column += blockDim.x) {
     const float value = to_float(row[column]);
-    if (value > of_target || (value == of_target && column < target)) beaten = 1.0f;
+    if (value > of_target || (value == of_target && column < target)) beaten += 1.0f;
   }
-  beaten = reduce_block(beaten, Larger{}, shared_memory<float>());
-  if (threadIdx.x == 0) hits[blockIdx.x] = beaten == 0.0f ? 1.0f : 0.0f;
+  beaten = reduce_block(beaten, Plus{}, shared_memory<float>());
+  const bool right = known && of_target == of_target && beaten < top;  // NaN is not right
+  if (threadIdx.x == 0) hits[blockIdx.x] = right ? 1.0f : 0.0f;
 }
 
 template <class T, int N>
@@ -298,7 +299,7 @@ void classifier_hits(Stream& stream, const ClassifierHits& args) {
   CHECK(shape.column_begin == 0 && shape.columns >= shape.vocabulary);
   dispatch(logit_rows(args.logits, shape), [&]<class T, int N>(Pack<T, N>) {
     launch(stream, rows_shape("classifier_hits", shape), find_hits<T>, elements_of<T>(args.logits),
-           args.targets, args.hits, columns_of(shape));
+           args.targets, args.hits, columns_of(shape), static_cast<float>(args.top));
   });
 }
 

@@ -28,13 +28,14 @@ struct Classifier {
   float gradient_scale = 1.0f;
 };
 
-// hits[r] = 1 if the target's logit is the largest of its row, or the first of several, else 0. For
-// an unsharded vocabulary.
+// hits[r] = 1 if the target's logit is among the `top` largest of its row, else 0. The first of
+// equal logits counts as larger. For an unsharded vocabulary.
 struct ClassifierHits {
   ConstView logits = {};             // [R,V]
   const int32_t* targets = nullptr;  // [R]
   float* hits = nullptr;             // [R]
   ClassifierShape shape = {};
+  int64_t top = 1;
 };
 
 // Classifier in three passes; between them the ranks that share the vocabulary reduce:

@@ -4,9 +4,11 @@
 #include "kernels/ops/adagrad.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/batchnorm.h"
 #include "kernels/ops/classifier.h"
 #include "kernels/ops/clip_scale.h"
 #include "kernels/ops/dropout.h"
+#include "kernels/ops/conv2d.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/ftrl.h"
@@ -15,6 +17,7 @@
 #include "kernels/ops/loss_sum.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/pointwise.h"
+#include "kernels/ops/pool.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rotary.h"
 #include "kernels/ops/sampling.h"
@@ -51,6 +54,16 @@ struct OpTable {
   void (*swiglu_forward)(Stream&, const SwigluForward&);
   void (*swiglu_backward)(Stream&, const SwigluBackward&);
   void (*rotary)(Stream&, const Rotary&);
+  void (*conv2d_forward)(Stream&, const Conv2dForward&);
+  void (*conv2d_backward)(Stream&, const Conv2dBackward&);
+  void (*batchnorm_sums)(Stream&, const BatchNormSums&);
+  void (*batchnorm_moments)(Stream&, const BatchNormMoments&);
+  void (*batchnorm_forward)(Stream&, const BatchNormForward&);
+  void (*batchnorm_backward_sums)(Stream&, const BatchNormBackwardSums&);
+  void (*batchnorm_backward)(Stream&, const BatchNormBackward&);
+  void (*batchnorm_running)(Stream&, const BatchNormRunning&);
+  void (*pool_forward)(Stream&, const PoolForward&);
+  void (*pool_backward)(Stream&, const PoolBackward&);
   void (*attention_forward)(Stream&, const AttentionForward&);
   void (*attention_backward)(Stream&, const AttentionBackward&);
   void (*classifier)(Stream&, const Classifier&);

@@ -45,6 +45,9 @@ struct UpdatedTensor {
   int64_t count = 0;
   float weight_decay = 0.0f;
   ElementIndex index = {};
+  // Above 0: the update is parameter -= plain_rate * gradient, whatever the op. The gradient is not
+  // scaled, there is no decay, and the states of the formula do not change.
+  float plain_rate = 0.0f;
 };
 
 }  // namespace lockstep::kernels

@@ -20,7 +20,8 @@ struct UpdateTensor {
   void* copy;
   int64_t count;
   ElementIndex index;
-  float weight_decay;
+  float weight_decay;  // or with is_plain the rate of UpdatedTensor::plain_rate
+  bool is_plain;
   bool copy_is_bf16;
   bool is_wide;  // all pointers are multiples of 16 bytes
 };
@@ -77,7 +78,11 @@ __device__ __forceinline__ void update_elements(const UpdateBatch<Rule>& batch, 
   for (int i = 0; i < N; ++i) {
     float of_element[kOwnStatesMax];
     for (int k = 0; k < Rule::kStates; ++k) of_element[k] = states[k][i];
-    batch.rule.update(g[i] * scale, t.weight_decay, p[i], of_element);
+    if (t.is_plain) {
+      p[i] -= g[i] * t.weight_decay;
+    } else {
+      batch.rule.update(g[i] * scale, t.weight_decay, p[i], of_element);
+    }
     for (int k = 0; k < Rule::kStates; ++k) states[k][i] = of_element[k];
   }
   for (int k = 0; k < Rule::kStates; ++k) store_values(t.states[k] + at, states[k]);
@@ -125,7 +130,8 @@ inline UpdateTensor update_tensor(const UpdatedTensor& t, int average_state) {
           .copy = t.copy.data,
           .count = t.count,
           .index = t.index,
-          .weight_decay = t.weight_decay,
+          .weight_decay = t.plain_rate > 0.0f ? t.plain_rate : t.weight_decay,
+          .is_plain = t.plain_rate > 0.0f,
           .copy_is_bf16 = t.copy.dtype == DType::kBf16,
           .is_wide = fills_packs(rows)};
 }

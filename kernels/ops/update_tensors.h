@@ -23,6 +23,14 @@ inline void update_average(float* average, float rate, const float* parameter, R
   });
 }
 
+inline void update_plainly(const UpdatedTensor& t, Range range) {
+  for_vectors(range.end - range.begin, [&](int64_t i, int64_t n) {
+    const int64_t at = range.begin + i;
+    store_n(t.parameter + at,
+            load_n(t.parameter + at, n) - load_n(t.gradient + at, n) * t.plain_rate, n);
+  });
+}
+
 // Calls update(tensor, gradient scale, range) for ranges that cover each tensor, on all threads,
 // then makes the copies. The averages follow while a range is still in the cache. `Args` is AdamW,
 // Sgd, Adagrad or Ftrl.
@@ -35,7 +43,11 @@ void update_tensors(Stream& stream, const Args& args, Update update) {
   for (size_t i = 0; i < args.tensors.size(); ++i) {
     const UpdatedTensor& tensor = args.tensors[i];
     parallel_for(tensor.count, kGrain, [&](Range range) {
-      update(tensor, scale, range);
+      if (tensor.plain_rate > 0.0f) {
+        update_plainly(tensor, range);
+      } else {
+        update(tensor, scale, range);
+      }
       if (args.average_state < 0) return;
       update_average(tensor.states[args.average_state], args.average_rate, tensor.parameter, range);
     });

@@ -35,10 +35,15 @@ std::vector<int32_t> some_targets(int64_t rows, int64_t columns) {
   return targets;
 }
 
-double hit_of(const std::vector<double>& logits, int64_t first, int64_t columns, int64_t target) {
+// The first of several equal logits counts as larger.
+double hit_of(const std::vector<double>& row, int64_t target, int64_t top) {
   if (target < 0) return 0;
-  const auto row = logits.begin() + first;
-  return std::max_element(row, row + columns) - row == target ? 1 : 0;  // the first of several
+  int64_t larger = 0;
+  for (int64_t v = 0; v < std::ssize(row); ++v) {
+    const double difference = row[index(v)] - row[index(target)];
+    larger += difference > 0 || (difference == 0 && v < target) ? 1 : 0;
+  }
+  return larger < top ? 1 : 0;
 }
 
 }  // namespace
@@ -107,9 +112,9 @@ OpCase squared_error(int64_t rows, int64_t columns) {
   return c;
 }
 
-OpCase classifier_hits(int64_t rows, int64_t columns) {
+OpCase classifier_hits(int64_t rows, int64_t columns, int64_t top) {
   OpCase c;
-  c.name = "classifier_hits" + sizes_text(rows, columns);
+  c.name = "classifier_hits" + sizes_text(rows, columns) + " top " + std::to_string(top);
   c.inputs = {{"logits", rows * columns, -3.0f, 3.0f, true}};
   c.ints["targets"] = some_targets(rows, columns);
   c.outputs = {{"hits", rows}};
@@ -117,15 +122,16 @@ OpCase classifier_hits(int64_t rows, int64_t columns) {
   c.tolerance = 0;
   c.bf16_tolerance = 0;
   c.forward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.classifier_hits(stream,
-                        {.logits = t.at("logits"),
-                         .targets = t.ints_at("targets"),
-                         .hits = t.at("hits"),
-                         .shape = {.rows = rows, .columns = columns, .vocabulary = columns}});
+    ops.classifier_hits(stream, {.logits = t.at("logits"),
+                                 .targets = t.ints_at("targets"),
+                                 .hits = t.at("hits"),
+                                 .shape = {.rows = rows, .columns = columns, .vocabulary = columns},
+                                 .top = top});
   };
   c.reference = [=](Doubles& d, const Ints& ints) {
     for (int64_t r = 0; r < rows; ++r) {
-      d["hits"][index(r)] = hit_of(d["logits"], r * columns, columns, ints.at("targets")[index(r)]);
+      const auto row = d["logits"].begin() + r * columns;
+      d["hits"][index(r)] = hit_of({row, row + columns}, ints.at("targets")[index(r)], top);
     }
   };
   return c;

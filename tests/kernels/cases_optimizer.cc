@@ -14,6 +14,7 @@ constexpr float kScale = 0.5f;
 constexpr float kDecay = 0.1f;
 constexpr int64_t kStep = 3;
 constexpr float kAverageRate = 0.25f;
+constexpr float kPlainRate = 0.125f;
 
 // An optimizer's op, and what it computes.
 struct Rule {
@@ -34,7 +35,8 @@ std::vector<UpdatedTensor> tensors_of(const UpdateSizes& s, const Rule& rule, Te
                          .copy = copies,
                          .count = count,
                          .weight_decay = kDecay,
-                         .index = {.first = at}};
+                         .index = {.first = at},
+                         .plain_rate = s.plain ? kPlainRate : 0.0f};
     for (size_t k = 0; k < rule.states.size(); ++k) {
       tensor.states[k] = t.at("new_" + rule.states[k]) + at;
     }
@@ -64,7 +66,8 @@ OpCase update(const UpdateSizes& s, Rule rule) {
   for (const int64_t count : s.counts) total += count;
   c.name += " n=" + std::to_string(total) + " of " + std::to_string(s.counts.size());
   c.name += std::string(s.device_scale ? " device scale" : "") + (s.copies ? " copies" : "") +
-            (s.rounding_seed ? " rounded stochastically" : "") + (s.averages ? " averages" : "");
+            (s.rounding_seed ? " rounded stochastically" : "") + (s.averages ? " averages" : "") +
+            (s.plain ? " plain" : "");
   c.inputs = {{"p", total}, {"g", total}};
   c.outputs = {{"new_p", total}};
   for (const std::string& state : rule.states) {
@@ -83,9 +86,14 @@ OpCase update(const UpdateSizes& s, Rule rule) {
     const std::vector<UpdatedTensor> tensors = tensors_of(s, rule, t);
     rule.run(ops, stream, tensors, s.device_scale ? t.at("scale") : nullptr);
   };
-  c.reference = [rule, device_scale](Doubles& d, const Ints&) {
+  c.reference = [s, rule, device_scale](Doubles& d, const Ints&) {
     for (size_t i = 0; i < d["p"].size(); ++i) {
-      rule.reference(d, i, d["g"][i] * static_cast<double>(kScale * device_scale));
+      if (s.plain) {
+        d["new_p"][i] = d["p"][i] - kPlainRate * d["g"][i];
+        for (const std::string& state : rule.states) d["new_" + state][i] = d[state][i];
+      } else {
+        rule.reference(d, i, d["g"][i] * static_cast<double>(kScale * device_scale));
+      }
       if (!d.contains("average")) continue;
       const double average = d["average"][i];
       d["new_average"][i] = average + kAverageRate * (d["new_p"][i] - average);

@@ -100,7 +100,8 @@ std::vector<OpCase> test_cases() {
   for (const auto& [rows, columns] :
        {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {70, 10}, {9, 130}, {2, 2051}}) {
     cases.push_back(squared_error(rows, columns));
-    cases.push_back(classifier_hits(rows, columns));
+    cases.push_back(classifier_hits(rows, columns, 1));
+    cases.push_back(classifier_hits(rows, columns, 5));
   }
   for (const UpdateSizes& sizes :
        {UpdateSizes{.counts = {1}}, UpdateSizes{.counts = {16, 33, 7, 40000}},
@@ -108,7 +109,8 @@ std::vector<OpCase> test_cases() {
         UpdateSizes{.counts = {1001, 64}, .device_scale = true, .copies = true},
         UpdateSizes{.counts = {77, 2048}, .copies = true, .rounding_seed = 5},
         UpdateSizes{.counts = {2048, 16, 33, 40000}, .device_scale = true, .averages = true},
-        UpdateSizes{.counts = {1001, 64}, .copies = true, .averages = true}}) {
+        UpdateSizes{.counts = {1001, 64}, .copies = true, .averages = true},
+        UpdateSizes{.counts = {1001, 64}, .device_scale = true, .averages = true, .plain = true}}) {
     cases.push_back(adamw(sizes));
     cases.push_back(sgd(sizes, 0.0, false));
     cases.push_back(sgd(sizes, 0.9, false));
@@ -116,6 +118,7 @@ std::vector<OpCase> test_cases() {
     cases.push_back(adagrad(sizes));
     cases.push_back(ftrl(sizes));
   }
+  for (OpCase& c : convnet_cases()) cases.push_back(std::move(c));
   cases.push_back(squared_norm({1}));
   cases.push_back(squared_norm({70000, 3, 16384, 33}));
   cases.push_back(squared_norm(std::vector<int64_t>(1100, 3)));

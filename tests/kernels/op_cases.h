@@ -167,6 +167,7 @@ struct UpdateSizes {
   bool copies = false;  // in the run's dtype
   uint64_t rounding_seed = 0;
   bool averages = false;
+  bool plain = false;  // UpdatedTensor::plain_rate
 };
 
 OpCase embedding(const EmbeddingSizes& sizes);
@@ -179,7 +180,19 @@ OpCase rotary(const AttentionShape& shape);
 OpCase attention(const AttentionShape& shape, AttentionBy by = AttentionBy::kOwn);
 OpCase matmul(const MatmulSizes& sizes);
 OpCase classifier(const ClassifierSizes& sizes);
-OpCase classifier_hits(int64_t rows, int64_t columns);
+struct BatchNormSizes {
+  int64_t rows = 0, channels = 0;
+  bool residual = false, relu = false;
+  bool adds = false;  // to the gradient of the residual
+
+  int64_t count() const { return rows * channels; }
+};
+OpCase conv2d(const Conv2dShape& shape, bool adds_dx);
+OpCase batchnorm(const BatchNormSizes& sizes);
+OpCase batchnorm_running(int64_t channels);
+OpCase pool(const PoolShape& shape, Pooling kind);
+std::vector<OpCase> convnet_cases();  // part of test_cases()
+OpCase classifier_hits(int64_t rows, int64_t columns, int64_t top);
 OpCase squared_error(int64_t rows, int64_t columns);
 OpCase adamw(const UpdateSizes& sizes);
 OpCase sgd(const UpdateSizes& sizes, double momentum, bool nesterov);
