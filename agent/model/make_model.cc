@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "agent/model/convnet/convnet.h"
 #include "agent/model/mlp/mlp.h"
 #include "agent/model/transformer/generate.h"
 #include "agent/model/transformer/gpt.h"
@@ -27,12 +28,17 @@ MlpOptions mlp_options(const ModelOptions& options, const MlpConfig& config) {
           .dropout = options.dropout};
 }
 
+ConvnetOptions convnet_options(const ModelOptions& options, const ConvnetConfig& config) {
+  return {.config = config, .stage = options.stage, .precision = options.precision};
+}
+
 // The models of the families, by the alternative of ModelDesign.
 struct Maker {
   const ModelOptions& options;
   const kernels::OpTable& ops;
   kernels::Stream& stream;
   TpRegion& region;
+  BatchSums& batch;
 
   Result<std::unique_ptr<Model>> operator()(const ModelConfig& config) const {
     TRY_ASSIGN(Gpt gpt, Gpt::create(gpt_options(options, config), ops, stream, region));
@@ -42,6 +48,11 @@ struct Maker {
     TRY_ASSIGN(std::unique_ptr<Mlp> mlp,
                Mlp::create(mlp_options(options, config), ops, stream, region));
     return std::unique_ptr<Model>(std::move(mlp));
+  }
+  Result<std::unique_ptr<Model>> operator()(const ConvnetConfig& config) const {
+    TRY_ASSIGN(std::unique_ptr<Convnet> convnet,
+               Convnet::create(convnet_options(options, config), ops, stream, region, batch));
+    return std::unique_ptr<Model>(std::move(convnet));
   }
 };
 
@@ -57,13 +68,19 @@ struct Measurer {
   ModelMemory operator()(const MlpConfig& config) const {
     return mlp_memory(mlp_options(options, config), shape, device);
   }
+  ModelMemory operator()(const ConvnetConfig& config) const {
+    return convnet_memory(convnet_options(options, config), shape, device);
+  }
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Model>> make_model(const ModelOptions& options, const kernels::OpTable& ops,
-                                          kernels::Stream& stream, TpRegion& region) {
-  return std::visit(Maker{options, ops, stream, region}, options.design);
+                                          kernels::Stream& stream, TpRegion& region,
+                                          BatchSums* batch) {
+  static OwnBatch own;  // it has no state
+  return std::visit(Maker{options, ops, stream, region, batch != nullptr ? *batch : own},
+                    options.design);
 }
 
 ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,

@@ -5,6 +5,7 @@
 
 #include "agent/model/attention_choice.h"
 #include "agent/model/dropout.h"
+#include "agent/model/batch_sums.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
@@ -26,10 +27,12 @@ struct ModelOptions {
 };
 
 // Makes the model of any family. Call after set_threads(), which workspaces depend on. The stream,
-// the ops and the region outlive the model. kInvalid for a design that validate() refuses, or a
-// stage or shard that the family does not support.
+// the ops, the region and the batch's sums (null: those of a rank that has its micro-batches alone)
+// outlive the model. kInvalid for a design that validate() refuses, or a stage or shard that the
+// family does not support.
 Result<std::unique_ptr<Model>> make_model(const ModelOptions& options, const kernels::OpTable& ops,
-                                          kernels::Stream& stream, TpRegion& region);
+                                          kernels::Stream& stream, TpRegion& region,
+                                          BatchSums* batch = nullptr);
 
 // Computes the memory for a device type, which need not exist here. Pure, except that the CPU's
 // result depends on set_threads(). The options' design must pass validate().

@@ -78,6 +78,8 @@ class MicroBatch {
   // 1 for each right answer, 0 for each wrong or uncounted one. Only when evaluating a model that
   // has_accuracy. Valid after forward.
   virtual Terms hits() const = 0;
+  // The same for answers among the kTopAnswers most likely ones. None for other models.
+  virtual Terms top_hits() const { return {}; }
 };
 
 // Caller-owned memory that all micro-batches of a model share (ModelMemory's parts).

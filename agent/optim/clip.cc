@@ -17,8 +17,8 @@ GradientNorm GradientNorm::create(const ModelDesign& design, const ParameterAren
   };
   const std::vector<Parameter> table = parameter_table(design);
   for (const ArenaEntry& entry : arena.entries) {
-    if (!entry.counts_in_norm) continue;
     const Parameter& parameter = table[static_cast<size_t>(entry.id)];
+    if (!entry.counts_in_norm || parameter.is_statistic) continue;
     int64_t begin = 0, end = 0;  // of runs that are adjacent here
     for (const ShardRun& run : owned_runs(parameter, entry, arena.shard)) {
       if (run.local != end) {

@@ -144,13 +144,12 @@ Result<Optimizer> Optimizer::create(const ModelDesign& design, const ParameterAr
   const std::vector<std::vector<IndexedBlock>> blocks = indexed_blocks(design, arena);
   for (size_t i = 0; i < arena.entries.size(); ++i) {
     const ArenaEntry& entry = arena.entries[i];
-    const bool decays = table[static_cast<size_t>(entry.id)].weight_decay;
     for (const IndexedBlock& block : blocks[i]) {
       const int64_t begin = entry.offset + block.local;
       for (const ShardSlice& slice : offsets_within(slices, begin, begin + block.count)) {
-        optimizer.add(
-            arenas, slice, {.first = block.first, .columns = block.columns, .stride = block.stride},
-            slice.offset - begin, decays ? static_cast<float>(options.weight_decay) : 0.0f);
+        optimizer.add(arenas, slice,
+                      {.first = block.first, .columns = block.columns, .stride = block.stride},
+                      slice.offset - begin, table[static_cast<size_t>(entry.id)]);
       }
     }
   }
@@ -159,7 +158,7 @@ Result<Optimizer> Optimizer::create(const ModelDesign& design, const ParameterAr
 
 // Adds a slice of a tensor, which begins with the tensor's element `first`.
 void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
-                    const kernels::ElementIndex& index, int64_t first, float weight_decay) {
+                    const kernels::ElementIndex& index, int64_t first, const Parameter& parameter) {
   int64_t count = 0;
   for (int64_t at = 0; at < slice.count; at += count) {
     count = part_count(index, first + at, slice.count - at);
@@ -167,8 +166,9 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
         .parameter = arenas.parameters + place(slice, arenas.parameters_layout) + at,
         .gradient = arenas.gradients + place(slice, arenas.gradients_layout) + at,
         .count = count,
-        .weight_decay = weight_decay,
-        .index = index_from(index, first + at, count)};
+        .weight_decay = parameter.weight_decay ? static_cast<float>(options_.weight_decay) : 0.0f,
+        .index = index_from(index, first + at, count),
+        .plain_rate = parameter.is_statistic ? kStatisticRate : 0.0f};
     if (arenas.copies != nullptr) {
       tensor.copy = kernels::View(arenas.copies + place(slice, arenas.copies_layout) + at);
     }

@@ -88,8 +88,8 @@ struct OptimizerStep {
 };
 
 // Updates tensors and their states from their gradients, by the formula of the kind
-// (kernels/ops/adamw.h, sgd.h, adagrad.h, ftrl.h), with the weight decays of the tensors. They are
-// memory of the stream's device, whose ops these are.
+// (kernels/ops/adamw.h, sgd.h, adagrad.h, ftrl.h), with the weight decays of the tensors, or
+// plainly (UpdatedTensor::plain_rate). They are memory of the stream's device, whose ops these are.
 void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
                     const OptimizerOptions& options, const OptimizerStep& step,
                     std::span<const kernels::UpdatedTensor> tensors);
@@ -121,7 +121,7 @@ class Optimizer {
  private:
   Optimizer() = default;
   void add(const OptimizerArenas& arenas, const ShardSlice& slice,
-           const kernels::ElementIndex& index, int64_t first, float weight_decay);
+           const kernels::ElementIndex& index, int64_t first, const Parameter& parameter);
   Status take_states(const OptimizerArenas& arenas, size_t bytes, kernels::Device device);
 
   const kernels::OpTable* ops_ = nullptr;

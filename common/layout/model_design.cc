@@ -44,6 +44,45 @@ BatchDesign mlp_batch(const MlpConfig& config) {
           .counted = config.outputs};
 }
 
+BatchDesign image_batch(const ConvnetConfig& config) {
+  const int64_t values = config.height * config.width * config.channels;
+  return {.tensors = {{"images", TensorType::kF32, values}, {"labels", TensorType::kI32, 1}},
+          .counted = 1,
+          .has_accuracy = true,
+          .has_top5 = config.classes > kTopAnswers};
+}
+
+// Multiplications of a sample's forward.
+double convnet_products(const ConvnetConfig& config) {
+  double products = 0;
+  for (const ConvUnit& unit : convnet_units(config)) {
+    products += static_cast<double>(unit.conv_values()) * static_cast<double>(unit.filter_count());
+  }
+  return products;
+}
+
+// Checks a family without tensor parallelism.
+Status validate_whole(std::vector<std::string> problems, int64_t tensor, std::string_view path,
+                      const char* what) {
+  if (tensor != 1) {
+    problems.push_back(std::string(path) + ".family: " + what + " is not split over " +
+                       std::to_string(tensor) + " tensor-parallel ranks, expected 1");
+  }
+  if (problems.empty()) return {};
+  return invalid(lines(problems), Blame::kConfig);
+}
+
+// The arena of a rank that has whole parameters.
+ParameterArena whole_arena(const std::vector<Parameter>& table, const std::vector<Stage>& chunks,
+                           const TensorShard& shard) {
+  ParameterArena arena{.entries = {}, .shard = shard};
+  for (const Parameter& parameter : table) {
+    if (!has_block(chunks, parameter.block)) continue;
+    arena.add({.id = parameter.id, .dims = parameter.dims, .count = parameter.count()});
+  }
+  return arena;
+}
+
 BatchDesign text_batch(int64_t sequence) {
   return {
       .tensors = {{"tokens", TensorType::kI32, sequence}, {"targets", TensorType::kI32, sequence}},
@@ -55,7 +94,8 @@ BatchDesign text_batch(int64_t sequence) {
 std::string_view family_name(const ModelDesign& design) {
   return by_family(
       design, [](const ModelConfig& config) { return family_name(config.family); },
-      [](const MlpConfig&) { return std::string_view("mlp"); });
+      [](const MlpConfig&) { return std::string_view("mlp"); },
+      [](const ConvnetConfig&) { return std::string_view("convnet"); });
 }
 
 const ModelConfig* transformer_of(const ModelDesign& design) {
@@ -70,14 +110,11 @@ bool is_tied(const ModelDesign& design) {
 Status validate(const ModelDesign& design, int64_t tensor, std::string_view path) {
   return by_family(
       design, [&](const ModelConfig& config) { return validate(config, tensor, path); },
-      [&](const MlpConfig& config) -> Status {
-        std::vector<std::string> problems = mlp_problems(config, path);
-        if (tensor != 1) {
-          problems.push_back(std::string(path) + ".family: an mlp is not split over " +
-                             std::to_string(tensor) + " tensor-parallel ranks, expected 1");
-        }
-        if (problems.empty()) return {};
-        return invalid(lines(problems), Blame::kConfig);
+      [&](const MlpConfig& config) {
+        return validate_whole(mlp_problems(config, path), tensor, path, "an mlp");
+      },
+      [&](const ConvnetConfig& config) {
+        return validate_whole(convnet_problems(config, path), tensor, path, "a convnet");
       });
 }
 
@@ -90,7 +127,8 @@ std::vector<int64_t> block_parameters(const ModelDesign& design, int64_t block) 
       design, [block](const ModelConfig& config) { return block_parameters(config, block); },
       [block](const MlpConfig&) {  // weight and bias
         return std::vector<int64_t>{2 * block, 2 * block + 1};
-      });
+      },
+      [block](const ConvnetConfig& config) { return block_parameters(config, block); });
 }
 
 int64_t parameter_count(const ModelDesign& design) {
@@ -103,14 +141,7 @@ ParameterArena parameter_arena(const ModelDesign& design, const std::vector<Stag
                                const TensorShard& shard) {
   return by_family(
       design, [&](const ModelConfig& config) { return parameter_arena(config, chunks, shard); },
-      [&](const MlpConfig& config) {
-        ParameterArena arena{.entries = {}, .shard = shard};
-        for (const Parameter& parameter : parameter_table(config)) {
-          if (!has_block(chunks, parameter.block)) continue;
-          arena.add({.id = parameter.id, .dims = parameter.dims, .count = parameter.count()});
-        }
-        return arena;
-      });
+      [&](const auto& config) { return whole_arena(parameter_table(config), chunks, shard); });
 }
 
 ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
@@ -126,38 +157,39 @@ std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
 
 bool backward_reads(const ModelDesign& design, int64_t block) {
   CHECK(block >= 0 && block < block_count(design));
-  return block > 0;
+  return block > 0 || std::holds_alternative<ConvnetConfig>(design);
 }
 
 int64_t block_count(const ModelDesign& design) {
   return by_family(
       design, [](const ModelConfig& config) { return block_count(config); },
-      [](const MlpConfig& config) { return config.layers(); });
+      [](const MlpConfig& config) { return config.layers(); },
+      [](const ConvnetConfig& config) { return std::ssize(convnet_units(config)); });
 }
 
 Stage whole_model(const ModelDesign& design) {
   return {.begin = 0, .end = block_count(design)};
 }
 
-// An MLP's layers are spread like the layers of a transformer: the earlier stages get one more.
+// The blocks of other families are spread like the layers of a transformer: the earlier stages get
+// one more.
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
-  return by_family(
-      design, [=](const ModelConfig& config) { return pipeline_stage(config, size, index); },
-      [=](const MlpConfig& config) {
-        CHECK(size >= 1 && size <= config.layers() && index >= 0 && index < size);
-        const int64_t each = config.layers() / size;
-        const int64_t more = config.layers() % size;
-        const auto begin = [&](int64_t stage) { return stage * each + std::min(stage, more); };
-        return Stage{.begin = begin(index), .end = begin(index + 1)};
-      });
+  if (const ModelConfig* config = transformer_of(design)) {
+    return pipeline_stage(*config, size, index);
+  }
+  const int64_t blocks = block_count(design);
+  CHECK(size >= 1 && size <= blocks && index >= 0 && index < size);
+  const int64_t each = blocks / size;
+  const int64_t more = blocks % size;
+  const auto begin = [&](int64_t stage) { return stage * each + std::min(stage, more); };
+  return {.begin = begin(index), .end = begin(index + 1)};
 }
 
 namespace {
 
 int64_t layers_of(const ModelDesign& design) {
-  return by_family(
-      design, [](const ModelConfig& config) { return config.layers; },
-      [](const MlpConfig& config) { return config.layers(); });
+  const ModelConfig* config = transformer_of(design);
+  return config != nullptr ? config->layers : block_count(design);
 }
 
 // Blocks that are no layers of a transformer, the embedding and the head, are with the first and
@@ -217,6 +249,11 @@ int64_t residual_layers(const ModelDesign& design) {
   return transformer == nullptr ? 0 : transformer->layers;
 }
 
+bool shares_batches(const ModelDesign& design) {
+  const auto* convnet = std::get_if<ConvnetConfig>(&design);
+  return convnet != nullptr && convnet->batch_norm == BatchNormScope::kSynchronized;
+}
+
 int64_t tokens_per_sample(const ModelDesign& design) {
   const ModelConfig* transformer = transformer_of(design);
   return transformer == nullptr ? 0 : transformer->context;
@@ -228,7 +265,8 @@ double flops_per_sample(const ModelDesign& design, int64_t sequence, FlopsFormul
       [&](const ModelConfig& config) {
         return static_cast<double>(sequence) * flops_per_token(config, sequence, formula);
       },
-      [](const MlpConfig& config) { return 6 * mlp_matrix_elements(config); });
+      [](const MlpConfig& config) { return 6 * mlp_matrix_elements(config); },
+      [](const ConvnetConfig& config) { return 6 * convnet_products(config); });
 }
 
 int64_t BatchDesign::bytes(int64_t samples) const {
@@ -240,7 +278,8 @@ int64_t BatchDesign::bytes(int64_t samples) const {
 BatchDesign batch_design(const ModelDesign& design, int64_t sequence) {
   return by_family(
       design, [sequence](const ModelConfig&) { return text_batch(sequence); },
-      [](const MlpConfig& config) { return mlp_batch(config); });
+      [](const MlpConfig& config) { return mlp_batch(config); },
+      [](const ConvnetConfig& config) { return image_batch(config); });
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/layout/convnet_config.h"
 #include "common/layout/cost.h"
 #include "common/layout/mesh.h"
 #include "common/layout/mlp_config.h"
@@ -18,9 +19,9 @@ namespace lockstep {
 // A model of any family. The functions below answer what other code asks of a model without knowing
 // its family; a new family is an alternative here, a case in each function of model_design.cc and
 // one in agent/model/make_model.cc.
-using ModelDesign = std::variant<ModelConfig, MlpConfig>;
+using ModelDesign = std::variant<ModelConfig, MlpConfig, ConvnetConfig>;
 
-// Returns "gpt2", "llama" or "mlp".
+// Returns "gpt2", "llama", "mlp" or "convnet".
 std::string_view family_name(const ModelDesign& design);
 // Returns the dimensions of a transformer, null for any other family: for what only texts have,
 // such as tokenizers, and for file formats of transformers.
@@ -28,11 +29,12 @@ const ModelConfig* transformer_of(const ModelDesign& design);
 // Returns whether the head reads the token embedding, too.
 bool is_tied(const ModelDesign& design);
 
-// Returns every mistake as one kInvalid, one per line (model_problems(), mlp_problems()).
+// Returns every mistake as one kInvalid, one per line (model_problems(), mlp_problems(),
+// convnet_problems()).
 Status validate(const ModelDesign& design, int64_t tensor = 1, std::string_view path = "model");
 
-// These are as for a ModelConfig or MlpConfig (parameters.h, model_config.h). The blocks of an MLP
-// are its layers.
+// These are as for a ModelConfig, MlpConfig or ConvnetConfig (parameters.h, model_config.h). The
+// blocks of an MLP are its layers, those of a convolutional network its units.
 std::vector<Parameter> parameter_table(const ModelDesign& design);
 std::vector<int64_t> block_parameters(const ModelDesign& design, int64_t block);
 int64_t parameter_count(const ModelDesign& design);
@@ -43,8 +45,8 @@ ParameterArena parameter_arena(const ModelDesign& design, const Stage& stage,
 std::vector<std::vector<IndexedBlock>> indexed_blocks(const ModelDesign& design,
                                                       const ParameterArena& arena);
 int64_t block_count(const ModelDesign& design);
-// Returns whether a block's backward reads its parameters. The first block's does not: nobody needs
-// the gradient of its input.
+// Returns whether a block's backward reads its parameters. The first block's does not, because
+// nobody needs the gradient of its input, unless it has batch normalisation.
 bool backward_reads(const ModelDesign& design, int64_t block);
 Stage whole_model(const ModelDesign& design);
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
@@ -58,6 +60,9 @@ std::string part_problem(const ModelDesign& design, const Mesh& mesh);
 std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks);
 // Returns the layers whose outputs add to a residual stream; 0 if there is none.
 int64_t residual_layers(const ModelDesign& design);
+
+// Returns whether the data-parallel ranks take statistics over their micro-batches together.
+bool shares_batches(const ModelDesign& design);
 
 // Returns the tokens of the longest sample; 0 for families whose samples have no tokens.
 int64_t tokens_per_sample(const ModelDesign& design);
@@ -83,10 +88,12 @@ struct BatchDesign {
   std::vector<BatchTensor> tensors;  // at most kBatchTensorsMax; the order of DeviceBatch
   int64_t counted = 0;               // terms of the loss per sample: tokens, classes or values
   bool has_accuracy = false;         // the mean of right answers is defined, too
+  bool has_top5 = false;             // and that of answers among the five most likely
 
   int64_t bytes(int64_t samples) const;
 };
 // - Transformers: `tokens` and `targets`, `sequence` each. A target below 0 is not counted.
+// - A convolutional network: `images` (height x width x channels) and `labels`, as an MLP's.
 // - An MLP: `features`, and `labels` (the class; below 0: not counted) or `values`.
 BatchDesign batch_design(const ModelDesign& design, int64_t sequence);
 

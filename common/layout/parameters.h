@@ -54,11 +54,17 @@ struct Parameter {
   bool weight_decay = false;   // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
   int64_t fan_in = 0;  // only for kUniform: the inputs of its layer
+  // A running statistic of batch normalisation. Its gradient is its distance from the statistic of
+  // the step, and every step takes kStatisticRate of that, whatever the optimizer, the learning
+  // rate and the clipping. It does not count in the gradient norm.
+  bool is_statistic = false;
 
   int64_t count() const { return dims[0] * dims[1]; }
   // Returns {n} for a vector, {out, in} for a matrix.
   std::vector<int64_t> shape() const { return {dims.begin(), dims.begin() + rank}; }
 };
+
+inline constexpr float kStatisticRate = 0.1f;  // as PyTorch's momentum of BatchNorm2d
 
 inline constexpr int64_t kTokenEmbedding = 0;     // id of the token embedding
 inline constexpr int64_t kPositionEmbedding = 1;  // id of a GPT-2's position embedding

@@ -112,7 +112,7 @@ TEST(Dropout, OfAnMlpHasTheGradientsOfFiniteDifferences) {
   const std::vector<int32_t> labels = {0, 1, 1, 0};
   for (const MlpActivation activation : {MlpActivation::kGelu, MlpActivation::kTanh}) {
     const MlpConfig config{.inputs = 3, .hidden = {8, 5}, .outputs = 2, .activation = activation};
-    test::TinyMlp mlp(config, 4, kernels::cpu_ops(), kDropout);
+    test::TinyMlp mlp(config, 4, kernels::cpu_ops(), nullptr, kDropout);
     enlarge(mlp.store);
     const DeviceBatch batch{.rows = 4, .counted = 4, .tensors = {features.data(), labels.data()}};
     const auto loss = [&] { return mlp.forward_backward(batch, 4); };

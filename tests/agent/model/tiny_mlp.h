@@ -12,7 +12,8 @@
 
 namespace lockstep::test {
 
-// An MLP on the CPU with its store, sink and memory, for micro-batches of up to `rows` samples.
+// An MLP, or another model of samples, on the CPU with its store, sink and memory, for
+// micro-batches of up to `rows` samples.
 struct TinyMlp {
   kernels::Stream stream;
   model::WholeTensor whole;
@@ -24,13 +25,14 @@ struct TinyMlp {
   std::unique_ptr<model::MicroBatch> training;
   std::unique_ptr<model::MicroBatch> evaluating;
 
-  explicit TinyMlp(const MlpConfig& config, int64_t rows,
+  explicit TinyMlp(const ModelDesign& design, int64_t rows,
                    const kernels::OpTable& ops = kernels::cpu_ops(),
+                   model::BatchSums* batch = nullptr,
                    const model::DropoutOptions& dropout = {})
-      : options{.design = config, .stage = whole_model(ModelDesign(config)), .dropout = dropout},
-        store(config, options.stage),
+      : options{.design = design, .stage = whole_model(design), .dropout = dropout},
+        store(design, options.stage),
         sink(store.arena()),
-        model(model::make_model(options, ops, stream, whole).value()) {
+        model(model::make_model(options, ops, stream, whole, batch).value()) {
     const ActivationShape train{rows, 1, PassMode::kTrain};
     const ActivationShape evaluate{rows, 1, PassMode::kEvaluate};
     const model::ModelMemory bytes = memory_of(train);

@@ -1,0 +1,384 @@
+#include "agent/model/convnet/convnet.h"
+
+#include <algorithm>
+
+#include "common/layout/model_design.h"
+
+namespace lockstep::model {
+namespace {
+
+// Indices in the batch_design() of a convolutional network.
+enum ImageTensor : size_t { kImageTensor, kLabelTensor };
+// A unit's parameters: the filters, then a bias, or those of the norm.
+enum UnitParameter : size_t {
+  kFilters,
+  kBias,
+  kNormWeight = 1,
+  kNormBias,
+  kRunningMean,
+  kRunningVariance
+};
+
+kernels::Conv2dShape shape_of(const ConvUnit& unit, int64_t samples) {
+  return {.batch = samples,
+          .height = unit.height,
+          .width = unit.width,
+          .channels = unit.channels,
+          .filters = unit.filters,
+          .filter_height = unit.filter_height,
+          .filter_width = unit.filter_width,
+          .stride = unit.stride,
+          .padding = unit.padding};
+}
+
+ConvnetLayout layout_of(const ConvnetOptions& options, const ActivationShape& shape,
+                        kernels::DeviceType device) {
+  const kernels::DType dtype = activation_dtype(device, options.precision);
+  return convnet_layout(options.config, shape, static_cast<int64_t>(kernels::dtype_bytes(dtype)));
+}
+
+size_t workspace_of(const ConvnetConfig& config, int64_t samples, kernels::DeviceType device) {
+  size_t bytes = 0;
+  for (const ConvUnit& unit : convnet_units(config)) {
+    bytes = std::max(bytes, kernels::conv2d_workspace(shape_of(unit, samples), device));
+    if (!unit.has_norm()) continue;
+    bytes = std::max(bytes, kernels::batchnorm_workspace(unit.filters, device));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape& shape,
+                           kernels::DeviceType device) {
+  const ConvnetLayout layout = layout_of(options, shape, device);
+  return {.activations = static_cast<size_t>(layout.bytes),
+          .scratch = static_cast<size_t>(layout.scratch_bytes),
+          .workspace = workspace_of(options.config, shape.batch, device)};
+}
+
+Convnet::Convnet(const ConvnetOptions& options, const kernels::OpTable& ops,
+                 kernels::Stream& stream, BatchSums& batch)
+    : options_(options),
+      ops_(ops),
+      stream_(stream),
+      batch_sums_(batch),
+      dtype_(activation_dtype(stream.device().type, options.precision)),
+      parameters_(parameter_arena(ModelDesign(options.config), options.stage)),
+      units_(convnet_units(options.config)) {
+  for (int64_t block = 0; block < std::ssize(units_); ++block) {
+    first_ids_.push_back(block_parameters(options.config, block).front());
+  }
+}
+
+Result<std::unique_ptr<Convnet>> Convnet::create(const ConvnetOptions& options,
+                                                 const kernels::OpTable& ops,
+                                                 kernels::Stream& stream, const TpRegion& region,
+                                                 BatchSums& batch) {
+  const ModelDesign design = options.config;
+  TRY(validate(design));
+  if (options.stage != whole_model(design) || region.shard().size != 1) {
+    return invalid("[model] expected a whole convnet, got a pipeline stage or tensor shard");
+  }
+  return std::unique_ptr<Convnet>(new Convnet(options, ops, stream, batch));
+}
+
+Result<std::unique_ptr<MicroBatch>> Convnet::new_micro_batch(const ActivationShape& shape,
+                                                             kernels::Workspace memory) {
+  const ModelMemory needed = convnet_memory(options_, shape, stream_.device().type);
+  CHECK(shape.batch > 0 && memory.bytes >= needed.activations);
+  CHECK(memory_.scratch.bytes >= needed.scratch && memory_.workspace.bytes >= needed.workspace);
+  return std::unique_ptr<MicroBatch>(std::make_unique<ConvnetBatch>(*this, shape, memory));
+}
+
+Result<std::vector<int32_t>> Convnet::generate(ParamStore&, const GenerateOptions&) {
+  return invalid("[generate] expected a transformer, got a convnet: it has no text to continue",
+                 Blame::kConfig);
+}
+
+ConvnetBatch::ConvnetBatch(const Convnet& model, const ActivationShape& capacity,
+                           kernels::Workspace memory)
+    : model_(model),
+      capacity_(capacity),
+      layout_(layout_of(model.options_, capacity, model.stream_.device().type)),
+      memory_(static_cast<std::byte*>(memory.data)) {}
+
+kernels::View ConvnetBatch::at(int64_t place) const {
+  return {memory_ + place, model_.dtype_};
+}
+
+float* ConvnetBatch::f32(int64_t place) const {
+  return reinterpret_cast<float*>(memory_ + place);
+}
+
+std::byte* ConvnetBatch::scratch(int64_t offset) const {
+  return static_cast<std::byte*>(model_.memory_.scratch.data) + offset;
+}
+
+kernels::View ConvnetBatch::gradient(int64_t offset) const {
+  return {scratch(offset), model_.dtype_};
+}
+
+double* ConvnetBatch::sums() const {
+  return reinterpret_cast<double*>(scratch(layout_.sums));
+}
+
+kernels::ConstView ConvnetBatch::output_of(int64_t block) const {
+  if (block >= 0) return at(places(block).pooled);
+  if (layout_.images >= 0) return at(layout_.images);
+  return input_.batch.tensor<float>(kImageTensor);
+}
+
+// On the CPU activations are fp32, whatever the precision.
+kernels::ConstView ConvnetBatch::weight_of(const ParamView& weight) const {
+  return model_.dtype_ == kernels::DType::kF32 ? kernels::ConstView(weight.value) : weight.product;
+}
+
+kernels::Conv2dShape ConvnetBatch::conv_shape(const ConvUnit& unit) const {
+  return shape_of(unit, rows());
+}
+
+kernels::PoolShape ConvnetBatch::pool_shape(const ConvUnit& unit) const {
+  return {.batch = rows(),
+          .height = unit.conv_height(),
+          .width = unit.conv_width(),
+          .channels = unit.filters,
+          .window_height = unit.pool.height,
+          .window_width = unit.pool.width,
+          .stride = unit.pool.stride,
+          .padding = unit.pool.padding};
+}
+
+int64_t ConvnetBatch::pixels(const ConvUnit& unit) const {
+  return rows() * unit.conv_height() * unit.conv_width();
+}
+
+MicroBatch::Terms ConvnetBatch::hits() const {
+  if (layout_.hits < 0) return {};
+  return {f32(layout_.hits), rows()};
+}
+
+MicroBatch::Terms ConvnetBatch::top_hits() const {
+  if (layout_.top_hits < 0) return {};
+  return {f32(layout_.top_hits), rows()};
+}
+
+Status ConvnetBatch::begin(const PassInput& input) {
+  CHECK(input.batch.rows > 0 && input.batch.rows <= capacity_.batch);
+  input_ = input;
+  if (layout_.images < 0) return {};
+  const ConvUnit& first = unit(0);
+  model_.ops_.cast(model_.stream_, {.x = input.batch.tensor<float>(kImageTensor),
+                                    .out = at(layout_.images),
+                                    .count = rows() * first.height * first.width * first.channels});
+  return {};
+}
+
+Status ConvnetBatch::forward(int64_t block, std::span<const ParamView> parameters) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  model_.ops_.conv2d_forward(model_.stream_,
+                             {.x = output_of(unit.input),
+                              .weight = weight_of(parameters[kFilters]),
+                              .bias = unit.has_norm() ? nullptr : parameters[kBias].value,
+                              .y = at(place.conv),
+                              .shape = conv_shape(unit),
+                              .workspace = model_.memory_.workspace});
+  if (unit.has_norm()) {
+    TRY(normalise(block, parameters));
+  } else if (unit.relu) {
+    model_.ops_.pointwise_forward(model_.stream_, {.x = at(place.conv),
+                                                   .y = at(place.out),
+                                                   .count = pixels(unit) * unit.filters,
+                                                   .function = kernels::Pointwise::kRelu});
+  }
+  if (unit.pool.kind != UnitPool::Kind::kNone) pool(block);
+  if (is_last(block) && !trains()) compute_losses();
+  return {};
+}
+
+Status ConvnetBatch::take_statistics(int64_t block, std::span<const ParamView> parameters) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  // The running mean is the same on all ranks, and mostly near the mean.
+  const float* shift = parameters[kRunningMean].value;
+  model_.ops_.batchnorm_sums(model_.stream_, {.x = at(place.conv),
+                                              .shift = shift,
+                                              .sums = sums(),
+                                              .rows = pixels(unit),
+                                              .channels = unit.filters,
+                                              .workspace = model_.memory_.workspace});
+  TRY(model_.batch_sums_.add_up(sums(), kernels::batchnorm_sums_count(unit.filters),
+                                Pass::kForward));
+  model_.ops_.batchnorm_moments(model_.stream_, {.sums = sums(),
+                                                 .shift = shift,
+                                                 .mean = f32(place.mean),
+                                                 .variance = f32(place.variance),
+                                                 .channels = unit.filters});
+  return {};
+}
+
+Status ConvnetBatch::normalise(int64_t block, std::span<const ParamView> parameters) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  if (trains()) TRY(take_statistics(block, parameters));
+  model_.ops_.batchnorm_forward(
+      model_.stream_,
+      {.x = at(place.conv),
+       .mean = trains() ? f32(place.mean) : parameters[kRunningMean].value,
+       .variance = trains() ? f32(place.variance) : parameters[kRunningVariance].value,
+       .weight = parameters[kNormWeight].value,
+       .bias = parameters[kNormBias].value,
+       .residual = unit.shortcut < 0 ? kernels::ConstView() : output_of(unit.shortcut),
+       .y = at(place.out),
+       .rows = pixels(unit),
+       .channels = unit.filters,
+       .relu = unit.relu});
+  return {};
+}
+
+void ConvnetBatch::pool(int64_t block) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  const bool is_max = unit.pool.kind == UnitPool::Kind::kMax;
+  model_.ops_.pool_forward(
+      model_.stream_,
+      {.x = at(place.out),
+       .y = at(place.pooled),
+       .places = place.places < 0 ? nullptr : reinterpret_cast<int32_t*>(memory_ + place.places),
+       .shape = pool_shape(unit),
+       .kind = is_max ? kernels::Pooling::kMax : kernels::Pooling::kAverage});
+}
+
+void ConvnetBatch::count_hits(int64_t top, float* hits) {
+  const int64_t classes = model_.options_.config.classes;
+  model_.ops_.classifier_hits(model_.stream_,
+                              {.logits = output_of(std::ssize(model_.units_) - 1),
+                               .targets = input_.batch.tensor<int32_t>(kLabelTensor),
+                               .hits = hits,
+                               .shape = {.rows = rows(), .columns = classes, .vocabulary = classes},
+                               .top = top});
+}
+
+void ConvnetBatch::compute_losses() {
+  const int64_t classes = model_.options_.config.classes;
+  if (!trains()) {
+    count_hits(1, f32(layout_.hits));
+    count_hits(kTopAnswers, f32(layout_.top_hits));
+  }
+  model_.ops_.classifier(model_.stream_,
+                         {.logits = at(layout_.units.back().pooled),
+                          .targets = input_.batch.tensor<int32_t>(kLabelTensor),
+                          .losses = f32(layout_.losses),
+                          .shape = {.rows = rows(), .columns = classes, .vocabulary = classes},
+                          .gradient = trains(),
+                          .gradient_scale = input_.gradient_scale});
+}
+
+Status ConvnetBatch::backward(int64_t block, std::span<const ParamView> parameters,
+                              GradSink& sink) {
+  CHECK(trains());
+  const bool last = is_last(block);
+  if (last) {
+    compute_losses();
+    if (input_.observer != nullptr) input_.observer->head_forward_issued();
+  }
+  const ConvUnit& unit = this->unit(block);
+  const kernels::View dy = unpool(block);
+  if (unit.has_norm()) {
+    TRY(unnormalise(block, parameters, sink, dy));
+  } else if (unit.relu) {
+    model_.ops_.pointwise_backward(model_.stream_, {.y = at(places(block).out),
+                                                    .dy = dy,
+                                                    .dx = dy,
+                                                    .count = pixels(unit) * unit.filters,
+                                                    .function = kernels::Pointwise::kRelu});
+  }
+  unconvolve(block, parameters, sink, dy);
+  if (last && input_.observer != nullptr) input_.observer->head_backward_issued();
+  const int64_t first = model_.first_ids_[static_cast<size_t>(block)];
+  for (int64_t id = first + std::ssize(parameters) - 1; id >= first; --id) TRY(sink.ready(id));
+  return {};
+}
+
+// The gradient of the logits has taken their place.
+kernels::View ConvnetBatch::unpool(int64_t block) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  if (is_last(block)) return at(place.pooled);
+  if (unit.pool.kind == UnitPool::Kind::kNone) return gradient(place.gradient);
+  const bool is_max = unit.pool.kind == UnitPool::Kind::kMax;
+  const kernels::View dx = gradient(place.out_gradient);
+  model_.ops_.pool_backward(
+      model_.stream_,
+      {.dy = gradient(place.gradient),
+       .places = is_max ? reinterpret_cast<int32_t*>(memory_ + place.places) : nullptr,
+       .dx = dx,
+       .shape = pool_shape(unit),
+       .kind = is_max ? kernels::Pooling::kMax : kernels::Pooling::kAverage});
+  return dx;
+}
+
+// In-place. Also the gradients of the norm's parameters, and of its running statistics.
+Status ConvnetBatch::unnormalise(int64_t block, std::span<const ParamView> parameters,
+                                 GradSink& sink, kernels::View dy) {
+  const ConvUnit& unit = this->unit(block);
+  const UnitPlaces& place = places(block);
+  const int64_t id = model_.first_ids_[static_cast<size_t>(block)];
+  model_.ops_.batchnorm_backward_sums(
+      model_.stream_,
+      {.dy = dy,
+       .y = unit.relu ? kernels::ConstView(at(place.out)) : kernels::ConstView(),
+       .x = at(place.conv),
+       .mean = f32(place.mean),
+       .variance = f32(place.variance),
+       .dresidual = unit.shortcut < 0 ? kernels::View() : gradient(places(unit.shortcut).gradient),
+       .adds_dresidual = place.adds_to_shortcut,
+       .sums = sums(),
+       .dweight = sink.buffer(id + kNormWeight),
+       .dbias = sink.buffer(id + kNormBias),
+       .rows = pixels(unit),
+       .channels = unit.filters,
+       .workspace = model_.memory_.workspace});
+  const int64_t count = kernels::batchnorm_sums_count(unit.filters);
+  TRY(model_.batch_sums_.add_up(sums(), count, Pass::kBackward));
+  model_.ops_.batchnorm_backward(model_.stream_, {.dy = dy,
+                                                  .x = at(place.conv),
+                                                  .mean = f32(place.mean),
+                                                  .variance = f32(place.variance),
+                                                  .weight = parameters[kNormWeight].value,
+                                                  .sums = sums(),
+                                                  .dx = dy,
+                                                  .rows = pixels(unit),
+                                                  .channels = unit.filters});
+  model_.ops_.batchnorm_running(model_.stream_,
+                                {.mean = f32(place.mean),
+                                 .variance = f32(place.variance),
+                                 .running_mean = parameters[kRunningMean].value,
+                                 .running_variance = parameters[kRunningVariance].value,
+                                 .rows = sums() + count - 1,
+                                 .dmean = sink.buffer(id + kRunningMean),
+                                 .dvariance = sink.buffer(id + kRunningVariance),
+                                 .channels = unit.filters,
+                                 .factor = input_.gradient_scale * static_cast<float>(rows())});
+  return {};
+}
+
+void ConvnetBatch::unconvolve(int64_t block, std::span<const ParamView> parameters, GradSink& sink,
+                              kernels::View dy) {
+  const ConvUnit& unit = this->unit(block);
+  const int64_t id = model_.first_ids_[static_cast<size_t>(block)];
+  model_.ops_.conv2d_backward(
+      model_.stream_,
+      {.dy = dy,
+       .x = output_of(unit.input),
+       .weight = weight_of(parameters[kFilters]),
+       .dx = unit.input < 0 ? kernels::View() : gradient(places(unit.input).gradient),
+       .dweight = sink.buffer(id + kFilters),
+       .dbias = unit.has_norm() ? nullptr : sink.buffer(id + kBias),
+       .shape = conv_shape(unit),
+       .adds_dx = places(block).adds_to_input,
+       .workspace = model_.memory_.workspace});
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agent/model/batch_sums.h"
+#include "agent/model/convnet/convnet_layout.h"
+#include "agent/model/model.h"
+#include "agent/model/tp_region.h"
+#include "common/base/result.h"
+#include "common/layout/convnet_config.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/op_table.h"
+
+namespace lockstep::model {
+
+struct ConvnetOptions {
+  ConvnetConfig config;
+  Stage stage;  // all units
+  kernels::Precision precision = kernels::Precision::kF32;
+};
+
+// Computes the memory for a device type (ModelMemory, model_memory()).
+ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape& shape,
+                           kernels::DeviceType device);
+
+// A convolutional network (ConvnetConfig). Unit u is block u; the last one also has the loss.
+//
+// Training normalises with the statistics of the micro-batch, evaluation with the running ones.
+// Those are parameters with a gradient (Parameter::is_statistic): their distance from the
+// statistics of the micro-batch, times the micro-batch's share of the step's samples. So sinks add
+// them up over micro-batches and ranks, and every rank gets the same.
+class Convnet final : public Model {
+ public:
+  // The batch's sums outlive the model. kInvalid for a config that validate() refuses, a part of
+  // the units, or a shard of them.
+  static Result<std::unique_ptr<Convnet>> create(const ConvnetOptions& options,
+                                                 const kernels::OpTable& ops,
+                                                 kernels::Stream& stream, const TpRegion& region,
+                                                 BatchSums& batch);
+
+  const Stage& stage() const override { return options_.stage; }
+  const ParameterArena& parameters() const override { return parameters_; }
+  // Has to be called, with what convnet_memory() says.
+  void use_memory(const SharedMemory& memory) override { memory_ = memory; }
+  Result<std::unique_ptr<MicroBatch>> new_micro_batch(const ActivationShape& shape,
+                                                      kernels::Workspace memory) override;
+  Result<std::vector<int32_t>> generate(ParamStore& store, const GenerateOptions& options) override;
+
+ private:
+  friend class ConvnetBatch;
+  Convnet(const ConvnetOptions& options, const kernels::OpTable& ops, kernels::Stream& stream,
+          BatchSums& batch);
+
+  ConvnetOptions options_;
+  const kernels::OpTable& ops_;
+  kernels::Stream& stream_;
+  BatchSums& batch_sums_;
+  kernels::DType dtype_;  // of activations
+  ParameterArena parameters_;
+  std::vector<ConvUnit> units_;
+  std::vector<int64_t> first_ids_;  // of each unit's parameters
+  SharedMemory memory_;
+};
+
+class ConvnetBatch final : public MicroBatch {
+ public:
+  // Model and memory outlive it.
+  ConvnetBatch(const Convnet& model, const ActivationShape& capacity, kernels::Workspace memory);
+
+  Status begin(const PassInput& input) override;
+  Status forward(int64_t block, std::span<const ParamView> parameters) override;
+  // In training, the last unit computes the losses here, since their operation also makes the
+  // gradient.
+  Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) override;
+  int64_t version() const override { return input_.version; }
+  // One per sample: the cross-entropy in nats.
+  Terms losses() const override { return {f32(layout_.losses), rows()}; }
+  Terms hits() const override;
+  Terms top_hits() const override;
+
+ private:
+  bool trains() const override { return capacity_.mode == PassMode::kTrain; }
+  int64_t rows() const { return input_.batch.rows; }
+  const ConvUnit& unit(int64_t block) const { return model_.units_[static_cast<size_t>(block)]; }
+  const UnitPlaces& places(int64_t block) const {
+    return layout_.units[static_cast<size_t>(block)];
+  }
+  bool is_last(int64_t block) const { return block + 1 == std::ssize(model_.units_); }
+  kernels::View at(int64_t place) const;
+  float* f32(int64_t place) const;
+  std::byte* scratch(int64_t offset) const;
+  kernels::View gradient(int64_t offset) const;
+  double* sums() const;
+  // Returns the unit's output; for -1 the images.
+  kernels::ConstView output_of(int64_t block) const;
+  kernels::ConstView weight_of(const ParamView& weight) const;
+  kernels::Conv2dShape conv_shape(const ConvUnit& unit) const;
+  kernels::PoolShape pool_shape(const ConvUnit& unit) const;
+  int64_t pixels(const ConvUnit& unit) const;  // of all samples, after the convolution
+  Status take_statistics(int64_t block, std::span<const ParamView> parameters);
+  Status normalise(int64_t block, std::span<const ParamView> parameters);
+  void pool(int64_t block);
+  void compute_losses();
+  void count_hits(int64_t top, float* hits);
+  // Each turns a gradient of what it made into that of what it read.
+  kernels::View unpool(int64_t block);
+  Status unnormalise(int64_t block, std::span<const ParamView> parameters, GradSink& sink,
+                     kernels::View dy);
+  void unconvolve(int64_t block, std::span<const ParamView> parameters, GradSink& sink,
+                  kernels::View dy);
+
+  const Convnet& model_;
+  ActivationShape capacity_;
+  ConvnetLayout layout_;
+  std::byte* memory_;
+  PassInput input_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/layout/activations.h"
+#include "common/layout/convnet_config.h"
+
+namespace lockstep::model {
+
+// Byte offsets of a unit's tensors in the arena of one micro-batch; -1: not kept. Legend: N
+// samples, H x W pixels, K filters. Elements have value_bytes, except those marked otherwise.
+struct UnitPlaces {
+  int64_t conv = -1;      // [N,H,W,K] output of the convolution, which the backward of a norm reads
+  int64_t out = -1;       // [N,H,W,K] after norm, shortcut and ReLU; may be conv's place
+  int64_t pooled = -1;    // [N,H',W',K] the unit's output; without pooling it is out's place
+  int64_t places = -1;    // [N,H',W',K] int32, of max-pooling in training
+  int64_t mean = -1;      // [K] fp32, in training with a norm, like the next one
+  int64_t variance = -1;  // [K] fp32
+  // Offsets in the scratch: gradients of the unit's output and of `out`. They are the same place
+  // without pooling. The last unit's is where its output is: -1.
+  int64_t gradient = -1;
+  int64_t out_gradient = -1;
+  // Whether another unit, whose backward comes before, has written the gradient of this unit's
+  // input, or its shortcut.
+  bool adds_to_input = false;
+  bool adds_to_shortcut = false;
+};
+
+struct ConvnetLayout {
+  int64_t images = -1;  // [N,H,W,C]; only if elements are not fp32, which the batch is
+  std::vector<UnitPlaces> units = {};
+  int64_t losses = -1;  // [N] fp32
+  int64_t hits = -1;    // [N] fp32; only when evaluating, like the next one
+  int64_t top_hits = -1;
+  int64_t bytes = 0;  // size of the arena
+
+  int64_t sums = -1;  // in the scratch: the sums of a norm (batchnorm_sums_count()), fp64
+  int64_t scratch_bytes = 0;
+};
+
+// `shape` has sequences of length 1.
+ConvnetLayout convnet_layout(const ConvnetConfig& config, const ActivationShape& shape,
+                             int64_t value_bytes);
+
+}  // namespace lockstep::model
