@@ -106,6 +106,7 @@ Status Composition::wait_for_streams() {
   TRY(store_->wait());
   // Messages to a stage that is a step behind are under way.
   if (actions_->is_flushed()) TRY(links_.wait());
+  if (shared_batch_) TRY(shared_batch_->wait());
   return shared_tensors_ ? shared_tensors_->wait() : Status();
 }
 
@@ -156,10 +157,12 @@ Result<std::optional<Evaluation>> Composition::evaluate(
   TRY_ASSIGN(const StepValues values, scalars_->read(stream_));
   mine.loss_sum = values.loss_sum;
   mine.right = values.right;
+  mine.top_right = values.top_right;
   TRY_ASSIGN(const WorldTotals totals, add_up(world_, options_.mesh, mine));
   if (totals.stop) return std::optional<Evaluation>();
   Evaluation evaluation{.loss = totals.loss};
   if (batch_design_.has_accuracy) evaluation.accuracy = totals.accuracy;
+  if (batch_design_.has_top5) evaluation.top5_accuracy = totals.top5_accuracy;
   return std::optional(evaluation);
 }
 

@@ -27,6 +27,7 @@
 #include "agent/parallel/rank_store.h"
 #include "agent/parallel/replicated_store.h"
 #include "agent/parallel/schedule_executor.h"
+#include "agent/parallel/shared_batch.h"
 #include "agent/parallel/snapshot.h"
 #include "agent/parallel/state_stream.h"
 #include "agent/parallel/step_actions.h"
@@ -82,8 +83,9 @@ struct StepReport {
 
 // The results of an evaluation, the same bits on every rank.
 struct Evaluation {
-  double loss = 0;                      // mean over what counts
-  std::optional<double> accuracy = {};  // right answers / what counts, if the task has answers
+  double loss = 0;                           // mean over what counts
+  std::optional<double> accuracy = {};       // right answers / what counts, if the task has answers
+  std::optional<double> top5_accuracy = {};  // those among the five most likely, likewise
 };
 
 // Everything that one rank trains with, built for its place in the mesh and its device. All
@@ -247,6 +249,7 @@ class Composition {
   Status build(const Clock& clock);
   Result<model::AttentionChoice> prepare_attention() const;
   Status build_region();
+  Status build_shared_batch();
   Status build_models();
   Status allocate();
   Status build_groups();
@@ -333,6 +336,8 @@ class Composition {
   // Communicates with the ranks that share the tensors with this one; null: there are none.
   std::unique_ptr<TensorRegion> shared_tensors_;
   model::WholeTensor whole_tensors_;
+  // Adds up statistics with the ranks that share micro-batches with this one; null: there are none.
+  std::unique_ptr<SharedBatch> shared_batch_;
   std::optional<RankGroups> groups_;
   comm::Communicator* data_group_ = nullptr;  // of groups_
   MemoryPlan memory_;

@@ -28,6 +28,7 @@ Status Composition::build(const Clock& clock) {
   state_layout_.emplace(options_.design, options_.mesh, shard_cut(options_));
   TRY(build_groups());
   TRY(build_region());
+  TRY(build_shared_batch());
   TRY(build_models());
   TRY(allocate());
   TRY(build_far_memory());
@@ -63,12 +64,22 @@ Result<model::AttentionChoice> Composition::prepare_attention() const {
   return choice;
 }
 
+// Its operations come between those of gradients, in another order on each rank's timeline, so they
+// have a group of their own.
+Status Composition::build_shared_batch() {
+  if (!adds_up_batches(options_)) return {};
+  TRY_ASSIGN(std::unique_ptr<comm::Communicator> group, data_group_->twin());
+  shared_batch_ = std::make_unique<SharedBatch>(std::move(group), stream_);
+  shared_batch_->observe_waits(waits_lapped());
+  return {};
+}
+
 Status Composition::build_models() {
   TRY_ASSIGN(attention_, prepare_attention());
   for (const Stage& chunk : chunks_of(options_)) {
-    TRY_ASSIGN(
-        std::unique_ptr<model::Model> model,
-        model::make_model(model_options(options_, chunk, attention_), *ops_, stream_, region()));
+    TRY_ASSIGN(std::unique_ptr<model::Model> model,
+               model::make_model(model_options(options_, chunk, attention_), *ops_, stream_,
+                                 region(), shared_batch_.get()));
     models_.push_back(std::move(model));
   }
   return {};

@@ -174,6 +174,10 @@ bool splits_backward(const ComposeOptions& options) {
   return gradients_in(pipeline_shape(options)) == ActionKind::kBackwardWeights;
 }
 
+bool adds_up_batches(const ComposeOptions& options) {
+  return options.mesh.data > 1 && shares_batches(options.design);
+}
+
 bool steps_overlap(const ComposeOptions& options) {
   return pipeline_shape(options).kind == PipelineKind::kPipeDream;
 }

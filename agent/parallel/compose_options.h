@@ -89,6 +89,8 @@ ParameterArena arena_of(const ComposeOptions& options);
 int64_t stashed_values(const ComposeOptions& options);
 // Returns whether the gradients of parameters are computed apart (MicroBatch::backward_weights()).
 bool splits_backward(const ComposeOptions& options);
+// Returns whether data-parallel ranks add up statistics of their micro-batches (model::BatchSums).
+bool adds_up_batches(const ComposeOptions& options);
 // Returns whether stages update at different times, and steps overlap.
 bool steps_overlap(const ComposeOptions& options);
 // Returns the model of one of the rank's chunks, with the attention that its device has.

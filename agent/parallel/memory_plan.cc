@@ -243,13 +243,14 @@ const char* name_of(MemoryPlace place) {
 
 // With sharding, one for gradients, one for parameters and one of the replicas. A rank that is
 // alone in a group exchanges nothing there. Along the tensor axis, one of all ranks and one of
-// those with the same heads of keys and values. With stages, one for each channel, one of all
-// stages and one of those that hold a tied embedding.
+// those with the same heads of keys and values. One if ranks share batches. With stages, one for
+// each channel, one of all stages and one of those that hold a tied embedding.
 uint64_t device_groups(const ComposeOptions& options) {
   const int64_t shards = options.sharding.ranks;
   const Mesh& mesh = options.mesh;
   return (shards > 1 ? 2 : 0) + (mesh.data > shards ? 1 : 0) + (mesh.tensor > 1 ? 1 : 0) +
-         (shares_heads(options) ? 1 : 0) + (mesh.pipeline > 1 ? channel_count(options) + 2 : 0);
+         (shares_heads(options) ? 1 : 0) + (adds_up_batches(options) ? 1 : 0) +
+         (mesh.pipeline > 1 ? channel_count(options) + 2 : 0);
 }
 
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings) {

@@ -16,6 +16,10 @@ void StepScalars::add_results(const kernels::OpTable& ops, kernels::Stream& stre
   const model::MicroBatch::Terms hits = batch.hits();
   if (hits.count == 0) return;
   ops.loss_sum(stream, {.losses = hits.values, .count = hits.count, .sum = &values_->right});
+  const model::MicroBatch::Terms top_hits = batch.top_hits();
+  if (top_hits.count == 0) return;
+  ops.loss_sum(stream,
+               {.losses = top_hits.values, .count = top_hits.count, .sum = &values_->top_right});
 }
 
 Result<StepValues> StepScalars::read(kernels::Stream& stream) {

@@ -15,6 +15,7 @@ namespace lockstep::parallel {
 struct StepValues {
   double loss_sum = 0;              // of this rank's terms of the loss
   double right = 0;                 // right answers of an evaluation
+  double top_right = 0;             // those among the kTopAnswers most likely ones
   kernels::SquareSum squares = {};  // of gradients (GradientNorm)
   float scale = 0;                  // of the update (ClipScale)
 

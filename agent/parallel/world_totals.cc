@@ -46,7 +46,7 @@ Status add_up_squares(std::span<comm::Communicator* const> groups, const DeviceS
 
 WorldTotals totals_of(std::span<const RankTotals> ranks, const Mesh& mesh) {
   WorldTotals totals;
-  double loss_sum = 0, right = 0;
+  double loss_sum = 0, right = 0, top_right = 0;
   int64_t counted = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     totals.stop = totals.stop || ranks[rank].stop != 0;
@@ -56,12 +56,14 @@ WorldTotals totals_of(std::span<const RankTotals> ranks, const Mesh& mesh) {
     if (!counts(mesh, at)) continue;
     loss_sum += ranks[rank].loss_sum;
     right += ranks[rank].right;
+    top_right += ranks[rank].top_right;
     counted += ranks[rank].counted;
   }
   totals.counted = counted;
   if (counted == 0) return totals;
   totals.loss = loss_sum / static_cast<double>(counted);
   totals.accuracy = right / static_cast<double>(counted);
+  totals.top5_accuracy = top_right / static_cast<double>(counted);
   return totals;
 }
 

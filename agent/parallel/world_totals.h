@@ -15,21 +15,23 @@ namespace lockstep::parallel {
 
 // A rank's part of what a step or an evaluation adds up.
 struct RankTotals {
-  double loss_sum = 0;  // over its terms of the loss
-  int64_t counted = 0;  // terms
-  double right = 0;     // right answers of an evaluation
-  int64_t stop = 0;     // 1: the rank was asked to stop
-  int64_t busy = 0;     // 1: the rank is still writing its part of a checkpoint
-  double squares = 0;   // of gradients; 0 if they are those that the first stage counts
+  double loss_sum = 0;   // over its terms of the loss
+  int64_t counted = 0;   // terms
+  double right = 0;      // right answers of an evaluation
+  double top_right = 0;  // those among the most likely ones
+  int64_t stop = 0;      // 1: the rank was asked to stop
+  int64_t busy = 0;      // 1: the rank is still writing its part of a checkpoint
+  double squares = 0;    // of gradients; 0 if they are those that the first stage counts
 };
 
 struct WorldTotals {
-  double loss = 0;      // mean over all terms; 0 if there are none
-  int64_t counted = 0;  // terms
-  double accuracy = 0;  // right answers / all terms; 0 if there are none
-  bool stop = false;    // some rank was asked to stop
-  bool busy = false;    // some rank is still writing its part of a checkpoint
-  double squares = 0;   // of all gradients
+  double loss = 0;           // mean over all terms; 0 if there are none
+  int64_t counted = 0;       // terms
+  double accuracy = 0;       // right answers / all terms; 0 if there are none
+  double top5_accuracy = 0;  // those among the most likely ones / all terms, likewise
+  bool stop = false;         // some rank was asked to stop
+  bool busy = false;         // some rank is still writing its part of a checkpoint
+  double squares = 0;        // of all gradients
 };
 
 // A sum of squares in the memory of a rank's device.
