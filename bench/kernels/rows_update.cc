@@ -162,6 +162,7 @@ std::vector<Row> rows_of(const Model& model) {
   std::vector<Row> list = matmul_rows(model);
   add_block_rows(model, list);
   add_embedding_loss_rows(model, list);
+  add_conv_rows(model, list);
   add_update_rows(model, list);
   return list;
 }

@@ -215,6 +215,80 @@ Work work_of(const kernels::ClassifierHits& a) {
           .other_flops = of(s.rows * s.columns)};
 }
 
+Work work_of(const kernels::Conv2dForward& a) {
+  const kernels::Conv2dShape& s = a.shape;
+  return {.bytes = bytes(a.x, s.in_count()) + bytes(a.weight, s.weight_count()) +
+                   bytes(a.bias, s.filters) + bytes(a.y, s.out_count()),
+          .product_flops = 2.0 * of(s.out_count()) * of(s.filter_count()),
+          .factors = a.x.dtype};
+}
+
+Work work_of(const kernels::Conv2dBackward& a) {
+  const kernels::Conv2dShape& s = a.shape;
+  return {.bytes = bytes(a.dy, s.out_count()) + bytes(a.x, s.in_count()) +
+                   bytes(a.weight, a.dx ? s.weight_count() : 0) +
+                   (a.adds_dx ? 2.0 : 1.0) * bytes(a.dx, s.in_count()) +
+                   2.0 * bytes(a.dweight, s.weight_count()) + 2.0 * bytes(a.dbias, s.filters),
+          .product_flops = (a.dx ? 4.0 : 2.0) * of(s.out_count()) * of(s.filter_count()),
+          .factors = a.x.dtype};
+}
+
+Work work_of(const kernels::BatchNormSums& a) {
+  const int64_t count = a.rows * a.channels;
+  return {.bytes = bytes(a.x, count) + bytes(a.shift, a.channels) +
+                   bytes(a.sums, kernels::batchnorm_sums_count(a.channels)),
+          .other_flops = 4.0 * of(count)};
+}
+
+Work work_of(const kernels::BatchNormMoments& a) {
+  return {.bytes = bytes(a.sums, kernels::batchnorm_sums_count(a.channels)) +
+                   bytes(a.shift, a.channels) + bytes(a.mean, a.channels) +
+                   bytes(a.variance, a.channels),
+          .other_flops = 5.0 * of(a.channels)};
+}
+
+Work work_of(const kernels::BatchNormForward& a) {
+  const int64_t count = a.rows * a.channels;
+  return {.bytes = bytes(a.x, count) + bytes(a.residual, count) + bytes(a.y, count) +
+                   4.0 * bytes(a.mean, a.channels),
+          .other_flops = (2.0 + (a.residual ? 1.0 : 0.0) + (a.relu ? 1.0 : 0.0)) * of(count)};
+}
+
+Work work_of(const kernels::BatchNormBackwardSums& a) {
+  const int64_t count = a.rows * a.channels;
+  return {.bytes = (a.y ? 2.0 : 1.0) * bytes(a.dy, count) + bytes(a.y, count) + bytes(a.x, count) +
+                   (a.adds_dresidual ? 2.0 : 1.0) * bytes(a.dresidual, count) +
+                   bytes(a.sums, kernels::batchnorm_sums_count(a.channels)) +
+                   6.0 * bytes(a.mean, a.channels),
+          .other_flops = (5.0 + (a.y ? 1.0 : 0.0)) * of(count)};
+}
+
+Work work_of(const kernels::BatchNormBackward& a) {
+  const int64_t count = a.rows * a.channels;
+  return {.bytes = bytes(a.dy, count) + bytes(a.x, count) + bytes(a.dx, count) +
+                   bytes(a.sums, kernels::batchnorm_sums_count(a.channels)) +
+                   3.0 * bytes(a.mean, a.channels),
+          .other_flops = 5.0 * of(count)};
+}
+
+Work work_of(const kernels::BatchNormRunning& a) {
+  return {.bytes = 8.0 * bytes(a.mean, a.channels), .other_flops = 7.0 * of(a.channels)};
+}
+
+Work work_of(const kernels::PoolForward& a) {
+  const kernels::PoolShape& s = a.shape;
+  return {.bytes =
+              bytes(a.x, s.in_count()) + bytes(a.y, s.out_count()) + bytes(a.places, s.out_count()),
+          .other_flops = of(s.out_count()) * of(s.window_height * s.window_width)};
+}
+
+Work work_of(const kernels::PoolBackward& a) {
+  const kernels::PoolShape& s = a.shape;
+  return {.bytes = bytes(a.dy, s.out_count()) + bytes(a.places, s.out_count()) +
+                   bytes(a.dx, s.in_count()),
+          .other_flops = of(s.out_count())};
+}
+
 Work work_of(const kernels::SquaredError& a) {
   const int64_t count = a.rows * a.columns;
   return {.bytes = (a.gradient ? 2.0 : 1.0) * bytes(a.outputs, count) + bytes(a.values, count) +

@@ -44,6 +44,18 @@ Work work_of(const kernels::Rotary& args);
 // Source: Dao, "FlashAttention-2", 2023, section 4.1, except that we count the whole diagonal.
 Work work_of(const kernels::AttentionForward& args);
 Work work_of(const kernels::AttentionBackward& args);
+// Counts 2 R S C/G products for each output value, padding included: y forward; dx and dweight
+// backward.
+Work work_of(const kernels::Conv2dForward& args);
+Work work_of(const kernels::Conv2dBackward& args);
+Work work_of(const kernels::BatchNormSums& args);
+Work work_of(const kernels::BatchNormMoments& args);
+Work work_of(const kernels::BatchNormForward& args);
+Work work_of(const kernels::BatchNormBackwardSums& args);
+Work work_of(const kernels::BatchNormBackward& args);
+Work work_of(const kernels::BatchNormRunning& args);
+Work work_of(const kernels::PoolForward& args);
+Work work_of(const kernels::PoolBackward& args);
 Work work_of(const kernels::Classifier& args);
 Work work_of(const kernels::ClassifierHits& args);
 Work work_of(const kernels::ClassifierMax& args);
