@@ -314,6 +314,8 @@ void LocalRun::print_result(End end) {
     summary += " (" + number(*numbers.validation_loss_per_byte, "%.4f") + " per byte)";
   if (numbers.validation_accuracy)
     summary += ", accuracy " + number(*numbers.validation_accuracy, "%.4f");
+  if (numbers.validation_top5_accuracy)
+    summary += " (top-5 " + number(*numbers.validation_top5_accuracy, "%.4f") + ")";
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
   print_files();

@@ -150,7 +150,7 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
-  if (train && train->dropout > 0) return kProtocolWithDropout;
+  if (train && (is_convnet(train->model) || train->dropout > 0)) return kProtocolWithConvnets;
   if (train &&
       (has_new_schedule(train->optimizer) || train->ema > 0 || !train->data.pieces.empty())) {
     return kProtocolWithAverages;

@@ -108,16 +108,26 @@ void check_transformer(const ModelConfig& config, const ParallelismSpec& paralle
   check_parts(config, parallelism, problems);
 }
 
-// The fields' limits and other rules find what mlp_problems() does.
-void check_mlp(const ParallelismSpec& parallelism, Problems& problems) {
+// A model that is neither split nor cut into stages. The fields' limits and other rules find what
+// mlp_problems() does.
+void check_whole(const std::string& family, const ParallelismSpec& parallelism,
+                 Problems& problems) {
   if (parallelism.tensor > 1) {
     problems.push_back("spec.parallelism.tensor: " + text(parallelism.tensor) +
-                       " is not valid with family: mlp, expected 1");
+                       " is not valid with family: " + family + ", expected 1");
   }
   if (parallelism.pipeline > 1) {
-    problems.push_back(not_in_this_version("spec.parallelism.pipeline",
-                                           text(parallelism.pipeline) + " with family: mlp", "1"));
+    problems.push_back(not_in_this_version(
+        "spec.parallelism.pipeline", text(parallelism.pipeline) + " with family: " + family, "1"));
   }
+}
+
+void check_convnet(const ModelSpec& model, const ParallelismSpec& parallelism, Problems& problems) {
+  if (convnet_preset(model.preset) == nullptr) return;  // another rule reports this
+  for (std::string& problem : convnet_problems(convnet_config(model), "spec.train.model")) {
+    problems.push_back(std::move(problem));
+  }
+  check_whole(kConvnet, parallelism, problems);
 }
 
 }  // namespace
@@ -228,16 +238,34 @@ void check_model(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
   if (train.model.family == kMlp) {
-    check_mlp(job.spec.parallelism, problems);
+    check_whole(kMlp, job.spec.parallelism, problems);
+  } else if (is_convnet(train.model)) {
+    check_convnet(train.model, job.spec.parallelism, problems);
   } else {
     check_transformer(model_config(train), job.spec.parallelism, problems);
+  }
+}
+
+void check_normalisation(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train || !is_convnet(job.spec.train->model)) return;
+  const DataSpec& data = job.spec.train->data;
+  const int64_t channels = convnet_config(job.spec.train->model).channels;
+  if (data.mean.size() != data.deviation.size()) {
+    problems.push_back("spec.train.data.deviation: " + std::to_string(data.deviation.size()) +
+                       " numbers, expected as many as in spec.train.data.mean: " +
+                       std::to_string(data.mean.size()));
+  } else if (data.mean.size() > 1 && std::ssize(data.mean) != channels) {
+    problems.push_back("spec.train.data.mean: " + std::to_string(data.mean.size()) +
+                       " numbers, expected 1, or one for each of the " + text(channels) +
+                       " channels");
   }
 }
 
 void check_tokens(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
-  if (train.model.family == kMlp) return;  // the limits of steps and batch suffice
+  // The limits of steps and batch suffice for the others.
+  if (transformer_of(model_design(train)) == nullptr) return;
   const int64_t context = std::max<int64_t>(model_config(train).context, 1);
   const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
   if (train.steps <= kTokensMax / tokens_of_step) return;

@@ -29,6 +29,7 @@ void check_milestones(const TrainingJob& job, Problems& problems);
 void check_preemption(const TrainingJob& job, Problems& problems);
 void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);
+void check_normalisation(const TrainingJob& job, Problems& problems);
 void check_tokens(const TrainingJob& job, Problems& problems);
 void check_command(const TrainingJob& job, Problems& problems);
 

@@ -9,9 +9,8 @@
 namespace lockstep {
 namespace {
 
-// Fields that only transformers or only an mlp read: below spec.train.model, and below spec.train.
-constexpr const char* kTransformerModelFields[] = {"preset",
-                                                   "layers",
+// Fields that only some families read: below spec.train.model, and below spec.train.
+constexpr const char* kTransformerModelFields[] = {"layers",
                                                    "width",
                                                    "heads",
                                                    "context",
@@ -26,10 +25,15 @@ constexpr const char* kTransformerModelFields[] = {"preset",
                                                    "ropeScaling.originalContext",
                                                    "normEpsilon",
                                                    "weights.path"};
-constexpr const char* kTransformerTrainFields[] = {"data.path", "data.tokenizer", "data.pieces",
-                                                   "attention", "sample.tokens"};
-constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "outputs", "activation", "task"};
-constexpr const char* kMlpTrainFields[] = {"data.features", "data.targets"};
+constexpr const char* kTransformerTrainFields[] = {"data.tokenizer", "data.pieces", "attention",
+                                                   "sample.tokens"};
+constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "activation", "task"};
+constexpr const char* kTableTrainFields[] = {"data.features", "data.targets"};
+constexpr const char* kConvnetModelFields[] = {"imageHeight", "imageWidth", "imageChannels",
+                                               "batchNorm"};
+constexpr const char* kConvnetTrainFields[] = {"data.flip", "data.cropPadding", "data.mean",
+                                               "data.deviation"};
+constexpr char kConvnetPresets[] = "lenet5 vgg11 vgg16 resnet20 resnet18 resnet50";
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
 constexpr char kMeshGroups[] = "world pipeline data tensor";
 constexpr int64_t kPortsEnd = 65536;
@@ -59,6 +63,7 @@ class Table {
     add_families();
     add_model();
     add_mlp();
+    add_convnet();
     add_batch();
     add_training();
     add_optimizer();
@@ -92,6 +97,7 @@ class Table {
   void add_families();
   void add_model();
   void add_mlp();
+  void add_convnet();
   void add_batch();
   void add_training();
   void add_timeline();
@@ -106,6 +112,12 @@ class Table {
   const Scope model_{"spec.train.model"};
   const Expression is_mlp_ = model_["family"] == kMlp;            // in model_
   const Expression trains_mlp_ = train_["model.family"] == kMlp;  // in train_
+  const Expression has_convnet_preset_ = is_one_of(model_["preset"], kConvnetPresets);
+  const Expression is_convnet_ = model_["family"] == kConvnet || has_convnet_preset_;
+  const Expression trains_convnet_ =
+      train_["model.family"] == kConvnet || is_one_of(train_["model.preset"], kConvnetPresets);
+  const Expression is_transformer_ = !is_mlp_ && !is_convnet_;
+  const Expression trains_transformer_ = !trains_mlp_ && !trains_convnet_;
   const Expression nodes_ = spec_["nodes"];
   const Expression gpus_ = spec_["gpusPerNode"];
   const Expression processes_ =
@@ -128,8 +140,10 @@ void Table::add_program() {
           "found neither train nor command, expected exactly one of them");
   require(spec_, "successPolicy", in_train(spec_["successPolicy"] != kRankZero),
           "RankZero is only valid with spec.command, expected AllRanks");
-  require(train_, "data.path", trains_mlp_ || train_.given("data.path"),
+  require(train_, "data.path", !trains_transformer_ || train_.given("data.path"),
           "missing, expected a file or a folder");
+  require(train_, "data.path", !trains_mlp_ || train_.is_default("data.path"),
+          "[found {}, which is ]not valid with family: mlp; omit the field", {train_["data.path"]});
   require(spec_, "managedBy", !spec_.given("managedBy") || spec_.matches("managedBy", kDomainPath),
           "[found {}, ]expected domain/path", {spec_["managedBy"]});
 }
@@ -245,24 +259,35 @@ void Table::add_groups() {
 
 // Each family refuses the fields that only others read.
 void Table::add_families() {
-  const char* not_mlp = "[found {}, which is ]not valid with family: mlp; omit the field";
-  const char* only_mlp = "only valid with family: mlp";
+  const char* not_here =
+      "[found {}, which is ]only valid with family: gpt2 or llama; omit the field";
   for (const char* field : kTransformerModelFields) {
-    require(model_, field, !is_mlp_ || model_.is_default(field), not_mlp, {model_[field]});
+    require(model_, field, is_transformer_ || model_.is_default(field), not_here, {model_[field]});
   }
   for (const char* field : kTransformerTrainFields) {
-    require(train_, field, !trains_mlp_ || train_.is_default(field), not_mlp, {train_[field]});
+    require(train_, field, trains_transformer_ || train_.is_default(field), not_here,
+            {train_[field]});
   }
   require(train_, "recompute",
-          !trains_mlp_ || train_["recompute"] == "auto" || train_["recompute"] == "none", not_mlp,
+          trains_transformer_ || train_["recompute"] == "auto" || train_["recompute"] == "none",
+          "[found {}, which is ]only valid with family: gpt2 or llama; omit the field",
           {train_["recompute"]});
-  for (const char* field : kMlpModelFields) {
-    const bool is_number = model_.fallback(field).is_number();
-    require(model_, field, is_mlp_ || (is_number ? model_.is_default(field) : !model_.given(field)),
-            only_mlp);
+  require(model_, "preset", !is_mlp_ || model_.is_default("preset"),
+          "[found {}, which is ]not valid with family: mlp; omit the field", {model_["preset"]});
+  const auto only_with = [&](const Scope& scope, const char* field, const Expression& is_read,
+                             const std::string& families) {
+    const bool is_plain = scope.fallback(field).is_number() || scope.fallback(field).is_boolean();
+    require(scope, field, is_read || (is_plain ? scope.is_default(field) : !scope.given(field)),
+            "only valid with family: " + families);
+  };
+  for (const char* field : kMlpModelFields) only_with(model_, field, is_mlp_, "mlp");
+  only_with(model_, "outputs", is_mlp_ || is_convnet_, "mlp or convnet");
+  for (const char* field : kTableTrainFields) {
+    only_with(train_, field, trains_mlp_ || trains_convnet_, "mlp or convnet");
   }
-  for (const char* field : kMlpTrainFields) {
-    require(train_, field, trains_mlp_ || !train_.given(field), only_mlp);
+  for (const char* field : kConvnetModelFields) only_with(model_, field, is_convnet_, "convnet");
+  for (const char* field : kConvnetTrainFields) {
+    only_with(train_, field, trains_convnet_, "convnet");
   }
 }
 
@@ -272,11 +297,29 @@ void Table::add_mlp() {
           "missing, expected the number of values of a sample");
   require(train_, "model.outputs", !trains_mlp_ || outputs > 0,
           "missing, expected the number of classes or values");
-  require(model_, "outputs", !is_mlp_ || model_["task"] == "regression" || model_["outputs"] != 1,
-          "1 class, expected at least 2, or spec.train.model.task: regression");
-  for (const char* field : kMlpTrainFields) {
-    require(train_, field, !trains_mlp_ || train_.given(field), "missing, expected a .npy file");
-  }
+  require(model_, "outputs",
+          !(is_mlp_ || is_convnet_) || model_["task"] == "regression" || model_["outputs"] != 1,
+          "1 class, expected at least 2, or for an mlp spec.train.model.task: regression");
+  require(train_, "data.features", !trains_mlp_ || train_.given("data.features"),
+          "missing, expected a .npy file");
+  require(train_, "data.targets",
+          !(trains_mlp_ || (trains_convnet_ && train_.given("data.features"))) ||
+              train_.given("data.targets"),
+          "missing, expected a .npy file");
+}
+
+// Its data are files of images and classes, or CIFAR-10's, which have both.
+void Table::add_convnet() {
+  const Expression has_path = train_.given("data.path");
+  require(model_, "preset", !is_convnet_ || model_.given("preset"),
+          "missing, expected the name of a convolutional network");
+  require(train_, "data.features", !trains_convnet_ || has_path || train_.given("data.features"),
+          "missing, expected a file of images, or CIFAR-10's as spec.train.data.path");
+  require(train_, "data.path",
+          !trains_convnet_ || !has_path ||
+              (!train_.given("data.features") && !train_.given("data.targets")),
+          "found features or targets too, expected either these or a path");
+  check(check_normalisation, {"spec.train.model", "spec.train.data"});
 }
 
 void Table::add_model() {
@@ -289,14 +332,17 @@ void Table::add_model() {
   const Expression is_llama = model_.matches("preset", kLlamaPreset);
   require(model_, "family",
           !model_.given("family") || model_["family"] == "mlp" || !model_.given("preset") ||
-              (model_["family"] == "llama") == is_llama,
+              ((model_["family"] == "llama") == is_llama &&
+               (model_["family"] == kConvnet) == has_convnet_preset_),
           "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
-          {model_["family"], model_["preset"], either(is_llama, "llama", "gpt2")});
+          {model_["family"], model_["preset"],
+           either(has_convnet_preset_, kConvnet, either(is_llama, "llama", "gpt2"))});
   for (const char* dimension : {"model.layers", "model.width", "model.heads", "model.context"}) {
-    require(train_, dimension, trains_mlp_ || has_preset || train_[dimension] > 0,
+    require(train_, dimension, !trains_transformer_ || has_preset || train_[dimension] > 0,
             kMissingDimension);
   }
-  require(train_, "model.vocabulary", trains_mlp_ || has_preset || is_bytes || vocabulary > 0,
+  require(train_, "model.vocabulary",
+          !trains_transformer_ || has_preset || is_bytes || vocabulary > 0,
           "missing, expected the number of token ids (spec.train.data.tokenizer[: {}] does not "
           "determine it)",
           {train_["data.tokenizer"]});

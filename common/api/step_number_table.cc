@@ -96,6 +96,17 @@ constexpr StepNumber kTable[] = {
                 .help = "Share of the held-back samples that the last validation classified right"},
      .page_row = "Loss",
      .page = {"accuracy {}", NumberStyle::kFourDigits}},
+    {.member = &StepNumbers::validation_top5_accuracy,
+     .file = "validationTop5Accuracy",
+     .status = {.name = "validationTop5Accuracy",
+                .meaning = "Share of the held-back images whose class was among the five most "
+                           "likely ones in the newest validation, from 0 to 1."},
+     .status_digits = kLossDigits,
+     .metric = {.name = "lockstep_train_validation_top5_accuracy_ratio",
+                .help = "Share of the held-back images whose class was among the five most likely "
+                        "ones in the last validation"},
+     .page_row = "Loss",
+     .page = {"top-5 {}", NumberStyle::kFourDigits}},
     {.member = &StepNumbers::learning_rate,
      .file = "learningRate",
      .metric = {.name = "lockstep_train_learning_rate", .help = "Learning rate of the last step"}},

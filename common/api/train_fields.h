@@ -2,6 +2,7 @@
 
 #include "common/api/codec.h"
 #include "common/api/training_job.h"
+#include "common/layout/convnet_config.h"
 #include "common/layout/mlp_config.h"
 
 namespace lockstep {
@@ -68,16 +69,17 @@ struct Schema<ModelSpec> {
                 .meaning = "A known model; the other fields override single dimensions of it.",
                 .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-2-7b llama-2-13b "
                            "llama-2-70b llama-3-8b llama-3-70b llama-3.1-8b llama-3.1-70b "
-                           "llama-3.1-405b llama-3.2-1b llama-3.2-3b"},
+                           "llama-3.1-405b llama-3.2-1b llama-3.2-3b lenet5 vgg11 vgg16 resnet20 "
+                           "resnet18 resnet50"},
           &ModelSpec::preset);
-    visit(
-        Field{.name = "family",
-              .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, or "
-                         "a multi-layer perceptron (mlp) for tables. Empty means the preset's, "
-                         "else gpt2. inputs, hidden, outputs, activation and task are for an mlp, "
-                         "all other fields for a transformer.",
-              .choices = "gpt2 llama mlp"},
-        &ModelSpec::family);
+    visit(Field{.name = "family",
+                .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, a "
+                           "multi-layer perceptron (mlp) for tables, or a convolutional network "
+                           "(convnet) for images, which needs a preset. Empty means the preset's, "
+                           "else gpt2. Each has fields of its own, as their text says; all others "
+                           "are a transformer's.",
+                .choices = "gpt2 llama mlp convnet"},
+          &ModelSpec::family);
     visit(Field{.name = "layers",
                 .meaning = "Transformer blocks; 0 means the preset's.",
                 .minimum = 0,
@@ -149,7 +151,8 @@ struct Schema<ModelSpec> {
                 .items_max = kMlpHiddenMax},
           &ModelSpec::hidden);
     visit(Field{.name = "outputs",
-                .meaning = "Classes, or predicted values of a sample, of an mlp.",
+                .meaning = "Classes, or predicted values of a sample, of an mlp; classes of a "
+                           "convnet, of which 0 means the preset's.",
                 .minimum = 0,
                 .maximum = static_cast<double>(kMlpWidthMax)},
           &ModelSpec::outputs);
@@ -163,6 +166,31 @@ struct Schema<ModelSpec> {
                            "regression (the mean squared error). Empty means classification.",
                 .choices = "classification regression"},
           &ModelSpec::task);
+    visit(Field{.name = "imageHeight",
+                .meaning = "Pixels of a convnet's images, from top to bottom; 0 means the "
+                           "preset's: 28 for lenet5, 224 for resnet18 and resnet50, else 32.",
+                .minimum = 0,
+                .maximum = static_cast<double>(kImageEdgeMax)},
+          &ModelSpec::imageHeight);
+    visit(Field{.name = "imageWidth",
+                .meaning = "Pixels of a convnet's images, from left to right; 0 means the "
+                           "preset's, as many as from top to bottom.",
+                .minimum = 0,
+                .maximum = static_cast<double>(kImageEdgeMax)},
+          &ModelSpec::imageWidth);
+    visit(Field{.name = "imageChannels",
+                .meaning = "Channels of a convnet's images; 0 means the preset's: 1 for lenet5, "
+                           "else 3.",
+                .minimum = 0,
+                .maximum = static_cast<double>(kImageChannelsMax)},
+          &ModelSpec::imageChannels);
+    visit(Field{.name = "batchNorm",
+                .meaning = "Over which samples a convnet's batch normalisation takes its "
+                           "statistics: a micro-batch of all data-parallel ranks together "
+                           "(synchronized), so that they compute what one rank would, or of each "
+                           "rank (local). Empty means synchronized.",
+                .choices = "synchronized local"},
+          &ModelSpec::batchNorm);
     visit(Field{.name = "ropeScaling",
                 .meaning = "How a llama's rotary frequencies are scaled to a longer context (as in "
                            "Llama 3.1)."},
@@ -180,8 +208,9 @@ struct Schema<DataSpec> {
     visit(
         Field{.name = "path",
               .meaning = "Text for a transformer: a file, or a folder whose files are read in the "
-                         "order of their names. A path in the pod or, with lockstep run, relative "
-                         "to the YAML's folder.",
+                         "order of their names. For a convnet: a file of CIFAR-10's binary format, "
+                         "or a folder whose .bin files are read in the order of their names. A "
+                         "path in the pod or, with lockstep run, relative to the YAML's folder.",
               .bytes_max = kPathBytesMax},
         &DataSpec::path);
     visit(
@@ -201,23 +230,49 @@ struct Schema<DataSpec> {
           &DataSpec::pieces);
     visit(Field{.name = "features",
                 .meaning = "Samples for an mlp: a NumPy file (.npy) of [samples, inputs] numbers, "
-                           "little-endian and in C order. A path like data.path.",
+                           "little-endian and in C order. For a convnet: images [samples, height, "
+                           "width, channels], whose bytes (uint8) are divided by 255; the "
+                           "channels' dim may be missing if there is one. MNIST's IDX files of "
+                           "bytes are read too. A path like data.path.",
                 .bytes_max = kPathBytesMax},
           &DataSpec::features);
     visit(Field{.name = "targets",
-                .meaning = "What an mlp predicts: a .npy file with a row for each sample, of class "
-                           "numbers from 0 or, for task: regression, of outputs numbers. A path "
-                           "like data.path.",
+                .meaning = "What an mlp or convnet predicts: a .npy or IDX file with a row for "
+                           "each sample, of class numbers from 0 or, for an mlp with task: "
+                           "regression, of outputs numbers. A path like data.path.",
                 .bytes_max = kPathBytesMax},
           &DataSpec::targets);
+    visit(Field{.name = "flip",
+                .meaning = "Whether a convnet's training images are mirrored left to right, each "
+                           "with probability 1/2."},
+          &DataSpec::flip);
+    visit(Field{.name = "cropPadding",
+                .meaning = "Pixels by which a convnet's training images are shifted at most, "
+                           "down or up and left or right; what comes in from outside is 0 before "
+                           "the normalisation. As random crops of images with that padding.",
+                .minimum = 0,
+                .maximum = 64},
+          &DataSpec::cropPadding);
+    visit(Field{.name = "mean",
+                .meaning = "What is subtracted from each channel of a convnet's images, or from "
+                           "all if there is one number; needs deviation.",
+                .items_max = 16},
+          &DataSpec::mean);
+    visit(Field{.name = "deviation",
+                .meaning = "What each channel is divided by after that; as many numbers as mean.",
+                .minimum = 0,
+                .above_minimum = true,
+                .items_max = 16},
+          &DataSpec::deviation);
     visit(Field{.name = "validationFraction",
-                .meaning = "Fraction at the end of the data (tokens, rows) that is held back for "
-                           "validation.",
+                .meaning = "Fraction of the data that is held back for validation: the end of a "
+                           "text or table, and images that seed draws.",
                 .minimum = 0,
                 .maximum = 0.5},
           &DataSpec::validationFraction);
     visit(Field{.name = "seed",
-                .meaning = "Seed of the order in which samples are drawn.",
+                .meaning = "Seed of the order in which samples are drawn, and of what is drawn "
+                           "for images.",
                 .minimum = 0},
           &DataSpec::seed);
   }
@@ -227,13 +282,11 @@ template <>
 struct Schema<BatchSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(
-        Field{.name = "global",
-              .meaning = "Samples (sequences of a text, rows of a table) per optimizer step, over "
-                         "all ranks.",
-              .minimum = 1,
-              .maximum = kBatchMax},
-        &BatchSpec::global);
+    visit(Field{.name = "global",
+                .meaning = "Samples (sequences, rows, images) per optimizer step, over all ranks.",
+                .minimum = 1,
+                .maximum = kBatchMax},
+          &BatchSpec::global);
     visit(Field{.name = "micro",
                 .meaning = "Samples per forward pass on one rank; gradients accumulate until "
                            "global is reached. 0 means a rank's whole share.",

@@ -201,13 +201,33 @@ MlpConfig mlp_config(const ModelSpec& model) {
   return config;
 }
 
+bool is_convnet(const ModelSpec& model) {
+  return model.family == kConvnet || convnet_preset(model.preset) != nullptr;
+}
+
+ConvnetConfig convnet_config(const ModelSpec& model) {
+  const ConvnetPreset* preset = convnet_preset(model.preset);
+  ConvnetConfig config = preset != nullptr ? preset->config : ConvnetConfig();
+  const auto override_with = [](int64_t given, int64_t& dimension) {
+    if (given != 0) dimension = given;
+  };
+  override_with(model.imageHeight, config.height);
+  override_with(model.imageWidth, config.width);
+  override_with(model.imageChannels, config.channels);
+  override_with(model.outputs, config.classes);
+  const Result<BatchNormScope> scope = batch_norm_scope_from_name(model.batchNorm);
+  if (scope.ok()) config.batch_norm = *scope;
+  return config;
+}
+
 ModelDesign model_design(const TrainSpec& train) {
   if (train.model.family == kMlp) return mlp_config(train.model);
+  if (is_convnet(train.model)) return convnet_config(train.model);
   return model_config(train);
 }
 
 double tokens_per_step(const TrainSpec& train) {
-  if (train.model.family == kMlp) return 0;
+  if (train.model.family == kMlp || is_convnet(train.model)) return 0;
   return static_cast<double>(train.batch.global) * static_cast<double>(model_config(train).context);
 }
 

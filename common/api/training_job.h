@@ -38,8 +38,8 @@ struct RopeScalingSpec {
 };
 
 struct ModelSpec {
-  std::string preset;  // gpt2-124m, ..., llama-3.2-1b, ...; empty: use the dimensions below
-  std::string family;  // gpt2, llama, mlp; empty: the preset's, else gpt2
+  std::string preset;  // gpt2-124m, llama-3.2-1b, resnet20, ...; empty: use the dimensions below
+  std::string family;  // gpt2, llama, mlp, convnet; empty: the preset's, else gpt2
   int64_t layers = 0;  // of a transformer, as all up to the weights; 0: from the preset
   int64_t width = 0;
   int64_t heads = 0;
@@ -54,9 +54,13 @@ struct ModelSpec {
   WeightsSpec weights;          // initial weights
   int64_t inputs = 0;           // this and the fields below: of an mlp (MlpConfig)
   std::vector<int64_t> hidden;  // widths
-  int64_t outputs = 0;
-  std::string activation;  // relu, gelu, tanh; empty: relu
-  std::string task;        // classification, regression; empty: classification
+  int64_t outputs = 0;          // also a convnet's classes; 0: the preset's
+  std::string activation;       // relu, gelu, tanh; empty: relu
+  std::string task;             // classification, regression; empty: classification
+  int64_t imageHeight = 0;      // this and the fields below: of a convnet; 0: the preset's
+  int64_t imageWidth = 0;
+  int64_t imageChannels = 0;
+  std::string batchNorm;  // synchronized, local; empty: synchronized
 
   bool operator==(const ModelSpec&) const = default;
 };
@@ -65,8 +69,12 @@ struct DataSpec {
   std::string path;                 // a text: a file, or a folder of files in name order
   std::string tokenizer = "bytes";  // bytes: one token a byte; u16, u32: the file holds token ids
   std::string pieces;               // the table of what the token ids stand for; empty: unknown
-  std::string features;             // an mlp's samples: .npy files with a row for each
+  std::string features;             // an mlp's or convnet's samples: files with a row for each
   std::string targets;
+  bool flip = false;         // this and the fields below: of a convnet's images
+  int64_t cropPadding = 0;   // pixels; 0: no crops
+  std::vector<double> mean;  // of the channels, or of all; empty: not normalised
+  std::vector<double> deviation;
   double validationFraction = 0;  // the last part of the data, never trained on; [0, 0.5]
   int64_t seed = 1;               // for the order of samples
 
@@ -483,7 +491,10 @@ Problems validate(const TrainingJob& job);
 // be read are left out.
 Result<TrainingJob> valid_training_job_from_json(const Json& document);
 
-inline constexpr char kMlp[] = "mlp";  // a value of model.family
+inline constexpr char kMlp[] = "mlp";  // values of model.family
+inline constexpr char kConvnet[] = "convnet";
+// Returns whether the family is given so, or is the preset's.
+bool is_convnet(const ModelSpec& model);
 
 // Returns the model to build. Dimensions that are given nowhere stay 0, which validate() refuses.
 ModelDesign model_design(const TrainSpec& train);
@@ -492,6 +503,8 @@ ModelDesign model_design(const TrainSpec& train);
 ModelConfig model_config(const TrainSpec& train);
 // Returns an MLP's dimensions.
 MlpConfig mlp_config(const ModelSpec& model);
+// Returns a convolutional network's: the preset's, overridden by the given ones.
+ConvnetConfig convnet_config(const ModelSpec& model);
 // Tokens of the global batch; 0 if the model's dimensions are not known, or it has no tokens.
 double tokens_per_step(const TrainSpec& train);
 // Processes on each node, with defaults applied.

@@ -144,6 +144,22 @@ TEST(ExamplesTest, TheMlpReachesTheAccuracyOfPytorch) {
   EXPECT_NE(example.log().find(", accuracy 0.9"), std::string::npos) << example.log();
 }
 
+TEST(ExamplesTest, TheConvnetReadsDigits) {
+  ExampleRun example("digits.yaml", {"data/digits_images.npy", "data/digits_targets.npy"},
+                     [](std::string&) {});
+  EXPECT_EQ(example.run().wait(), 0) << example.log();
+  EXPECT_EQ(example.run().result()["state"], "Complete");
+  std::istringstream metrics(read_file(example.output() / "checkpoints/metrics.jsonl"));
+  double accuracy = 0, top5 = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    accuracy = parse_json(line)->value("validationAccuracy", accuracy);
+    top5 = parse_json(line)->value("validationTop5Accuracy", top5);
+  }
+  EXPECT_GE(accuracy, 0.985);
+  EXPECT_GE(top5, accuracy);
+  EXPECT_NE(example.log().find(" (top-5 "), std::string::npos) << example.log();
+}
+
 // A few steps of a job of examples/sharding or examples/parallelism.
 struct SharedRun {
   std::string log;             // of all pods

@@ -48,6 +48,25 @@ void add_mlp(const MlpConfig& model, const Add& add) {
   add("task", std::string(mlp_task_name(model.task)));
 }
 
+void add_convnet(const TrainSpec& train, const ConvnetConfig& model, const Add& add) {
+  add("preset", train.model.preset);
+  add("imageHeight", std::to_string(model.height));
+  add("imageWidth", std::to_string(model.width));
+  add("imageChannels", std::to_string(model.channels));
+  add("outputs", std::to_string(model.classes));
+  add("batchNorm", std::string(batch_norm_scope_name(model.batch_norm)));
+}
+
+// Returns the changes of the images before training.
+std::string changes_of(const DataSpec& data) {
+  std::string text = data.flip ? "flips" : "no flips";
+  text += ", crops of padding " + std::to_string(data.cropPadding) + ", normalisation";
+  for (size_t i = 0; i < data.mean.size(); ++i) {
+    text += " " + number(data.mean[i]) + "/" + number(data.deviation[i]);
+  }
+  return text;
+}
+
 }  // namespace
 
 RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
@@ -62,6 +81,10 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
     add_transformer(*transformer, add);
     settings["spec.train.data.path"] = "data of " + data_size;
     settings["spec.train.data.tokenizer"] = data.tokenizer;
+  } else if (const auto* convnet = std::get_if<ConvnetConfig>(&design)) {
+    add_convnet(train, *convnet, add);
+    settings[data.path.empty() ? "spec.train.data.features" : "spec.train.data.path"] =
+        "data of " + data_size + ", " + changes_of(data);
   } else {
     add_mlp(std::get<MlpConfig>(design), add);
     settings["spec.train.data.features"] = "data of " + data_size;

@@ -87,4 +87,14 @@ Status check_samples(const TableSource& source, const DataCheckLimits& limits) {
       limits);
 }
 
+Status check_images(int64_t count, int64_t bytes, const std::function<Status(int64_t)>& check,
+                    const DataCheckLimits& limits) {
+  const auto check_range = [&](int64_t first, int64_t images) -> Status {
+    for (int64_t index = first; index < first + images; ++index) TRY(check(index));
+    return {};
+  };
+  return check_items({.count = count, .bytes = bytes, .at_once = count, .check = check_range},
+                     limits);
+}
+
 }  // namespace lockstep::train

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "agent/train/data/table_source.h"
 #include "agent/train/data/token_source.h"
@@ -23,5 +24,9 @@ Status check_tokens(const TokenSource& source, const DataCheckLimits& limits = {
 
 // Looks for numbers that are not finite, and for classes that the model does not have.
 Status check_samples(const TableSource& source, const DataCheckLimits& limits = {});
+
+// Calls check(index) for images of `bytes` bytes each.
+Status check_images(int64_t count, int64_t bytes, const std::function<Status(int64_t)>& check,
+                    const DataCheckLimits& limits = {});
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "agent/train/data/idx_header.h"
 #include "common/base/check.h"
 
 namespace lockstep::train {
@@ -52,7 +53,8 @@ Result<NpyFile> NpyFile::open(const std::string& path) {
   TRY_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   const std::string_view bytes(reinterpret_cast<const char*>(file->bytes().data()),
                                file->bytes().size());
-  Result<NpyHeader> header = parse_npy_header(bytes, bytes.size());
+  Result<NpyHeader> header =
+      is_idx(bytes) ? parse_idx_header(bytes, bytes.size()) : parse_npy_header(bytes, bytes.size());
   if (!header.ok()) {
     return header.error()
         .with_message("[data] " + path + ": " + header.error().message)

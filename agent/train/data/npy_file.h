@@ -11,11 +11,12 @@
 
 namespace lockstep::train {
 
-// An array in a .npy file, mapped into memory. Reading is thread-safe. Errors blame the data and
-// name the file.
+// An array in a .npy or IDX file, mapped into memory. Reading is thread-safe. Errors blame the data
+// and name the file.
 class NpyFile {
  public:
-  // kNotFound for a path that isn't there, kInvalid for what parse_npy_header() refuses.
+  // The beginning tells which of the two formats it is. kNotFound for a path that isn't there,
+  // kInvalid for what parse_npy_header() or parse_idx_header() refuses.
   static Result<NpyFile> open(const std::string& path);
 
   const std::string& path() const { return file_->path(); }

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "agent/train/data/image_samples.h"
+#include "agent/train/data/image_source.h"
 #include "agent/train/data/mapped_file.h"
 #include "agent/train/data/table_samples.h"
 #include "agent/train/data/token_windows.h"
@@ -52,12 +54,29 @@ Result<OpenedData> open_table(const DataSpec& data, const MlpConfig& model) {
   return opened;
 }
 
+Result<OpenedData> open_images(const DataSpec& data, const ConvnetConfig& model) {
+  TRY_ASSIGN(std::unique_ptr<ImageSource> images, open_image_source(data, model));
+  TRY_ASSIGN(
+      std::unique_ptr<ImageSamples> samples,
+      ImageSamples::create(std::move(images), {.model = model,
+                                               .validation_fraction = data.validationFraction,
+                                               .seed = static_cast<uint64_t>(data.seed),
+                                               .flip = data.flip,
+                                               .crop_padding = data.cropPadding,
+                                               .mean = data.mean,
+                                               .deviation = data.deviation}));
+  OpenedData opened;
+  opened.samples = std::move(samples);
+  return opened;
+}
+
 }  // namespace
 
 Result<OpenedData> open_data(const DataSpec& data, const ModelDesign& design) {
   if (const ModelConfig* transformer = transformer_of(design)) {
     return open_text(data, *transformer);
   }
+  if (const auto* convnet = std::get_if<ConvnetConfig>(&design)) return open_images(data, *convnet);
   return open_table(data, std::get<MlpConfig>(design));
 }
 

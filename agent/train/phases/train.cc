@@ -239,12 +239,14 @@ Status Worker::validate_if_due() {
   shown.validation_loss_per_byte.reset();
   if (std::isfinite(per_byte)) shown.validation_loss_per_byte = per_byte;
   shown.validation_accuracy = evaluation->accuracy;
+  shown.validation_top5_accuracy = evaluation->top5_accuracy;
   progress_.enter(WorkerPhase::kTraining);
   if (!metrics_) return {};
   metrics_->add({.step = position_.step,
                  .validation_loss = evaluation->loss,
                  .validation_loss_per_byte = shown.validation_loss_per_byte,
-                 .validation_accuracy = evaluation->accuracy});
+                 .validation_accuracy = evaluation->accuracy,
+                 .validation_top5_accuracy = evaluation->top5_accuracy});
   return {};
 }
 

@@ -278,8 +278,8 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
       {"/spec/train/model/outputs", 0,
        "spec.train.model.outputs: missing, expected the number of classes or values"},
       {"/spec/train/model/outputs", 1,
-       "spec.train.model.outputs: 1 class, expected at least 2, or spec.train.model.task: "
-       "regression"},
+       "spec.train.model.outputs: 1 class, expected at least 2, or for an mlp "
+       "spec.train.model.task: regression"},
       {"/spec/train/model/hidden", Json::array(), "no error"},
       {"/spec/train/model/hidden",
        {16, 0},
@@ -290,14 +290,16 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
        "spec.train.model.activation: found \"swish\", expected relu, gelu or tanh"},
       {"/spec/train/model/task", "regression", "no error"},
       {"/spec/train/model/layers", 2,
-       "spec.train.model.layers: found 2, which is not valid with family: mlp; omit the field"},
+       "spec.train.model.layers: found 2, which is only valid with family: gpt2 or llama; omit the "
+       "field"},
       {"/spec/train/model/ropeScaling",
        {{"factor", 2}},
-       "spec.train.model.ropeScaling.factor: found 2.0, which is not valid with family: mlp; omit "
-       "the field"},
+       "spec.train.model.ropeScaling.factor: found 2.0, which is only valid with family: gpt2 or "
+       "llama; omit the field"},
       {"/spec/train/sample",
        {{"tokens", 10}},
-       "spec.train.sample.tokens: found 10, which is not valid with family: mlp; omit the field"},
+       "spec.train.sample.tokens: found 10, which is only valid with family: gpt2 or llama; omit "
+       "the field"},
       {"/spec/train/data/path", "text.txt",
        "spec.train.data.path: found \"text.txt\", which is not valid with family: mlp; omit the "
        "field"},
@@ -321,7 +323,10 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
       {"/spec/train/model/task", "regression",
        "spec.train.model.task: only valid with family: mlp"},
       {"/spec/train/data/features", "x.npy",
-       "spec.train.data.features: only valid with family: mlp"},
+       "spec.train.data.features: only valid with family: mlp or convnet"},
+      {"/spec/train/model/batchNorm", "local",
+       "spec.train.model.batchNorm: only valid with family: convnet"},
+      {"/spec/train/data/flip", true, "spec.train.data.flip: only valid with family: convnet"},
   });
 }
 

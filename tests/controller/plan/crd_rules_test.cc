@@ -214,6 +214,11 @@ const std::vector<Json>& good_documents() {
       job_of("{nodes: 2, train: {data: {features: /x.npy, targets: /y.npy, validationFraction: "
              "0.2}, model: {family: mlp, inputs: 10, outputs: 1, task: regression}, validation: "
              "{everySteps: 10}}}"),
+      job_of("{nodes: 2, train: {data: {features: /x.npy, targets: /y.npy, flip: true, "
+             "cropPadding: 2, mean: [0.5], deviation: [0.2]}, model: {preset: resnet20, "
+             "family: convnet, imageHeight: 8, imageWidth: 9, imageChannels: 1, outputs: 5, "
+             "batchNorm: local}}}"),
+      job_of("{train: {data: {path: /cifar}, model: {preset: vgg11}}}"),
       job_of("{nodes: 2, processesPerNode: 4, " + kTrain +
              "}, parallelism: {sharding: parameters, shardingGroup: node, reshardAfterForward: "
              "false, prefetch: false, gatherPrecision: bf16, reducePrecision: bf16, offload: "
@@ -236,6 +241,48 @@ struct Case {
   std::string path;
   std::string spec;
 };
+
+// A convnet with a field that only others have, others with its fields, and one without what it
+// needs.
+std::vector<Case> convnet_cases() {
+  const auto spec = [](const std::string& model, const std::string& data) {
+    return "{train: {model: {" + model + "}, data: {" + data + "}}}";
+  };
+  const std::string net = "preset: resnet20", files = "features: /x.npy, targets: /y.npy";
+  std::vector<Case> cases = {
+      {"spec.train.model.preset", spec("family: convnet", files)},
+      {"spec.train.model.family", spec("preset: resnet20, family: gpt2", files)},
+      {"spec.train.model.family", spec("preset: gpt2-124m, family: convnet", files)},
+      {"spec.train.data.features", spec(net, "flip: true")},
+      {"spec.train.data.targets", spec(net, "features: /x.npy")},
+      {"spec.train.data.path", spec(net, "path: /c, " + files)},
+      {"spec.train.data.path", spec(net, "path: /c, targets: /y.npy")},
+      {"spec.train.data.tokenizer", spec(net, "tokenizer: u16, " + files)},
+      {"spec.train.data.deviation", spec(net, "mean: [0.5], " + files)},
+      {"spec.train.data.mean", spec(net, "mean: [0.5, 0.5], deviation: [1.5, 1.5], " + files)},
+      {"spec.train.model.outputs", spec(net + ", outputs: 1", files)},
+      {"spec.train.model.imageHeight", spec("preset: lenet5, imageHeight: 8", files)},
+      {"spec.train.model.layers", spec(net + ", layers: 2", files)},
+      {"spec.train.model.hidden", spec(net + ", hidden: [8]", files)},
+      {"spec.train.recompute",
+       "{train: {model: {preset: resnet20}, data: {" + files + "}, recompute: blocks}}"},
+      {"spec.parallelism.tensor",
+       "{nodes: 2, parallelism: {tensor: 2}, " + spec(net, files).substr(1)},
+      {"spec.parallelism.pipeline",
+       "{nodes: 2, parallelism: {pipeline: 2}, " + spec(net, files).substr(1)},
+  };
+  for (const char* field :
+       {"imageHeight: 8", "imageWidth: 8", "imageChannels: 1", "batchNorm: local"}) {
+    const std::string name(field, std::string_view(field).find(':'));
+    cases.push_back({"spec.train.model." + name, mlp_spec(std::string(", ") + field)});
+  }
+  for (const char* field : {"flip: true", "cropPadding: 1", "mean: [0.5]", "deviation: [0.5]"}) {
+    const std::string name(field, std::string_view(field).find(':'));
+    cases.push_back(
+        {"spec.train.data." + name, mlp_spec("", "data: {" + files + ", " + field + "}")});
+  }
+  return cases;
+}
 
 // Each family with a field that only another one has, and an mlp without what it needs.
 std::vector<Case> family_cases() {
@@ -276,6 +323,7 @@ std::vector<Case> family_cases() {
                      mlp_spec(std::string(", ropeScaling: {") + field + "}")});
   }
   cases.push_back({"spec.train.model.weights.path", mlp_spec(", weights: {path: /w}")});
+  for (Case& each : convnet_cases()) cases.push_back(std::move(each));
   for (const char* field :
        {"inputs: 4", "hidden: [8]", "outputs: 3", "activation: relu", "task: regression"}) {
     const std::string name(field, std::string_view(field).find(':'));

@@ -1,0 +1,105 @@
+// Whole workers that train a convolutional network on the digits of examples/digits.yaml.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tests/agent/train/worker_world.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kSteps = 6;
+
+WorkerWorld::Options digits_world(int64_t nodes, int64_t per_node = 1) {
+  const std::string data = LOCKSTEP_SOURCE_DIR "/examples/data/digits_";
+  TrainSpec train;
+  train.model = {.preset = "resnet20", .outputs = 10};
+  train.model.imageHeight = 8;
+  train.model.imageWidth = 8;
+  train.model.imageChannels = 1;
+  train.data = {.features = data + "images.npy",
+                .targets = data + "targets.npy",
+                .cropPadding = 1,
+                .mean = {0.3},
+                .deviation = {0.36},
+                .validationFraction = 0.2,
+                .seed = 3};
+  train.steps = kSteps;
+  train.batch = {.global = 32};
+  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them.
+  train.optimizer = {.learningRate = 1e-3, .epsilon = 1e-3};
+  train.validation = {.everySteps = 3};
+  return {.nodes = nodes, .per_node = per_node, .train = train};
+}
+
+void expect_same(const WorkerWorld& one, const WorkerWorld& more, double limit) {
+  for (const char* name : {"loss", "gradientNorm", "validationLoss"}) {
+    const std::vector<double> a = one.metric(name);
+    const std::vector<double> b = more.metric(name);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(b[i], a[i], limit * a[i]) << name << i;
+  }
+}
+
+TEST(ConvnetWorker, ReportsItsAccuracies) {
+  WorkerWorld world(digits_world(1));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const std::vector<double> losses = world.metric("loss");
+  ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
+  EXPECT_LT(losses.back(), losses.front());
+  const ProgressNumbers numbers = world.progress(0);
+  const double top1 = world.metric("validationAccuracy").back();
+  const double top5 = world.metric("validationTop5Accuracy").back();
+  EXPECT_EQ(numbers.validation_accuracy, top1);
+  EXPECT_EQ(numbers.validation_top5_accuracy, top5);
+  EXPECT_GE(top5, top1);
+  EXPECT_GT(top5, 0.4);
+  EXPECT_NEAR(359 * top5, std::round(359 * top5), 1e-9) << "held back are 359 images";
+}
+
+TEST(ConvnetWorker, OfAnyWorldSizeLearnsTheSame) {
+  WorkerWorld one(digits_world(1));
+  ASSERT_NO_FATAL_FAILURE(one.run());
+  for (const auto& [nodes, per_node] : {std::pair(2, 1), std::pair(2, 2)}) {
+    WorkerWorld more(digits_world(nodes, per_node));
+    ASSERT_NO_FATAL_FAILURE(more.run());
+    expect_same(one, more, 1e-5);
+  }
+}
+
+TEST(ConvnetWorker, WithLocalStatisticsLearnsSomethingElse) {
+  WorkerWorld one(digits_world(1));
+  ASSERT_NO_FATAL_FAILURE(one.run());
+  WorkerWorld::Options options = digits_world(2);
+  options.train.model.batchNorm = "local";
+  WorkerWorld local(options);
+  ASSERT_NO_FATAL_FAILURE(local.run());
+  EXPECT_GT(std::abs(local.metric("loss").back() - one.metric("loss").back()), 1e-3);
+}
+
+// The ranks of each sharding have the same values, the running statistics among them.
+TEST(ConvnetWorker, LearnsTheSameWithAnySharding) {
+  WorkerWorld one(digits_world(1));
+  ASSERT_NO_FATAL_FAILURE(one.run());
+  for (const char* sharding : {"optimizer", "gradients", "parameters"}) {
+    WorkerWorld::Options options = digits_world(2);
+    options.change_spec = [=](TrainingJobSpec& spec) { spec.parallelism.sharding = sharding; };
+    WorkerWorld sharded(options);
+    ASSERT_NO_FATAL_FAILURE(sharded.run());
+    expect_same(one, sharded, 1e-5);
+  }
+}
+
+TEST(ConvnetWorker, GoesOnFromACheckpointWithTheSameBits) {
+  WorkerWorld::Options options = digits_world(2);
+  options.checkpoint_every = 3;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  expect_same_bits_from(world, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::train
