@@ -361,6 +361,10 @@ Work work_of(const kernels::Scale& a) {
   return {.bytes = bytes(a.x, a.count) + bytes(a.out, a.count), .other_flops = of(a.count)};
 }
 
+Work work_of(const kernels::Dropout& a) {
+  return {.bytes = bytes(a.x, a.count) + bytes(a.out, a.count), .other_flops = of(a.count)};
+}
+
 Work work_of(const kernels::Add& a) {
   return {.bytes = bytes(a.a, a.count) + bytes(a.b, a.count) + bytes(a.out, a.count),
           .other_flops = of(a.count)};

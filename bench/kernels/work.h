@@ -72,6 +72,7 @@ Work work_of(const kernels::LossSum& args);
 Work work_of(const kernels::Fill& args);
 Work work_of(const kernels::Cast& args);
 Work work_of(const kernels::Scale& args);
+Work work_of(const kernels::Dropout& args);
 Work work_of(const kernels::Add& args);
 // Counts the softmax over all tokens, but not the search for the largest k.
 Work work_of(const kernels::Sample& args);

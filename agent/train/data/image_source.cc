@@ -50,7 +50,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 Status check_images(const NpyFile& file, const ConvnetConfig& model) {
   const std::vector<int64_t> wanted{model.height, model.width, model.channels};
   std::vector<int64_t> shape(file.header().shape.begin() + 1, file.header().shape.end());
-  if (shape.size() == 2 && model.channels == 1) shape.push_back(1);
+  if (shape.size() == 2 && model.channels == 1) shape.resize(3, 1);
   if (shape == wanted) return {};
   return bad_file(file, "images of " + shape_text(shape),
                   "the model's height x width x channels, " + shape_text(wanted));
