@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "agent/model/attention_choice.h"
-#include "agent/model/dropout.h"
 #include "agent/model/batch_sums.h"
+#include "agent/model/dropout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"

@@ -27,8 +27,7 @@ struct TinyMlp {
 
   explicit TinyMlp(const ModelDesign& design, int64_t rows,
                    const kernels::OpTable& ops = kernels::cpu_ops(),
-                   model::BatchSums* batch = nullptr,
-                   const model::DropoutOptions& dropout = {})
+                   model::BatchSums* batch = nullptr, const model::DropoutOptions& dropout = {})
       : options{.design = design, .stage = whole_model(design), .dropout = dropout},
         store(design, options.stage),
         sink(store.arena()),
