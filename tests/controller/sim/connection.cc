@@ -203,19 +203,19 @@ void Connection::put_assignment(const loop::AgentAddress& agent,
 
 void Connection::poll_state(const loop::AgentAddress& agent, const loop::StatePoll& poll,
                             loop::AgentClient::Done done) {
-  const TimePoint now = world_.chance.clock.now();
-  const Nodes::Poll sent{
-      .since = poll.since, .progress_at = now + poll.progress_after, .until = now + poll.wait};
-  deliver(world_.chance.delay(kLatency), [this, agent, sent, done = std::move(done)] {
-    world_.nodes.poll(
-        agent, sent, [this, alive = std::weak_ptr(alive_), agent, done](Result<AgentState> result) {
-          if (alive.expired()) return;
-          const std::optional<AgentState> old = world_.nodes.old_report(agent);
-          if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
-          if (result.ok()) result = world_.nodes.reported_state(agent, *std::move(result));
-          answer(agent, done, std::move(result));
-        });
-  });
+  const TimePoint until = world_.chance.clock.now() + poll.wait;
+  deliver(world_.chance.delay(kLatency),
+          [this, agent, since = poll.since, until, done = std::move(done)] {
+            world_.nodes.poll(
+                agent, since, until,
+                [this, alive = std::weak_ptr(alive_), agent, done](Result<AgentState> result) {
+                  if (alive.expired()) return;
+                  const std::optional<AgentState> old = world_.nodes.old_report(agent);
+                  if (result.ok() && old && world_.chance.happens(Fault::kOldReport)) result = *old;
+                  if (result.ok()) result = world_.nodes.reported_state(agent, *std::move(result));
+                  answer(agent, done, std::move(result));
+                });
+          });
 }
 
 }  // namespace lockstep::sim

@@ -325,22 +325,9 @@ std::optional<AgentState> Nodes::old_report(const loop::AgentAddress& agent) {
   return node == nullptr ? std::nullopt : node->old_report;
 }
 
-bool Nodes::is_due(const Node& node, const Poll& poll) const {
-  if (poll.since < node.beyond_progress) return true;
-  return chance_.clock.now() >= poll.progress_at && poll.since < node.state.sequence;
-}
-
 void Nodes::answer_waiters(const Node& node) {
-  std::vector<Waiter> due = std::exchange(waiters_[node.uid], {});
-  const auto waits = [&](const Waiter& waiter) {
-    return node.answers() && !is_due(node, waiter->poll);
-  };
-  for (const Waiter& waiter : due) {
-    if (waits(waiter)) waiters_[node.uid].push_back(waiter);
-  }
-  std::erase_if(due, waits);
-  for (const Waiter& waiter : due) {
-    const Answer answer = std::exchange(waiter->answer, nullptr);
+  for (const Waiter& waiter : std::exchange(waiters_[node.uid], {})) {
+    const Answer answer = std::exchange(*waiter, nullptr);
     if (!answer) continue;
     if (node.answers()) {
       answer(report(node));
@@ -352,27 +339,17 @@ void Nodes::answer_waiters(const Node& node) {
 
 void Nodes::changed(Node& node) {
   ++node.state.sequence;
-  if (!is_mere_progress(node.told, node.state)) node.beyond_progress = node.state.sequence;
-  node.told = node.state;
   answer_waiters(node);
 }
 
-void Nodes::poll(const loop::AgentAddress& agent, const Poll& poll, Answer answer) {
+void Nodes::poll(const loop::AgentAddress& agent, int64_t since, TimePoint until, Answer answer) {
   const Node* node = at(agent);
   if (node == nullptr) return answer(unavailable("no agent answers"));
-  if (is_due(*node, poll)) return answer(report(*node));
-  auto waiter = std::make_shared<Waiting>(Waiting{poll, std::move(answer)});
+  if (node->state.sequence > since) return answer(report(*node));
+  auto waiter = std::make_shared<Answer>(std::move(answer));
   waiters_[node->uid].push_back(waiter);
-  if (poll.progress_at < poll.until) {
-    chance_.timers.at(poll.progress_at, [this, agent, waiter] {
-      const Node* same = at(agent);
-      if (same != nullptr && waiter->answer && is_due(*same, waiter->poll)) {
-        std::exchange(waiter->answer, nullptr)(report(*same));
-      }
-    });
-  }
-  chance_.timers.at(poll.until, [this, agent, waiter] {
-    const Answer late = std::exchange(waiter->answer, nullptr);
+  chance_.timers.at(until, [this, agent, waiter] {
+    const Answer late = std::exchange(*waiter, nullptr);
     if (!late) return;
     const Node* same = at(agent);
     late(same != nullptr ? Result<AgentState>(report(*same)) : timed_out("no answer"));

@@ -53,8 +53,6 @@ struct Node {
   std::string ip{};     // empty: not started yet
   std::string token{};  // from its Secret, read when it started
   AgentState state{};
-  AgentState told{};                       // as of its last change that waiting polls may have seen
-  int64_t beyond_progress{};               // sequence of the last change of more than progress
   std::optional<AgentState> old_report{};  // of an earlier round
   Assignment assignment{};
   TimePoint assigned_at{};
@@ -115,13 +113,7 @@ class Nodes {
   // An agent's interface. Results have not travelled yet: Connection delays and loses them. A
   // caller with the wrong token gets kUnavailable.
   Result<AgentState> put(const loop::AgentAddress& agent, const Assignment& assignment);
-  // As an agent answers a poll: mere progress since `since` waits until `progress_at`.
-  struct Poll {
-    int64_t since = 0;
-    TimePoint progress_at{};
-    TimePoint until{};
-  };
-  void poll(const loop::AgentAddress& agent, const Poll& poll, Answer answer);
+  void poll(const loop::AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
   // Records that an answer of that agent got through.
   void heard(const loop::AgentAddress& agent);
   // Returns the agent's last report of an earlier round, if any.
@@ -173,14 +165,8 @@ class Nodes {
 
  private:
   using Round = std::vector<Node*>;  // nodes with the same assignment hash
-  struct Waiting {
-    Poll poll{};
-    Answer answer{};  // empty: it has been answered
-  };
-  using Waiter = std::shared_ptr<Waiting>;
+  using Waiter = std::shared_ptr<Answer>;
 
-  // Returns whether the poll is to be answered now.
-  bool is_due(const Node& node, const Poll& poll) const;
   void start(const std::string& uid);
   bool delay_start(Node& node);
   std::string machine_for(const Json& pod) const;

@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t kTurnsMax = 600'000;
 constexpr int kTurnsUnasked = 16;
 constexpr Duration kTick = std::chrono::milliseconds(500);
-// Polls of all agents in a second: ten agents tell mere progress after ten seconds.
-constexpr double kPollsOfMany = 1;
 
 }  // namespace
 
@@ -43,8 +41,7 @@ struct Simulation::Replica {
 Simulation::Simulation(uint64_t seed, Mutation mutation, int replicas)
     : world(clock_, seed),
       mutation_(std::move(mutation)),
-      replicas_(static_cast<size_t>(replicas)),
-      delays_progress_(seed % 2 == 1) {
+      replicas_(static_cast<size_t>(replicas)) {
   world.nodes.oldest_protocol = mutation_.oldest_protocol;
   for (size_t place = 0; place < replicas_.size(); ++place) start(place);
   world.chance.timers.after(kTick, [this] { stall(); });
@@ -63,8 +60,6 @@ void Simulation::start(size_t place) {
   }
   options.limits = mutation_.limits;
   options.agents = mutation_.watch;
-  // As a controller with very many agents asks them to tell mere progress.
-  if (delays_progress_) options.agents.polls_per_second = kPollsOfMany;
   options.progress = mutation_.progress;
   options.limits.job_image = "lockstep:" + std::to_string(starts_);
   options.plan = [this](const plan::Observed& observed, TimePoint now, const plan::Limits& limits) {

@@ -58,7 +58,6 @@ class Simulation {
 
   const Mutation mutation_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // nullptr: not running now
-  bool delays_progress_;                            // in every other seed
   int64_t starts_ = 0;
 };
 
