@@ -1,4 +1,5 @@
-// Rows for the ops of convolutional networks. The model's rows are pixels, its width the channels.
+// Rows for the ops of convolutional networks. The model's rows are pixels, an eighth of its width
+// the channels.
 #include <algorithm>
 
 #include "bench/kernels/rows_parts.h"
@@ -191,7 +192,9 @@ Call pool_backward(Memory& memory, const Model& m) {
 
 }  // namespace
 
-void add_conv_rows(const Model& m, std::vector<Row>& list) {
+void add_conv_rows(const Model& model, std::vector<Row>& list) {
+  Model m = model;
+  m.width = model.width / 8;  // as many channels as early layers have
   const std::string sizes = "N=" + std::to_string(m.batch) + " pixels " +
                             std::to_string(m.sequence) + " C=" + std::to_string(m.width);
   const auto add = [&](const char* op, Call (*prepare)(Memory&, const Model&)) {

@@ -13,7 +13,7 @@ STATES = 2  # of AdamW
 BUCKET_BYTES = 4 << 20  # the default of spec.train.bucketBytes
 OFFLOAD_PIECE_BYTES = 8 << 20
 SQUARES_BYTES = 224  # the sum of squares for the norm, which ranks add up exactly
-TOTALS_BYTES = 48  # a rank's loss, and whether it stops or saves
+TOTALS_BYTES = 56  # a rank's loss, and whether it stops or saves
 
 # Values of each rank, and the blocks that it consists of.
 Unit = collections.namedtuple("Unit", "piece blocks")

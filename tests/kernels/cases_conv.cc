@@ -126,7 +126,7 @@ OpCase conv2d(const Conv2dShape& shape, bool adds_dx) {
                                conv2d_workspace(shape, DeviceType::kCuda));
   c.activations = {"x", "weight", "y"};
   c.loss_outputs = {"y"};
-  c.gradients = {{"x", adds_dx}, {"weight", true}, {"bias", true}};
+  c.gradients = {{"x", adds_dx, true}, {"weight", true}, {"bias", true}};
   c.any_threads = false;
   c.forward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.conv2d_forward(stream, {.x = t.at("x"),

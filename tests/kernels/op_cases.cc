@@ -210,7 +210,7 @@ void add_gradients(const OpCase& op_case, uint64_t seed, Tensors& tensors) {
     tensors.put("d" + gradient.input,
                 std::vector<float>(tensors.floats.at(gradient.input).size(),
                                    gradient.accumulated ? 0.5f : kNan),
-                is_bf16(gradient.input) && !gradient.accumulated);
+                is_bf16(gradient.input) && (gradient.is_activation || !gradient.accumulated));
   }
 }
 

@@ -97,8 +97,9 @@ class Tensors {
 };
 
 struct GradientSpec {
-  std::string input;         // backward writes "d" + input
-  bool accumulated = false;  // added to instead of overwritten
+  std::string input;           // backward writes "d" + input
+  bool accumulated = false;    // added to instead of overwritten
+  bool is_activation = false;  // has its type even if accumulated
 };
 
 struct OpCase {

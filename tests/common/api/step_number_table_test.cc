@@ -105,7 +105,7 @@ TEST(StepNumberTable, DocumentsAndDashboardsNameItsMetricsAndNoOthers) {
   for (const std::string& text :
        {operations, text_of("/docs/trainingjob.md"), text_of(files + "dashboards/job.json"),
         text_of(files + "alerts.yaml")}) {
-    const std::regex name("lockstep_train_[a-z_]+");
+    const std::regex name("lockstep_train_[a-z0-9_]+");
     for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at) {
       EXPECT_TRUE(metrics.contains(at->str())) << at->str() << " is no metric";
     }

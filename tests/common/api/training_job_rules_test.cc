@@ -113,7 +113,8 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
        "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "
-       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b or llama-3.2-3b"},
+       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b, llama-3.2-3b, lenet5, vgg11, vgg16, resnet20, "
+       "resnet18 or resnet50"},
       {"/spec/train/data/path", std::string(2000, 'x'),
        "spec.train.data.path: 2000 bytes, expected at most 1024"},
       {"/spec/train/model/weights",

@@ -44,13 +44,13 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   answer.reset();
   client.poll_state(agent, {.since = 7, .wait = seconds(10)}, done);
   wait();
-  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=10 HTTP/1.1"));
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=11 HTTP/1.1"));
   answer.reset();
   client.poll_state(
       agent, {.since = 7, .wait = seconds(10), .progress_after = std::chrono::milliseconds(1500)},
       done);
   wait();
-  EXPECT_TRUE(seen[2].contains("&protocol=10&progressMilliseconds=1500 HTTP/1.1"));
+  EXPECT_TRUE(seen[2].contains("&protocol=11&progressMilliseconds=1500 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
                                                           {401, Code::kNotFound},
                                                           {409, Code::kConflict},
