@@ -12,6 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!header.error().message.empty());
     return 0;
   }
-  CHECK(header->data_begin + static_cast<uint64_t>(header->rows() * header->columns()) == size);
+  uint64_t values = 1;
+  for (const int64_t dim : header->shape) values *= static_cast<uint64_t>(dim);
+  CHECK(header->data_begin + values == size);
   return 0;
 }
