@@ -37,10 +37,9 @@ struct Conv2dShape {
   bool operator==(const Conv2dShape&) const = default;
 };
 
-// y[n,p,q,k] = bias[k] + sum over r, s, c of x[n, p stride - padding + r, q stride - padding + s,
-// c]
-// * weight[k,r,s,c], with x = 0 outside the image. A fully connected layer is a convolution whose
-// filter has the size of the image.
+// y[n,p,q,k] = bias[k] + sum over r, s, c of x[n,h,w,c] * weight[k,r,s,c], where
+// h = p stride - padding + r, w = q stride - padding + s, and x = 0 outside the image. A fully
+// connected layer is a convolution whose filter has the size of the image.
 // On CUDA x, weight, y are all fp32 or all bf16; sums are fp32 and rounded once. On the CPU all are
 // fp32.
 struct Conv2dForward {

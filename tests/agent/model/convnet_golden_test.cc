@@ -108,8 +108,8 @@ class ConvnetAgainstPyTorch : public ::testing::TestWithParam<Trained> {
   test::TinyMlp net_{config_, rows_};
 };
 
-// Through 19 normalisations rounding errors grow: PyTorch's own gradients in fp32 are off by up to
-// 3.8e-5 of the largest one.
+// Through a resnet20's 19 normalisations rounding errors grow: PyTorch's own gradients in fp32 are
+// off by up to 3.8e-5 of the largest one. A lenet5 has no normalisations.
 constexpr double kOfNormalisations = 2;
 
 TEST_P(ConvnetAgainstPyTorch, HasItsLossAndAllItsGradients) {
@@ -122,7 +122,8 @@ TEST_P(ConvnetAgainstPyTorch, HasItsLossAndAllItsGradients) {
     const std::span<const float> all = net_.sink.of(parameter.id);
     const std::vector<float> ours = sampled(all);
     ASSERT_EQ(theirs.size(), ours.size()) << parameter.name;
-    const double limit = kOfNormalisations * kDeviations * gradient_deviation_ * largest_of(all);
+    const double growth = config_.kind == ConvnetKind::kLenet5 ? 1 : kOfNormalisations;
+    const double limit = growth * kDeviations * gradient_deviation_ * largest_of(all);
     EXPECT_GT(largest_of(theirs), 0) << parameter.name;
     for (size_t i = 0; i < theirs.size(); ++i) {
       EXPECT_NEAR(ours[i], theirs[i], limit) << parameter.name << " " << i;

@@ -29,7 +29,7 @@ GptOptions options_of(const ModelConfig& config, Recompute recompute = Recompute
       .config = config, .stage = whole_model(config), .recompute = recompute, .dropout = kDropout};
 }
 
-// As of another number of steps, the text's samples have these numbers.
+// Gives the text's samples the numbers from `first_sample` on.
 GptInput numbered(GptInput input, int64_t first_sample) {
   input.first_sample = first_sample;
   return input;
