@@ -117,6 +117,7 @@ void ParameterServer::add_methods() {
   serve(kPush, CallKind::kPush, &Unit::push);
   serve(kPull, CallKind::kPull, &Unit::pull);
   serve(kPut, CallKind::kPut, &Unit::put);
+  if (options_.add_methods) options_.add_methods(*rpc_);
 }
 
 void ParameterServer::serve(const rpc::Method& method, CallKind kind,

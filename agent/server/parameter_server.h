@@ -44,6 +44,8 @@ class ParameterServer {
     uint64_t rows_max = uint64_t{1} << 31;     // of one table
     size_t reply_bytes_max = size_t{1} << 30;  // under way to one worker
     HistoryRecorder recorder;                  // may be empty
+    // Adds further methods to the server, whose handlers run on its thread; may be empty.
+    std::function<void(rpc::Server&)> add_methods;
   };
   // kInvalid for wrong options, and for chains of more than one server: copies are not in this
   // version. Errors as rpc::Server::create().
@@ -59,6 +61,16 @@ class ParameterServer {
   // for an earlier view, kInvalid for one that moves ranges: that is not in this version. From any
   // thread but the server's; blocks until calls are judged by this view.
   Status install(const View& view);
+
+  // Writes all that this server holds (docs/formats.md, "State of a parameter server"). Nothing
+  // else happens meanwhile; the state is that of one clock if every worker waits. Errors of the
+  // sink.
+  Status save(const StateSink& sink);
+  // Takes this server's part of what any server of a job with this catalog has saved: call it once
+  // for each of them. kCorrupt for other bytes. Then begin_at().
+  Status load(const StateSource& source);
+  // Goes on after `first` steps of earlier rounds. Before the workers' first pushes.
+  void begin_at(uint64_t first);
 
   struct Report {
     uint64_t view = 0;
@@ -76,6 +88,10 @@ class ParameterServer {
   void take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::Request request);
   Result<KeyList> keys_of(uint32_t worker, const CallHead& head, const CallBody& body);
   Status check_keys(std::span<const uint64_t> keys) const;
+  Status save_units(const StateSink& sink);
+  Status load_units(const StateSource& source);
+  Status load_range(uint32_t tensor, uint64_t begin, const SavedState& saved,
+                    const StateSource& source);
   Status switch_to(std::shared_ptr<const View> view);
 
   Options options_;

@@ -43,6 +43,35 @@ Status RangeState::put(std::span<const float> values) {
   return {};
 }
 
+SavedState RangeState::saved_state() const {
+  return {.count = count_, .updates = static_cast<uint64_t>(updates_), .floats = arrays()};
+}
+
+Status RangeState::save(const StateSink& sink) const {
+  return sink(std::as_bytes(std::span(values_)));
+}
+
+Status RangeState::load(const SavedState& saved, const StateSource& source,
+                        const StatePlace& place) {
+  if (saved.floats != arrays()) {
+    return corrupt("[server] expected " + std::to_string(arrays()) + " arrays of a range, got " +
+                   std::to_string(saved.floats));
+  }
+  const uint64_t begin = std::max(place.saved_begin, place.own_begin);
+  const uint64_t end = std::min(place.saved_begin + saved.count, place.own_begin + count_);
+  std::vector<float> array(saved.count);
+  for (uint64_t k = 0; k < arrays(); ++k) {
+    TRY(source(std::as_writable_bytes(std::span(array))));
+    if (begin >= end) continue;
+    const auto from = array.begin() + static_cast<std::ptrdiff_t>(begin - place.saved_begin);
+    std::copy_n(
+        from, end - begin,
+        values_.begin() + static_cast<std::ptrdiff_t>(count_ * k + begin - place.own_begin));
+  }
+  if (begin < end) updates_ = static_cast<int64_t>(saved.updates);
+  return {};
+}
+
 UnitState::Size RangeState::size() const {
   return {.bytes = (values_.capacity() + sum_.capacity()) * sizeof(float)};
 }

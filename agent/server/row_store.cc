@@ -159,6 +159,29 @@ std::span<const uint64_t> RowStore::sweep(uint64_t now) {
   return expired_;
 }
 
+Status RowStore::visit(
+    const std::function<Status(const RowMeta& meta, std::span<const float> floats)>& use) const {
+  for (uint32_t row = 0; row < taken_rows_; ++row) {
+    if (meta(row).frequency == kFree) continue;
+    TRY(use(meta(row), {floats(row), row_floats_}));
+  }
+  return {};
+}
+
+Status RowStore::put(const RowMeta& saved, std::span<const float> values_and_states) {
+  CHECK(values_and_states.size() == row_floats_);
+  if (!(saved.frequency >= 0) || row_of(saved.key)) {
+    return corrupt("[server] " + spec_.name + ": key " + std::to_string(saved.key) +
+                   " was saved twice, or without a frequency");
+  }
+  const uint64_t keys[] = {saved.key};
+  TRY(use(keys, 0));
+  const uint32_t row = *row_of(saved.key);
+  meta(row) = saved;
+  std::ranges::copy(values_and_states, floats(row));
+  return {};
+}
+
 size_t RowStore::bytes() const {
   const size_t block = kBlockRows * (sizeof(RowMeta) + row_floats_ * sizeof(float));
   return blocks_.size() * block + index_.bytes() + free_rows_.capacity() * sizeof(uint32_t);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,6 +66,13 @@ class RowStore {
   // Looks at the next share of the rows (kSweepClocks), and removes those that have expired at
   // clock `now`. Returns their keys, valid until the next sweep.
   std::span<const uint64_t> sweep(uint64_t now);
+
+  // Calls `use` with each row and its values and states, until it returns an error.
+  Status visit(
+      const std::function<Status(const RowMeta& meta, std::span<const float> floats)>& use) const;
+  // Adds a row that visit() has shown, here or elsewhere. kCorrupt if its key has a row, or if it
+  // is none; kUnavailable if there is no room.
+  Status put(const RowMeta& saved, std::span<const float> values_and_states);
 
   uint64_t rows() const { return rows_; }
   size_t bytes() const;

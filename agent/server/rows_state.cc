@@ -21,6 +21,30 @@ Status RowsState::put(std::span<const float>) {
   return invalid("[server] " + spec_.name + ": rows cannot be put");
 }
 
+// A row is its RowMeta, then its floats.
+Status RowsState::save(const StateSink& sink) const {
+  return store_.visit([&](const RowMeta& meta, std::span<const float> floats) -> Status {
+    TRY(sink(std::as_bytes(std::span(&meta, 1))));
+    return sink(std::as_bytes(floats));
+  });
+}
+
+Status RowsState::load(const SavedState& saved, const StateSource& source,
+                       const StatePlace& place) {
+  std::vector<float> floats(spec_.dim * (1 + states_));
+  if (saved.floats != floats.size()) {
+    return corrupt("[server] " + spec_.name + ": expected rows of " +
+                   std::to_string(floats.size()) + " floats, got " + std::to_string(saved.floats));
+  }
+  for (uint64_t row = 0; row < saved.count; ++row) {
+    RowMeta meta;
+    TRY(source(std::as_writable_bytes(std::span(&meta, 1))));
+    TRY(source(std::as_writable_bytes(std::span(floats))));
+    if (place.holds(meta.key)) TRY(store_.put(meta, floats));
+  }
+  return {};
+}
+
 // Returns all keys, ascending, and the sum of each one's rows. A row that only one worker has is
 // that worker's.
 Gradient RowsState::add_up(std::span<const Gradient> gradients) {

@@ -23,6 +23,12 @@ class RowsState final : public UnitState {
   std::span<const uint64_t> sweep(uint64_t now) override { return store_.sweep(now); }
   Size size() const override { return {.rows = store_.rows(), .bytes = store_.bytes()}; }
 
+  SavedState saved_state() const override {
+    return {.count = store_.rows(), .floats = spec_.dim * (1 + states_)};
+  }
+  Status save(const StateSink& sink) const override;
+  Status load(const SavedState& saved, const StateSource& source, const StatePlace& place) override;
+
   const RowStore& store() const { return store_; }
 
  private:

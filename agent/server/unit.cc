@@ -225,6 +225,11 @@ void Unit::fail_waiting(const Error& error) {
   pushed_.clear();
 }
 
+void Unit::begin_at(uint64_t first) {
+  clock_ = UnitClock(options_.consistency, options_.workers, first);
+  settle();
+}
+
 Unit::Report Unit::report() const {
   return {.name = options_.name,
           .now = clock_.now(),

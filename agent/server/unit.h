@@ -62,6 +62,10 @@ class Unit {
   // Refuses what waits.
   void fail_waiting(const Error& error);
 
+  // Goes on after `first` steps of earlier rounds. Only before the first push.
+  void begin_at(uint64_t first);
+  UnitState& state() { return *state_; }
+
   struct Report {
     std::string name;
     uint64_t now = 0;

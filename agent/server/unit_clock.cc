@@ -20,10 +20,11 @@ Status check_consistency(const Consistency& consistency, size_t workers) {
   return {};
 }
 
-UnitClock::UnitClock(const Consistency& consistency, std::span<const uint32_t> workers)
-    : consistency_(consistency) {
+UnitClock::UnitClock(const Consistency& consistency, std::span<const uint32_t> workers,
+                     uint64_t first)
+    : consistency_(consistency), step_(first), highest_(first) {
   CHECK(!workers.empty());
-  for (const uint32_t worker : workers) clocks_[worker] = 0;
+  for (const uint32_t worker : workers) clocks_[worker] = first;
 }
 
 Status UnitClock::check_worker(uint32_t worker) const {

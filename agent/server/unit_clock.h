@@ -41,7 +41,8 @@ Status check_consistency(const Consistency& consistency, size_t workers);
 // Pure; single-threaded.
 class UnitClock {
  public:
-  UnitClock(const Consistency& consistency, std::span<const uint32_t> workers);
+  // `first`: the clock of all workers, which have completed as many steps in earlier rounds.
+  UnitClock(const Consistency& consistency, std::span<const uint32_t> workers, uint64_t first = 0);
 
   enum class Verdict { kNow, kWait, kLate };
   // kConflict if the rank is not a worker of the view, or has pushed with this clock before.

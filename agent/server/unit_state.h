@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,6 +20,27 @@ struct Gradient {
 struct UpdateStep {
   double learning_rate = 0;
   uint64_t now = 0;  // UnitClock::now() before the update
+};
+
+// Writes bytes of a saved state, or reads exactly as many as there is room for. Their errors end
+// the save or load.
+using StateSink = std::function<Status(std::span<const std::byte>)>;
+using StateSource = std::function<Status(std::span<std::byte>)>;
+
+// The extent of a saved state: elements, updates and arrays (values and the optimizer's states) of
+// a range; rows, 0 and floats of each row with its states of a table.
+struct SavedState {
+  uint64_t count = 0;
+  uint64_t updates = 0;
+  uint64_t floats = 0;
+};
+
+// The part of a saved state that a unit takes.
+struct StatePlace {
+  uint64_t saved_begin =
+      0;  // of ranges: first element that was saved, and the unit's own first one
+  uint64_t own_begin = 0;
+  std::function<bool(uint64_t key)> holds;  // of tables
 };
 
 // The parameters of one unit, without the order of calls: that is Unit's (unit.h). A copy of the
@@ -46,6 +69,13 @@ class UnitState {
     uint64_t bytes = 0;  // with optimizer's states
   };
   virtual Size size() const = 0;
+
+  // Saves everything, and loads what any servers have saved. kCorrupt if the extent does not fit
+  // the optimizer.
+  virtual SavedState saved_state() const = 0;
+  virtual Status save(const StateSink& sink) const = 0;
+  virtual Status load(const SavedState& saved, const StateSource& source,
+                      const StatePlace& place) = 0;
 };
 
 // A part of a dense tensor and the optimizer's states.
@@ -62,8 +92,13 @@ class RangeState final : public UnitState {
   Status put(std::span<const float> values) override;
   std::span<const uint64_t> sweep(uint64_t) override { return {}; }
   Size size() const override;
+  SavedState saved_state() const override;
+  Status save(const StateSink& sink) const override;
+  Status load(const SavedState& saved, const StateSource& source, const StatePlace& place) override;
 
  private:
+  uint64_t arrays() const { return values_.size() / count_; }
+
   uint64_t count_;
   optim::OptimizerOptions optimizer_;
   std::vector<float> values_;  // and the states

@@ -1,0 +1,151 @@
+// States of servers, which servers of a later round load.
+#include <algorithm>
+#include <cstring>
+
+#include "agent/server/parameter_server.h"
+
+namespace lockstep::server {
+namespace {
+
+constexpr char kMagic[8] = {'L', 'S', 'P', 'S', '0', '0', '0', '1'};
+constexpr uint64_t kCountMax = uint64_t{1} << 40;
+
+struct StateHead {
+  char magic[8] = {};
+  uint8_t catalog[32] = {};
+  uint64_t units = 0;
+};
+static_assert(sizeof(StateHead) == 48);
+
+// Stands before the state of each unit.
+struct UnitHead {
+  uint32_t kind = 0;   // UnitKind
+  uint32_t index = 0;  // of the tensor or table in the catalog
+  uint64_t begin = 0;  // of a range
+  SavedState saved;
+};
+static_assert(sizeof(UnitHead) == 40);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <class T>
+Result<T> read_value(const StateSource& source) {
+  T value;
+  TRY(source(std::as_writable_bytes(std::span(&value, 1))));
+  return value;
+}
+
+Status pass_over(uint64_t bytes, const StateSource& source) {
+  std::vector<std::byte> scratch(std::min<uint64_t>(bytes, 1 << 20));
+  while (bytes > 0) {
+    const uint64_t now = std::min<uint64_t>(bytes, scratch.size());
+    TRY(source(std::span(scratch).first(now)));
+    bytes -= now;
+  }
+  return {};
+}
+
+Status check_head(const UnitHead& head, const Catalog& catalog) {
+  const bool is_range = head.kind == static_cast<uint32_t>(UnitKind::kRange);
+  const bool is_table = head.kind == static_cast<uint32_t>(UnitKind::kTable);
+  const size_t known = is_range ? catalog.tensors.size() : catalog.tables.size();
+  const bool is_known = (is_range || is_table) && head.index < known;
+  const bool fits =
+      is_known && head.saved.count <= kCountMax && head.saved.floats <= kCountMax &&
+      (!is_range || (head.saved.count <= catalog.tensors[head.index].count &&
+                     head.begin <= catalog.tensors[head.index].count - head.saved.count));
+  if (fits) return {};
+  return corrupt("[server] a saved unit does not fit the catalog");
+}
+
+}  // namespace
+
+Status ParameterServer::save(const StateSink& sink) {
+  Status done;
+  strand_->run([&] { done = save_units(sink); });
+  return done;
+}
+
+Status ParameterServer::save_units(const StateSink& sink) {
+  StateHead head{.units = units_.size()};
+  std::memcpy(head.magic, kMagic, sizeof kMagic);
+  const Digest digest = digest_of(options_.catalog);
+  std::memcpy(head.catalog, digest.data(), sizeof head.catalog);
+  TRY(sink(bytes_of(head)));
+  for (const auto& [id, unit] : units_) {
+    UnitHead of_unit{.kind = static_cast<uint32_t>(id.kind),
+                     .index = id.index,
+                     .saved = unit->state().saved_state()};
+    if (id.kind == UnitKind::kRange) {
+      const DenseRange& range = routing_->view().ranges[id.index];
+      of_unit.index = range.tensor;
+      of_unit.begin = range.begin;
+    }
+    TRY(sink(bytes_of(of_unit)));
+    TRY(unit->state().save(sink));
+  }
+  return {};
+}
+
+Status ParameterServer::load(const StateSource& source) {
+  Status done;
+  strand_->run([&] { done = load_units(source); });
+  return done;
+}
+
+Status ParameterServer::load_units(const StateSource& source) {
+  TRY_ASSIGN(const StateHead head, read_value<StateHead>(source));
+  const Digest digest = digest_of(options_.catalog);
+  if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0) {
+    return corrupt("[server] these are not the bytes of a server's state");
+  }
+  if (std::memcmp(head.catalog, digest.data(), sizeof head.catalog) != 0) {
+    return corrupt("[server] the state is that of another model or optimizer");
+  }
+  const StatePlace rows{.holds = [&](uint64_t key) { return routing_->primary_of(key) == rank_; }};
+  for (uint64_t i = 0; i < head.units; ++i) {
+    TRY_ASSIGN(const UnitHead saved, read_value<UnitHead>(source));
+    TRY(check_head(saved, options_.catalog));
+    if (saved.kind == static_cast<uint32_t>(UnitKind::kTable)) {
+      const auto unit = units_.find({UnitKind::kTable, saved.index});
+      const uint64_t row = sizeof(RowMeta) + sizeof(float) * saved.saved.floats;
+      TRY(unit == units_.end() ? pass_over(saved.saved.count * row, source)
+                               : unit->second->state().load(saved.saved, source, rows));
+      continue;
+    }
+    TRY(load_range(saved.index, saved.begin, saved.saved, source));
+  }
+  return {};
+}
+
+// Several ranges of this server may overlap what was saved as one.
+Status ParameterServer::load_range(uint32_t tensor, uint64_t begin, const SavedState& saved,
+                                   const StateSource& source) {
+  std::vector<std::byte> bytes(saved.count * saved.floats * sizeof(float));
+  TRY(source(bytes));
+  for (const auto& [id, unit] : units_) {
+    if (id.kind != UnitKind::kRange) continue;
+    const DenseRange& range = routing_->view().ranges[id.index];
+    if (range.tensor != tensor) continue;
+    size_t at = 0;
+    const StateSource again = [&](std::span<std::byte> to) -> Status {
+      if (to.size() > bytes.size() - at) return corrupt("[server] a saved range is too short");
+      std::memcpy(to.data(), bytes.data() + at, to.size());
+      at += to.size();
+      return {};
+    };
+    TRY(unit->state().load(saved, again, {.saved_begin = begin, .own_begin = range.begin}));
+  }
+  return {};
+}
+
+void ParameterServer::begin_at(uint64_t first) {
+  strand_->run([&] {
+    for (const auto& [id, unit] : units_) unit->begin_at(first);
+  });
+}
+
+}  // namespace lockstep::server
