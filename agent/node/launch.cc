@@ -65,6 +65,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   if (assignment.gpus_per_node > 0) config.gpu = local_rank % assignment.gpus_per_node;
   config.gpus = assignment.gpus_per_node * std::ssize(world.members);
   config.train = *assignment.train;
+  config.parameter_servers = assignment.parameter_servers;
   config.checkpoint = assignment.checkpoint;
   config.threads = threads;
   config.cpus = context.cpus;

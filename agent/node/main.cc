@@ -96,7 +96,7 @@ Result<int> run_agent(const AgentOptions& options) {
   Agent agent(settings_of(options, signal_fd, cgroup), clock, cgroup);
   AgentApi api(agent, options.signed_only ? "" : token);
   const std::string name =
-      worker_pod_name(options.job_name, options.node_index, options.incarnation);
+      pod_name(options.job_name, options.role, options.node_index, options.incarnation);
   TRY_ASSIGN(
       const std::unique_ptr<http::Server> server,
       http::Server::start(

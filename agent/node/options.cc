@@ -127,6 +127,14 @@ Status read_identity(const Environment& environment, AgentOptions& options) {
   TRY_ASSIGN(options.job_name, required(environment, "LOCKSTEP_JOB_NAME"));
   TRY_ASSIGN(const std::string index, required(environment, "LOCKSTEP_NODE_INDEX"));
   TRY_ASSIGN(options.node_index, read_number("LOCKSTEP_NODE_INDEX", index, 1'000'000));
+  const std::string role = value_or(environment, kRoleVariable, "worker");
+  for (const MemberRole known : {MemberRole::kWorker, MemberRole::kServer}) {
+    if (role == member_role_name(known)) options.role = known;
+  }
+  if (role != member_role_name(options.role)) {
+    return invalid(std::string(kRoleVariable) + ": expected \"worker\" or \"server\", found \"" +
+                   role + "\"");
+  }
   TRY_ASSIGN(const std::string incarnation, required(environment, "LOCKSTEP_INCARNATION"));
   TRY_ASSIGN(options.incarnation,
              read_number("LOCKSTEP_INCARNATION", incarnation, int64_t{1} << 62));
@@ -171,7 +179,8 @@ std::string agent_usage() {
   std::string text =
       "lockstep-agent: supervises the workers of one pod, as the controller assigns them.\n"
       "Environment variables: POD_IP, LOCKSTEP_JOB_UID, LOCKSTEP_JOB_NAME, LOCKSTEP_NODE_INDEX,\n"
-      "LOCKSTEP_INCARNATION, LOCKSTEP_REQUESTS, LOCKSTEP_POD_ROOT, LOCKSTEP_SURVIVORS. Flags:\n";
+      "LOCKSTEP_INCARNATION, LOCKSTEP_ROLE, LOCKSTEP_REQUESTS, LOCKSTEP_POD_ROOT,\n"
+      "LOCKSTEP_SURVIVORS. Flags:\n";
   for (const Flag& flag : kFlags) {
     text += "  " + std::string(flag.name) + " " + (flag.value != nullptr ? flag.value : "") +
             "\n      " + flag.help + "\n";

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/api/world_assignment.h"
 #include "common/base/result.h"
 
 namespace lockstep::node {
@@ -16,6 +17,7 @@ struct AgentOptions {
   int64_t port = 0;
   std::string job_uid;
   std::string job_name;
+  MemberRole role = MemberRole::kWorker;
   int64_t node_index = 0;
   int64_t incarnation = 0;
   std::string work_folder;

@@ -85,6 +85,18 @@ Status check_world(const WorldAssignment& world) {
                  Blame::kConfig);
 }
 
+Result<comm::Identity> identity_of(const WorkerConfig& config) {
+  const auto round = static_cast<uint64_t>(config.world.round);
+  TRY_ASSIGN(const std::string token, read_token(config.token_file));
+  return comm::Identity{.rank = static_cast<uint32_t>(config.rank),
+                        .size = static_cast<uint32_t>(config.world.world_size()),
+                        .round = round,
+                        .job = sha256(config.world.job_uid),
+                        .world = sha256(config.hash),
+                        .key = comm::transport_key(token, round, config.hash),
+                        .encrypts = config.world.is_encrypted};
+}
+
 Result<std::unique_ptr<comm::Communicator>> form_world(const WorkerConfig& config,
                                                        CollectiveBoard* board) {
   const auto round = static_cast<uint64_t>(config.world.round);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/comm/communicator.h"
+#include "agent/comm/handshake.h"
 #include "agent/train/data/windows.h"
 #include "common/api/collective_board.h"
 #include "common/api/worker_config.h"
@@ -17,6 +18,9 @@ namespace lockstep::train {
 // kInvalid, blaming the configuration, if this version cannot carry out the world's layout or
 // roles. A rank that ignored them would train something else than its peers.
 Status check_world(const WorldAssignment& world);
+
+// Returns this rank's identity in remote calls. Errors of the job's token blame the configuration.
+Result<comm::Identity> identity_of(const WorkerConfig& config);
 
 // Connects this rank with all others of its round, at the addresses of the assignment. The
 // communicator reports its progress on `board`, which may be null and outlives the communicator.

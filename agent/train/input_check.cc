@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "agent/train/clicks/click_log.h"
 #include "agent/train/data/open_data.h"
 #include "agent/train/weights/import_weights.h"
 
@@ -33,6 +34,11 @@ std::string data_field(const DataSpec& data, const Error& error) {
 }  // namespace
 
 Problems input_problems(const TrainSpec& train) {
+  if (is_click_family(train.model.family)) {
+    const auto log = ClickLog::open(train.data);
+    if (log.ok()) return {};
+    return {problem_of("spec.train.data.path", log.error())};
+  }
   const ModelDesign design = model_design(train);
   Problems problems;
   if (const Status data = check_data(train.data, design); !data.ok()) {

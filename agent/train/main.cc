@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "agent/train/checkpoint/file_io.h"
+#include "agent/train/clicks/click_generator.h"
+#include "agent/train/clicks/click_worker.h"
 #include "agent/train/input_check.h"
 #include "agent/train/job_plan.h"
 #include "agent/train/memory_report.h"
 #include "agent/train/memory_table.h"
 #include "agent/train/next_round.h"
 #include "agent/train/progress_reporter.h"
+#include "agent/train/servers/server_process.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/worker.h"
 #include "common/api/worker_config.h"
@@ -32,6 +35,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: lockstep-worker --config FILE\n"
     "       lockstep-worker check JOB\n"
+    "       lockstep-worker clicks FILE ROWS KEYS SEED\n"
     "       lockstep-worker export CHECKPOINT OUTPUT PRECISION FILE_BYTES_MAX parameters|averages\n"
     "       lockstep-worker plan [JOB] [GIGABYTES...]\n";
 constexpr size_t kConfigBytesMax = 16u << 20;
@@ -56,6 +60,11 @@ int run_round(const WorkerConfig& config, ProgressReporter& progress) {
   const SystemClock clock;
   const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
   progress.enter(WorkerPhase::kStarting);
+  if (has_servers(config.world)) {
+    const bool is_server = member_of(config.world, config.rank).role == MemberRole::kServer;
+    if (is_server) return ServerProcess(config, progress, {real_file_system(), pause}).run();
+    return ClickWorker(config, progress, {clock, real_file_system(), pause}).run();
+  }
   return Worker(config, progress, {clock, real_file_system(), pause}).run();
 }
 
@@ -103,6 +112,10 @@ int run_check(const std::string& path) {
   if (!job.ok()) return bad_config(job.error());
   if (!job->spec.train) return 0;
   Problems problems = input_problems(*job->spec.train);
+  if (is_click_family(job->spec.train->model.family)) {
+    for (const std::string& problem : problems) std::printf("%s\n", problem.c_str());
+    return problems.empty() ? 0 : kExitBadConfig;
+  }
   const Result<JobPlan> plan = plan_job(job->spec);
   if (!plan.ok()) problems.push_back(plan.error().message);
   for (const std::string& problem : problems) std::printf("%s\n", problem.c_str());
@@ -141,6 +154,31 @@ int run_export(const std::string& from, const std::string& to, const ExportOptio
   return 0;
 }
 
+// Writes a click log for `lockstep clicks`. Returns 0; -1 for wrong arguments; else 1.
+int run_clicks(std::span<char* const> words) {
+  ClickGeneratorOptions options{.path = words[0]};
+  int64_t numbers[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string_view text = words[i + 1];
+    const auto [stop, error] = std::from_chars(text.begin(), text.end(), numbers[i]);
+    if (stop != text.end() || error != std::errc() || numbers[i] < 1) return -1;
+  }
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (numbers[0] > kMost || numbers[1] > kMost) return -1;
+  options.rows = numbers[0];
+  options.keys = numbers[1];
+  options.seed = static_cast<uint64_t>(numbers[2]);
+  const Result<GeneratedClicks> done = generate_clicks(options);
+  if (!done.ok()) {
+    std::fprintf(stderr, "%s\n", done.error().message.c_str());
+    return 1;
+  }
+  std::printf("%s: %lld rows, %lld clicks; best possible log loss %.5f, of the last tenth %.5f\n",
+              words[0], static_cast<long long>(done->rows), static_cast<long long>(done->clicks),
+              done->log_loss, done->log_loss_of_last_tenth);
+  return 0;
+}
+
 // Returns nothing for a text that is not a size.
 std::optional<int64_t> gigabytes_from(std::string_view text) {
   int64_t size = 0;
@@ -154,6 +192,10 @@ int run_job_plan(const std::string& path, const std::vector<int64_t>& gigabytes)
   const Result<TrainingJob> job = read_job(path);
   if (!job.ok()) return bad_config(job.error());
   if (!job->spec.train) return bad_config(invalid("spec.train: missing, expected a job with it"));
+  if (is_click_family(job->spec.train->model.family)) {
+    return bad_config(invalid("spec.train.model.family: a plan of the memory of " +
+                              job->spec.train->model.family + " is not in this version"));
+  }
   const Result<JobPlan> plan = plan_job(job->spec);
   if (!plan.ok()) return bad_config(plan.error());
   std::vector<MemoryLimit> limits;
@@ -195,6 +237,10 @@ int program(int argc, char** argv) {
   if (argc == 7 && std::string_view(argv[1]) == "export") {
     const auto options = lockstep::train::export_options(argv[4], argv[5], argv[6]);
     if (options) return lockstep::train::run_export(argv[2], argv[3], *options);
+  }
+  if (argc == 6 && std::string_view(argv[1]) == "clicks") {
+    const int code = lockstep::train::run_clicks({argv + 2, 4});
+    if (code >= 0) return code;
   }
   if (argc > 2 && std::string_view(argv[1]) == "plan") {
     const int code = lockstep::train::run_plan({argv + 2, static_cast<size_t>(argc - 2)});

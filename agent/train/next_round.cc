@@ -42,8 +42,8 @@ Result<WorkerConfig> read_worker_config(const std::string& path) {
 bool may_stay(const WorkerConfig& config, int exit_code, const ProgressReporter& progress) {
   const bool is_of_peer = exit_code == kExitPeerLost || exit_code == kExitPeerHung;
   const bool has_trained = progress.numbers().first_step_unix_seconds > 0;
-  return is_of_peer && has_trained && config.rounds_fd >= 0 && config.gpu < 0 &&
-         !StopSignal::requested();
+  return is_of_peer && has_trained && !has_servers(config.world) && config.rounds_fd >= 0 &&
+         config.gpu < 0 && !StopSignal::requested();
 }
 
 Result<std::optional<WorkerConfig>> await_next_round(const WorkerConfig& config, int exit_code) {

@@ -78,6 +78,9 @@ Status check_world(const Assignment& assignment) {
                    " for a world with a mesh, gaps, roles, a layout or encryption, for rules about "
                    "losses, and for a new model, optimizer or timeline");
   }
+  if (has_servers(world) != assignment.parameter_servers.has_value()) {
+    return invalid("assignment.parameterServers: expected them if and only if the world has some");
+  }
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
     return invalid("assignment.world: found roles or a layout, expected none without train");
@@ -150,7 +153,11 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
-  if (train && (is_convnet(train->model) || train->dropout > 0)) return kProtocolWithConvnets;
+  if (has_servers(world)) return kProtocolWithFamilies;
+  if (train &&
+      (is_click_family(train->model.family) || is_convnet(train->model) || train->dropout > 0)) {
+    return kProtocolWithFamilies;
+  }
   if (train &&
       (has_new_schedule(train->optimizer) || train->ema > 0 || !train->data.pieces.empty())) {
     return kProtocolWithAverages;

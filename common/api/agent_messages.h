@@ -59,7 +59,8 @@ namespace lockstep {
 //   9  workers roll back or skip a batch because of its loss (`losses`)
 //  10  workers know the learning rates warmupStableDecay and step, keep moving averages (`ema`),
 //      and read a table of pieces (`data.pieces`)
-//  11  workers train convolutional networks, and drop out activations (`dropout`)
+//  11  workers train convolutional networks and click models, and drop out activations (`dropout`);
+//      a world may have servers (`parameterServers`)
 inline constexpr int64_t kProtocolNewest = 11;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -81,8 +82,8 @@ inline constexpr int64_t kProtocolWithUnevenBatches = 8;
 inline constexpr int64_t kProtocolWithLossRules = 9;
 // Older workers refuse such a learning rate's schedule, keep no moving averages and know no pieces.
 inline constexpr int64_t kProtocolWithAverages = 10;
-// Older workers know no such presets, and would drop out nothing.
-inline constexpr int64_t kProtocolWithConvnets = 11;
+// Older workers know no such families or presets, would drop out nothing, and refuse servers.
+inline constexpr int64_t kProtocolWithFamilies = 11;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -107,9 +108,16 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
                         const WorkerWishes& wishes = {});
 
 // Returns the name of the pod of a job's node, which is also its agent's name in sessions.
-inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
-  return std::string(job) + "-worker-" + std::to_string(index) + "-" + std::to_string(incarnation);
+inline std::string pod_name(std::string_view job, MemberRole role, int64_t index,
+                            int64_t incarnation) {
+  return std::string(job) + "-" + std::string(member_role_name(role)) + "-" +
+         std::to_string(index) + "-" + std::to_string(incarnation);
 }
+inline std::string worker_pod_name(std::string_view job, int64_t index, int64_t incarnation) {
+  return pod_name(job, MemberRole::kWorker, index, incarnation);
+}
+// The environment variable of pods whose role is not worker.
+inline constexpr char kRoleVariable[] = "LOCKSTEP_ROLE";
 
 // A controller's order to an agent. Level-triggered: sending the same assignment again is a no-op.
 struct Assignment {
@@ -125,6 +133,7 @@ struct Assignment {
   // The program, as in the job's spec.
   std::optional<TrainSpec> train;
   std::vector<std::string> command;
+  std::optional<ParameterServersSpec> parameter_servers;  // given if the world has servers
   std::vector<std::string> variables;  // for a command, in addition to torchrun's
   int64_t restarts = 0;                // of the job so far; max_restarts is the limit
   int64_t max_restarts = 0;

@@ -37,6 +37,7 @@ struct Schema<Assignment> {
     visit(Field{.name = "train"}, &Assignment::train);
     visit(Field{.name = "command", .bytes_max = kCommandWordBytesMax, .items_max = 1000},
           &Assignment::command);
+    visit(Field{.name = "parameterServers"}, &Assignment::parameter_servers);
     visit(Field{.name = "variables", .choices = "jax tensorflow mpi", .items_max = 3},
           &Assignment::variables);
     visit(Field{.name = "restarts", .minimum = 0}, &Assignment::restarts);

@@ -241,7 +241,7 @@ void check_model(const TrainingJob& job, Problems& problems) {
     check_whole(kMlp, job.spec.parallelism, problems);
   } else if (is_convnet(train.model)) {
     check_convnet(train.model, job.spec.parallelism, problems);
-  } else {
+  } else if (!is_click_family(train.model.family)) {
     check_transformer(model_config(train), job.spec.parallelism, problems);
   }
 }
@@ -265,6 +265,7 @@ void check_tokens(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
   // The limits of steps and batch suffice for the others.
+  if (is_click_family(train.model.family)) return;
   if (transformer_of(model_design(train)) == nullptr) return;
   const int64_t context = std::max<int64_t>(model_config(train).context, 1);
   const int64_t tokens_of_step = train.batch.global * context;  // both factors are at most 2^20
@@ -272,6 +273,80 @@ void check_tokens(const TrainingJob& job, Problems& problems) {
   problems.push_back("spec.train.steps: " + text(train.steps) + " x " + text(tokens_of_step) +
                      " tokens per step is out of range, expected at most " +
                      text(kTokensMax / tokens_of_step));
+}
+
+namespace {
+
+// A field that jobs with servers cannot have in this version.
+struct Unsupported {
+  bool is_found = false;
+  const char* path = "";
+  std::string found;
+  const char* expected = "";
+};
+
+std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
+  const TrainSpec& train = *spec.train;
+  const ParallelismSpec& parallelism = spec.parallelism;
+  const auto number = [](double value) { return dump_json(Json(value)); };
+  return {
+      {spec.parameterServers->copies > 0, "spec.parameterServers.copies",
+       text(spec.parameterServers->copies), "0"},
+      {spec.gpusPerNode > 0, "spec.gpusPerNode", text(spec.gpusPerNode), "0"},
+      {spec.elastic.has_value(), "spec.elastic", "an elastic job", "none"},
+      {spec.checkpoint.memory.has_value(), "spec.checkpoint.memory", "it", "none"},
+      {parallelism.tensor > 1, "spec.parallelism.tensor", text(parallelism.tensor), "1"},
+      {parallelism.pipeline > 1, "spec.parallelism.pipeline", text(parallelism.pipeline), "1"},
+      {parallelism.sharding != "none", "spec.parallelism.sharding", parallelism.sharding, "none"},
+      {parallelism.offload != "none", "spec.parallelism.offload", parallelism.offload, "none"},
+      {parallelism.exchange != "allReduce", "spec.parallelism.exchange", parallelism.exchange,
+       "allReduce"},
+      {parallelism.reducePrecision != "fp32", "spec.parallelism.reducePrecision",
+       parallelism.reducePrecision, "fp32"},
+      {train.data.seed != 1, "spec.train.data.seed", text(train.data.seed),
+       "1: click logs are read in their order"},
+      {train.batch.micro > 0, "spec.train.batch.micro", text(train.batch.micro), "0"},
+      {train.bucketBytes != TrainSpec{}.bucketBytes, "spec.train.bucketBytes",
+       text(train.bucketBytes), "none, because nothing is all-reduced"},
+      {train.ema > 0, "spec.train.ema", number(train.ema), "0"},
+      {train.precision != "fp32", "spec.train.precision", train.precision, "fp32"},
+      {train.timeline.everySteps > 0, "spec.train.timeline.everySteps",
+       text(train.timeline.everySteps), "0"},
+  };
+}
+
+}  // namespace
+
+void check_servers(const TrainingJob& job, Problems& problems) {
+  const TrainingJobSpec& spec = job.spec;
+  if (!spec.train) return;  // another rule reports this
+  const std::string& family = spec.train->model.family;
+  if (!spec.parameterServers) {
+    if (is_click_family(family)) {
+      problems.push_back(not_in_this_version("spec.train.model.family",
+                                             family + " without spec.parameterServers",
+                                             "spec.parameterServers too"));
+    }
+    return;
+  }
+  if (!is_click_family(family)) {
+    problems.push_back(
+        not_in_this_version("spec.parameterServers",
+                            "a job with servers and family: " + (family.empty() ? "gpt2" : family),
+                            "spec.train.model.family: logisticRegression or factorizationMachine"));
+    return;
+  }
+  for (const Unsupported& field : unsupported_with_servers(spec)) {
+    if (!field.is_found) continue;
+    problems.push_back(not_in_this_version(field.path, field.found + " with spec.parameterServers",
+                                           field.expected));
+  }
+  const LossRules rules = loss_rules(spec);
+  if (is_about_loss(rules.not_finite) || !rules.spike.empty()) {
+    problems.push_back(not_in_this_version("spec.failure.rules",
+                                           "a rule about losses with spec.parameterServers",
+                                           "LossNotFinite with Fail, or none"));
+  }
 }
 
 void check_command(const TrainingJob& job, Problems& problems) {

@@ -34,6 +34,7 @@ constexpr const char* kConvnetModelFields[] = {"imageHeight", "imageWidth", "ima
 constexpr const char* kConvnetTrainFields[] = {"data.flip", "data.cropPadding", "data.mean",
                                                "data.deviation"};
 constexpr char kConvnetPresets[] = "lenet5 vgg11 vgg16 resnet20 resnet18 resnet50";
+constexpr char kClickFamilies[] = "logisticRegression factorizationMachine";
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
 constexpr char kMeshGroups[] = "world pipeline data tensor";
 constexpr int64_t kPortsEnd = 65536;
@@ -64,11 +65,13 @@ class Table {
     add_model();
     add_mlp();
     add_convnet();
+    add_clicks();
     add_batch();
     add_training();
     add_optimizer();
     add_command();
     add_sharing();
+    add_servers();
     return std::move(rules_);
   }
 
@@ -98,6 +101,7 @@ class Table {
   void add_model();
   void add_mlp();
   void add_convnet();
+  void add_clicks();
   void add_batch();
   void add_training();
   void add_timeline();
@@ -105,19 +109,23 @@ class Table {
   void add_command();
   void add_sharing();
   void add_schedules();
+  void add_servers();
 
   const Scope root_{""};
   const Scope spec_{"spec"};
   const Scope train_{"spec.train"};
   const Scope model_{"spec.train.model"};
-  const Expression is_mlp_ = model_["family"] == kMlp;            // in model_
-  const Expression trains_mlp_ = train_["model.family"] == kMlp;  // in train_
+  // In model_, and in train_.
+  const Expression is_mlp_ = model_["family"] == kMlp;
+  const Expression trains_mlp_ = train_["model.family"] == kMlp;
+  const Expression is_clicks_ = is_one_of(model_["family"], kClickFamilies);
+  const Expression trains_clicks_ = is_one_of(train_["model.family"], kClickFamilies);
   const Expression has_convnet_preset_ = is_one_of(model_["preset"], kConvnetPresets);
   const Expression is_convnet_ = model_["family"] == kConvnet || has_convnet_preset_;
   const Expression trains_convnet_ =
       train_["model.family"] == kConvnet || is_one_of(train_["model.preset"], kConvnetPresets);
-  const Expression is_transformer_ = !is_mlp_ && !is_convnet_;
-  const Expression trains_transformer_ = !trains_mlp_ && !trains_convnet_;
+  const Expression is_transformer_ = !is_mlp_ && !is_clicks_ && !is_convnet_;
+  const Expression trains_transformer_ = !trains_mlp_ && !trains_clicks_ && !trains_convnet_;
   const Expression nodes_ = spec_["nodes"];
   const Expression gpus_ = spec_["gpusPerNode"];
   const Expression processes_ =
@@ -140,7 +148,7 @@ void Table::add_program() {
           "found neither train nor command, expected exactly one of them");
   require(spec_, "successPolicy", in_train(spec_["successPolicy"] != kRankZero),
           "RankZero is only valid with spec.command, expected AllRanks");
-  require(train_, "data.path", !trains_transformer_ || train_.given("data.path"),
+  require(train_, "data.path", trains_mlp_ || trains_convnet_ || train_.given("data.path"),
           "missing, expected a file or a folder");
   require(train_, "data.path", !trains_mlp_ || train_.is_default("data.path"),
           "[found {}, which is ]not valid with family: mlp; omit the field", {train_["data.path"]});
@@ -272,8 +280,9 @@ void Table::add_families() {
           trains_transformer_ || train_["recompute"] == "auto" || train_["recompute"] == "none",
           "[found {}, which is ]only valid with family: gpt2 or llama; omit the field",
           {train_["recompute"]});
-  require(model_, "preset", !is_mlp_ || model_.is_default("preset"),
-          "[found {}, which is ]not valid with family: mlp; omit the field", {model_["preset"]});
+  require(model_, "preset", !(is_mlp_ || is_clicks_) || model_.is_default("preset"),
+          "[found {}, which is ]not valid with this family, which has no presets; omit the field",
+          {model_["preset"]});
   const auto only_with = [&](const Scope& scope, const char* field, const Expression& is_read,
                              const std::string& families) {
     const bool is_plain = scope.fallback(field).is_number() || scope.fallback(field).is_boolean();
@@ -325,6 +334,19 @@ void Table::add_convnet() {
   check(check_normalisation, {"spec.train.model", "spec.train.data"});
 }
 
+void Table::add_clicks() {
+  require(model_, "factors", model_["family"] == kFactorizationMachine || model_["factors"] == 0,
+          "only valid with family: factorizationMachine; omit the field");
+  require(train_, "data.format", trains_clicks_ || !train_.given("data.format"),
+          "only valid with family: logisticRegression or factorizationMachine; omit the field");
+  require(train_, "data.format", !trains_clicks_ || train_.given("data.format"),
+          "missing, expected criteo or libsvm");
+  require(train_, "dropout", !trains_clicks_ || train_.is_default("dropout"),
+          "[found {}, which is ]not in this version with family: logisticRegression or "
+          "factorizationMachine; omit the field",
+          {train_["dropout"]});
+}
+
 void Table::add_model() {
   const Expression has_preset = train_.given("model.preset");
   const Expression is_bytes = train_["data.tokenizer"] == "bytes";
@@ -334,7 +356,7 @@ void Table::add_model() {
   const Expression kv_heads = model_["kvHeads"];
   const Expression is_llama = model_.matches("preset", kLlamaPreset);
   require(model_, "family",
-          !model_.given("family") || model_["family"] == "mlp" || !model_.given("preset") ||
+          !model_.given("family") || is_mlp_ || is_clicks_ || !model_.given("preset") ||
               ((model_["family"] == "llama") == is_llama &&
                (model_["family"] == kConvnet) == has_convnet_preset_),
           "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
@@ -620,6 +642,33 @@ void Table::add_sharing() {
           {group});
 }
 
+void Table::add_servers() {
+  const Scope servers("spec.parameterServers");
+  const Expression has_servers = spec_.given("parameterServers");
+  const Expression consistency = servers["consistency"];
+  const Expression backups = spec_["parameterServers.backupWorkers"];
+  const Expression ranks = (nodes_ + spec_["parameterServers.nodes"]) * processes_;
+  require(servers, "staleness", servers["staleness"] == 0 || consistency == "boundedStaleness",
+          "{} needs consistency: boundedStaleness[ (found {})], expected 0",
+          {servers["staleness"], consistency});
+  require(servers, "backupWorkers", servers["backupWorkers"] == 0 || consistency == "synchronous",
+          "{} needs consistency: synchronous[ (found {})], expected 0",
+          {servers["backupWorkers"], consistency});
+  require(spec_, "parameterServers.backupWorkers", !has_servers || backups + 1 <= world_,
+          "{} is not less than the [{} ]ranks of workers", {backups, world_});
+  require(spec_, "parameterServers.nodes", !has_servers || ranks <= kWorldSizeMax,
+          "a world of [{} ]ranks of workers and servers, expected at most " + text(kWorldSizeMax),
+          {ranks});
+  require(spec_, "parameterServers", !has_servers || spec_.given("train"),
+          "only valid with spec.train; omit the field, because a command does this itself");
+  require(spec_, "train.optimizer.clipNorm",
+          in_train(!has_servers || spec_["train.optimizer.clipNorm"] == 0.0),
+          "{} with spec.parameterServers, expected 0: servers update parts of the parameters, and "
+          "never know the norm of all gradients",
+          {spec_["train.optimizer.clipNorm"]});
+  check(check_servers, {"spec.parameterServers", "spec.train", "spec.parallelism"});
+}
+
 // Returns the text for people, with the values if there is an object to take them from.
 std::string filled(const Rule& rule, const Json* self) {
   std::string filled;
@@ -687,6 +736,7 @@ std::span<const FixedField> fixed_rules() {
       {"podTemplate"},
       {"successPolicy", "successPolicy"},
       {"managedBy"},
+      {"parameterServers"},
       {"train",
        "train.model.preset train.model.family train.data.path train.data.features "
        "train.data.targets train.steps train.batch.global train.precision"}};

@@ -60,8 +60,7 @@ struct Schema<NodesStatus> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(
-        Field{
-            .name = "desired", .meaning = "Desired number of pods, from spec.nodes.", .minimum = 0},
+        Field{.name = "desired", .meaning = "Desired number of pods, from the spec.", .minimum = 0},
         &NodesStatus::desired);
     visit(Field{.name = "ready", .meaning = "Running pods with an address.", .minimum = 0},
           &NodesStatus::ready);
@@ -333,7 +332,10 @@ struct Schema<TrainingJobStatus> {
                            "that were seen twice.",
                 .minimum = 0},
           &TrainingJobStatus::restarts);
-    visit(Field{.name = "nodes", .meaning = "Desired and ready pods."}, &TrainingJobStatus::nodes);
+    visit(Field{.name = "nodes", .meaning = "Desired and ready pods of workers."},
+          &TrainingJobStatus::nodes);
+    visit(Field{.name = "servers", .meaning = "Desired and ready pods of parameter servers."},
+          &TrainingJobStatus::servers);
     visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},
           &TrainingJobStatus::rendezvous);
     visit(Field{.name = "progress", .meaning = "Progress of the training."},

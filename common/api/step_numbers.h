@@ -18,6 +18,7 @@ struct StepNumbers {
   std::optional<double> validation_loss_per_byte;  // of a text: nats / bytes of the held-back text
   std::optional<double> validation_accuracy;       // of a classification: right answers / all
   std::optional<double> validation_top5_accuracy;  // of images: right among the 5 likeliest / all
+  std::optional<double> validation_auc;            // of clicks: area under the ROC curve
   std::optional<double> learning_rate;
   std::optional<double> gradient_norm;  // before clipping
   // Rates of the whole job over the last steps.

@@ -74,11 +74,12 @@ struct Schema<ModelSpec> {
           &ModelSpec::preset);
     visit(Field{.name = "family",
                 .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, a "
-                           "multi-layer perceptron (mlp) for tables, or a convolutional network "
-                           "(convnet) for images, which needs a preset. Empty means the preset's, "
+                           "multi-layer perceptron (mlp) for tables, a convolutional network "
+                           "(convnet) for images, which needs a preset, or a model of click logs "
+                           "(logisticRegression, factorizationMachine). Empty means the preset's, "
                            "else gpt2. Each has fields of its own, as their text says; all others "
                            "are a transformer's.",
-                .choices = "gpt2 llama mlp convnet"},
+                .choices = "gpt2 llama mlp convnet logisticRegression factorizationMachine"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
                 .meaning = "Transformer blocks; 0 means the preset's.",
@@ -191,6 +192,12 @@ struct Schema<ModelSpec> {
                            "rank (local). Empty means synchronized.",
                 .choices = "synchronized local"},
           &ModelSpec::batchNorm);
+    visit(Field{.name = "factors",
+                .meaning = "Numbers that a factorizationMachine has for each key, in addition to "
+                           "its weight; 0 means 8.",
+                .minimum = 0,
+                .maximum = 1024},
+          &ModelSpec::factors);
     visit(Field{.name = "ropeScaling",
                 .meaning = "How a llama's rotary frequencies are scaled to a longer context (as in "
                            "Llama 3.1)."},
@@ -209,8 +216,9 @@ struct Schema<DataSpec> {
         Field{.name = "path",
               .meaning = "Text for a transformer: a file, or a folder whose files are read in the "
                          "order of their names. For a convnet: a file of CIFAR-10's binary format, "
-                         "or a folder whose .bin files are read in the order of their names. A "
-                         "path in the pod or, with lockstep run, relative to the YAML's folder.",
+                         "or a folder whose .bin files are read in the order of their names. For a "
+                         "click model: a file. A path in the pod or, with lockstep run, relative "
+                         "to the YAML's folder.",
               .bytes_max = kPathBytesMax},
         &DataSpec::path);
     visit(
@@ -242,6 +250,12 @@ struct Schema<DataSpec> {
                            "regression, of outputs numbers. A path like data.path.",
                 .bytes_max = kPathBytesMax},
           &DataSpec::targets);
+    visit(Field{.name = "format",
+                .meaning = "Format of a click log. criteo: lines of a label, 13 numbers and 26 "
+                           "categories, separated by tabs. libsvm: lines of a label and "
+                           "index:value pairs.",
+                .choices = "criteo libsvm"},
+          &DataSpec::format);
     visit(Field{.name = "flip",
                 .meaning = "Whether a convnet's training images are mirrored left to right, each "
                            "with probability 1/2."},
@@ -266,7 +280,7 @@ struct Schema<DataSpec> {
           &DataSpec::deviation);
     visit(Field{.name = "validationFraction",
                 .meaning = "Fraction of the data that is held back for validation: the end of a "
-                           "text or table, and images that seed draws.",
+                           "text, table or click log, and images that seed draws.",
                 .minimum = 0,
                 .maximum = 0.5},
           &DataSpec::validationFraction);
@@ -282,11 +296,13 @@ template <>
 struct Schema<BatchSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "global",
-                .meaning = "Samples (sequences, rows, images) per optimizer step, over all ranks.",
-                .minimum = 1,
-                .maximum = kBatchMax},
-          &BatchSpec::global);
+    visit(
+        Field{.name = "global",
+              .meaning = "Samples (sequences of a text, rows of a table, images, lines of a click "
+                         "log) per optimizer step, over all ranks.",
+              .minimum = 1,
+              .maximum = kBatchMax},
+        &BatchSpec::global);
     visit(Field{.name = "micro",
                 .meaning = "Samples per forward pass on one rank; gradients accumulate until "
                            "global is reached. 0 means a rank's whole share.",

@@ -220,6 +220,19 @@ ConvnetConfig convnet_config(const ModelSpec& model) {
   return config;
 }
 
+bool is_click_family(std::string_view family) {
+  return family == kLogisticRegression || family == kFactorizationMachine;
+}
+
+int64_t click_factors(const ModelSpec& model) {
+  if (model.family == kLogisticRegression) return 0;
+  return model.factors > 0 ? model.factors : kDefaultFactors;
+}
+
+int64_t pod_count(const TrainingJobSpec& spec) {
+  return spec.nodes + (spec.parameterServers ? spec.parameterServers->nodes : 0);
+}
+
 ModelDesign model_design(const TrainSpec& train) {
   if (train.model.family == kMlp) return mlp_config(train.model);
   if (is_convnet(train.model)) return convnet_config(train.model);
@@ -227,7 +240,8 @@ ModelDesign model_design(const TrainSpec& train) {
 }
 
 double tokens_per_step(const TrainSpec& train) {
-  if (train.model.family == kMlp || is_convnet(train.model)) return 0;
+  const ModelSpec& model = train.model;
+  if (model.family == kMlp || is_convnet(model) || is_click_family(model.family)) return 0;
   return static_cast<double>(train.batch.global) * static_cast<double>(model_config(train).context);
 }
 

@@ -39,7 +39,9 @@ struct RopeScalingSpec {
 
 struct ModelSpec {
   std::string preset;  // gpt2-124m, llama-3.2-1b, resnet20, ...; empty: use the dimensions below
-  std::string family;  // gpt2, llama, mlp, convnet; empty: the preset's, else gpt2
+  // gpt2, llama, mlp, convnet, logisticRegression, factorizationMachine; empty: the preset's, else
+  // gpt2
+  std::string family;
   int64_t layers = 0;  // of a transformer, as all up to the weights; 0: from the preset
   int64_t width = 0;
   int64_t heads = 0;
@@ -61,6 +63,7 @@ struct ModelSpec {
   int64_t imageWidth = 0;
   int64_t imageChannels = 0;
   std::string batchNorm;  // synchronized, local; empty: synchronized
+  int64_t factors = 0;    // of a factorization machine; 0: kDefaultFactors
 
   bool operator==(const ModelSpec&) const = default;
 };
@@ -71,6 +74,7 @@ struct DataSpec {
   std::string pieces;               // the table of what the token ids stand for; empty: unknown
   std::string features;             // an mlp's or convnet's samples: files with a row for each
   std::string targets;
+  std::string format;        // of a click log: criteo, libsvm
   bool flip = false;         // this and the fields below: of a convnet's images
   int64_t cropPadding = 0;   // pixels; 0: no crops
   std::vector<double> mean;  // of the channels, or of all; empty: not normalised
@@ -289,6 +293,17 @@ struct ElasticSpec {
   bool operator==(const ElasticSpec&) const = default;
 };
 
+// Nodes that hold the parameters (docs/servers.md).
+struct ParameterServersSpec {
+  int64_t nodes = 1;
+  std::string consistency = "synchronous";  // synchronous, asynchronous, boundedStaleness
+  int64_t staleness = 0;                    // clocks; only for boundedStaleness
+  int64_t backupWorkers = 0;                // only for synchronous
+  int64_t copies = 0;                       // further servers that hold each parameter
+
+  bool operator==(const ParameterServersSpec&) const = default;
+};
+
 inline constexpr char kRequiredEncryption[] = "required";  // a value of security.encryption
 inline constexpr char kJobNetworkPolicy[] = "job";         // a value of security.networkPolicy
 
@@ -301,6 +316,7 @@ struct TrainingJobSpec {
   std::string image;
   std::optional<TrainSpec> train;  // exactly one of train and command
   std::vector<std::string> command;
+  std::optional<ParameterServersSpec> parameterServers;  // none: workers hold the parameters
   ParallelismSpec parallelism;
   std::vector<ProcessGroupSpec> processGroups;
   RendezvousSpec rendezvous;
@@ -445,7 +461,8 @@ struct TrainingJobStatus {
   std::string fixed;       // fingerprints of the fields that cannot change while the job has pods
   std::string agentImage;  // image of Lockstep's agent in the members' pods
   int64_t restarts = 0;
-  NodesStatus nodes;
+  NodesStatus nodes;                   // those of workers
+  std::optional<NodesStatus> servers;  // only with spec.parameterServers
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<HoldingsStatus> holdings;
@@ -491,12 +508,26 @@ Problems validate(const TrainingJob& job);
 // be read are left out.
 Result<TrainingJob> valid_training_job_from_json(const Json& document);
 
-inline constexpr char kMlp[] = "mlp";  // values of model.family
+// Values of model.family.
+inline constexpr char kMlp[] = "mlp";
 inline constexpr char kConvnet[] = "convnet";
+inline constexpr char kLogisticRegression[] = "logisticRegression";
+inline constexpr char kFactorizationMachine[] = "factorizationMachine";
+inline constexpr int64_t kDefaultFactors = 8;
+
 // Returns whether the family is given so, or is the preset's.
 bool is_convnet(const ModelSpec& model);
 
-// Returns the model to build. Dimensions that are given nowhere stay 0, which validate() refuses.
+// Returns whether the family reads click logs and has sparse parameters.
+bool is_click_family(std::string_view family);
+// Returns the numbers of a factor of a click model: 0 for a logistic regression.
+int64_t click_factors(const ModelSpec& model);
+// Returns the pods of the job: workers' and servers'. The node indices of servers follow those of
+// workers.
+int64_t pod_count(const TrainingJobSpec& spec);
+
+// Returns the model to build, which is not of a click family. Dimensions that are given nowhere
+// stay 0, which validate() refuses.
 ModelDesign model_design(const TrainSpec& train);
 // Returns a transformer's dimensions: the preset's, overridden by the given ones, with the
 // tokenizer's vocabulary if none is given.

@@ -386,11 +386,48 @@ struct Schema<ElasticSpec> {
 };
 
 template <>
+struct Schema<ParameterServersSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "nodes",
+                .meaning = "Number of pods that hold the parameters, in addition to spec.nodes. "
+                           "Each has as many processes as one of the workers' pods.",
+                .minimum = 1,
+                .maximum = kNodesMax},
+          &ParameterServersSpec::nodes);
+    visit(Field{.name = "consistency",
+                .meaning = "synchronous: a step is one update with the gradients of all workers. "
+                           "asynchronous: each worker's gradients update at once, and nobody "
+                           "waits. boundedStaleness: likewise, but no worker is more than "
+                           "staleness steps ahead of the slowest.",
+                .choices = "synchronous asynchronous boundedStaleness"},
+          &ParameterServersSpec::consistency);
+    visit(Field{.name = "staleness",
+                .meaning = "Steps that a worker may be ahead of the slowest one. Only with "
+                           "boundedStaleness.",
+                .minimum = 0,
+                .maximum = 1e6},
+          &ParameterServersSpec::staleness);
+    visit(Field{.name = "backupWorkers",
+                .meaning = "Ranks whose gradients a step does without: the slowest ones. Only "
+                           "with synchronous.",
+                .minimum = 0,
+                .maximum = kNodesMax},
+          &ParameterServersSpec::backupWorkers);
+    visit(Field{.name = "copies",
+                .meaning = "Further servers that hold each parameter. Only 0 in this version.",
+                .minimum = 0,
+                .maximum = 7},
+          &ParameterServersSpec::copies);
+  }
+};
+
+template <>
 struct Schema<TrainingJobSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
     visit(Field{.name = "nodes",
-                .meaning = "Number of pods of the job.",
+                .meaning = "Number of pods of the job, but for those of parameterServers.",
                 .minimum = 1,
                 .maximum = kNodesMax},
           &TrainingJobSpec::nodes);
@@ -429,6 +466,10 @@ struct Schema<TrainingJobSpec> {
                 .bytes_max = kCommandWordBytesMax,
                 .items_max = 1000},
           &TrainingJobSpec::command);
+    visit(Field{.name = "parameterServers",
+                .meaning = "Nodes that hold the parameters of a click model, and from which the "
+                           "workers pull what they need."},
+          &TrainingJobSpec::parameterServers);
     visit(Field{.name = "parallelism",
                 .meaning = "How the ranks share the model. The remaining factor of the world size "
                            "is data parallel."},
@@ -488,7 +529,6 @@ struct Schema<TrainingJobSpec> {
                            "the job are rejected with their path. The container is named node."},
           &TrainingJobSpec::podTemplate);
     visit.refused({"scheduling", "object", "Gang scheduling, queues and topology."});
-    visit.refused({"parameterServers", "object", "Nodes that hold the parameters."});
   }
 };
 

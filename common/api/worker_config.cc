@@ -16,6 +16,7 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "gpu", .minimum = -1, .maximum = kProcessesMax - 1}, &WorkerConfig::gpu);
     visit(Field{.name = "gpus", .minimum = 0}, &WorkerConfig::gpus);
     visit(Field{.name = "train", .required = true}, &WorkerConfig::train);
+    visit(Field{.name = "parameterServers"}, &WorkerConfig::parameter_servers);
     visit(Field{.name = "checkpoint"}, &WorkerConfig::checkpoint);
     visit(Field{.name = "threads", .minimum = 1, .maximum = 4096}, &WorkerConfig::threads);
     visit(Field{.name = "cpus", .minimum = 0, .maximum = 65536}, &WorkerConfig::cpus);

@@ -21,7 +21,8 @@ struct WorkerConfig {
   int64_t gpu = -1;  // index among the GPUs that the process sees; -1: compute on the CPU
   int64_t gpus = 0;  // of the whole job
   TrainSpec train;
-  CheckpointSpec checkpoint;  // path empty: nothing is stored
+  std::optional<ParameterServersSpec> parameter_servers = {};  // given if the world has servers
+  CheckpointSpec checkpoint;                                   // path empty: nothing is stored
   int64_t threads = 1;
   int64_t cpus = 0;        // CPUs that the pod may use; 0: all of the machine's
   std::string token_file;  // the job's token; each round's transport key is derived from it

@@ -218,6 +218,10 @@ std::string_view member_role_name(MemberRole role) {
   return role == MemberRole::kWorker ? "worker" : "server";
 }
 
+MemberRole role_of_node(const TrainingJobSpec& spec, int64_t index) {
+  return spec.parameterServers && index >= spec.nodes ? MemberRole::kServer : MemberRole::kWorker;
+}
+
 Result<WorldAssignment> make_world(const TrainingJobSpec& spec, const WorldInput& input) {
   WorldAssignment world{.job_uid = input.job_uid,
                         .round = input.round,

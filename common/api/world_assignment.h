@@ -18,6 +18,8 @@ enum class MemberRole : uint8_t { kWorker, kServer };
 
 // "worker", "server".
 std::string_view member_role_name(MemberRole role);
+// Returns the role of a node index of the job: servers follow the workers.
+MemberRole role_of_node(const TrainingJobSpec& spec, int64_t index);
 
 // One node of a round: its identity, its role, and where its processes listen.
 struct WorldMember {

@@ -68,7 +68,7 @@ bool is_answer(ApiOutcome outcome) {
 
 // Returns the pod with all its labels; nullopt if none was missing or different.
 std::optional<Json> with_labels(const std::string& job, const std::string& name, const Json& pod) {
-  const std::optional<Json> wanted = plan::worker_labels_by_name(job, name);
+  const std::optional<Json> wanted = plan::pod_labels_by_name(job, name);
   if (!wanted) return std::nullopt;
   Json labelled = pod;
   Json& labels = labelled["metadata"]["labels"];

@@ -73,6 +73,7 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
   add(world.pipeline > 1, "runs a pipeline");
   add(train && train->model.family == "mlp", "trains an mlp");
   add(train && is_convnet(train->model), "trains a convolutional network");
+  add(train && is_click_family(train->model.family), "trains a click model");
   add(train && train->optimizer.name != "adamw", "uses another optimizer than adamw");
   add(train && train->timeline.everySteps > 0, "records a timeline");
   add(train && !shares_evenly(train->batch, world.data), "shares a batch unevenly");

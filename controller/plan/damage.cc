@@ -281,7 +281,7 @@ void find_lost(const Pass& pass, Damage& damage) {
       reason = loss_of(pass, *pod);
       if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);
     } else if (pass.formed() && pass.is_in_round(index)) {
-      const std::string name = worker_pod_name(pass.job().metadata.name, index, pass.members[i]);
+      const std::string name = member_pod_name(pass.job(), index, pass.members[i]);
       if (pass.seen.absent_pods.contains(name)) {
         reason = "PodLost";
       } else {

@@ -53,6 +53,8 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
     const std::string recompute = recompute_of(spec.train->recompute, schedule_of(spec));
     document["train"]["recompute"] = recompute == "none" ? TrainSpec{}.recompute : recompute;
   }
+  // The node indices of servers follow those of workers.
+  if (spec.parameterServers) add("nodes", document["nodes"], prints);
   const Json defaults = fixed_part(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const FixedField& field : fixed_rules()) {

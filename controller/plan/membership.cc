@@ -23,7 +23,7 @@ int64_t new_incarnation(const Pass& pass, size_t index) {
 // spec.nodes keeps the members that stay. It also keeps the round if all of its members stay: the
 // round continues until every joining member runs, however long that takes.
 Verdict membership(Pass& pass) {
-  const auto nodes = static_cast<size_t>(pass.spec().nodes);
+  const auto nodes = static_cast<size_t>(pod_count(pass.spec()));
   if (pass.members.size() == nodes) return Verdict::kNext;
   const bool is_first = pass.members.empty();
   pass.plan.why = is_first ? "the job is new" : "spec.nodes changed";
@@ -39,7 +39,7 @@ Verdict membership(Pass& pass) {
   pass.current.resize(nodes, nullptr);
   pass.status.members = members_to_text(pass.members);
   const bool stay = pass.status.rendezvous && !pass.round_nodes.empty() &&
-                    pass.round_nodes.back() < pass.spec().nodes;
+                    pass.round_nodes.back() < pod_count(pass.spec());
   if (!stay) {
     pass.status.worldHash.clear();
     pass.status.rendezvous.reset();

@@ -47,6 +47,11 @@ inline int64_t pod_grace_seconds(const TrainingJobSpec& spec) {
 
 using lockstep::worker_pod_name;
 
+// Returns the name of the pod of a node index of the job.
+inline std::string member_pod_name(const TrainingJob& job, int64_t index, int64_t incarnation) {
+  return pod_name(job.metadata.name, role_of_node(job.spec, index), index, incarnation);
+}
+
 // Names that contain a digest of the job's UID. After a job is deleted and recreated under the same
 // name, the garbage collector may not have removed the first one's objects yet: its Secret has
 // another token, and both belong to the first job.

@@ -1,3 +1,5 @@
+#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,7 +36,7 @@ void confirm_replaced(Pass& pass, std::vector<int64_t>& missing) {
   std::erase_if(missing, [&](int64_t index) {
     const int64_t incarnation = pass.members[static_cast<size_t>(index)] - 1;
     if (incarnation < 1 || seen.contains({index, incarnation})) return false;
-    const std::string name = worker_pod_name(pass.job().metadata.name, index, incarnation);
+    const std::string name = member_pod_name(pass.job(), index, incarnation);
     if (pass.seen.absent_pods.contains(name)) return false;
     pass.act(ConfirmPod{.name = name});
     return true;
@@ -58,16 +60,18 @@ bool is_backing_off(Pass& pass) {
   return last && last->round == pass.status.round && must_back_off(pass, *last);
 }
 
-PodText text_of_pods(const Pass& pass) {
+std::shared_ptr<const PodText> text_of_pods(const Pass& pass, MemberRole role) {
   const std::string& image = agent_image_of(pass);
-  const NewPod pod{.round = pass.status.round,
+  const NewPod pod{.role = role,
+                   .round = pass.status.round,
                    .avoid = nodes_to_avoid(pass.status, pass.spec().failure.avoidNodes),
                    .shun = lately_lost_nodes(pass.status, pass.seen.wall_now),
                    .image = image,
                    .agent_image = pass.limits.agent_image.empty() ? "" : image,
                    .scrape_annotations = pass.limits.scrape_annotations,
                    .requests = requests_of_next_pod(pass)};
-  return {make_worker_pod(pass.job(), pod), pass.job().metadata.name};
+  return std::make_shared<const PodText>(make_worker_pod(pass.job(), pod), pass.job().metadata.name,
+                                         role);
 }
 
 }  // namespace
@@ -85,13 +89,16 @@ Verdict placement(Pass& pass) {
   if (!missing.empty() && !is_backing_off(pass) && !must_wait_after_refusal(pass, missing)) {
     pass.act(CreateSecret{.name = token_secret_name(pass.job().metadata),
                           .body = make_token_secret(pass.job(), pass.seen.job_token)});
-    const auto pods = std::make_shared<const PodText>(text_of_pods(pass));
+    std::map<MemberRole, std::shared_ptr<const PodText>> pods;
     for (const int64_t index : missing) {
       const int64_t incarnation = pass.members[static_cast<size_t>(index)];
-      pass.act(CreatePod{.name = worker_pod_name(pass.job().metadata.name, index, incarnation),
+      const MemberRole role = role_of_node(pass.spec(), index);
+      std::shared_ptr<const PodText>& text = pods[role];
+      if (text == nullptr) text = text_of_pods(pass, role);
+      pass.act(CreatePod{.name = member_pod_name(pass.job(), index, incarnation),
                          .index = index,
                          .incarnation = incarnation,
-                         .pods = pods});
+                         .pods = text});
     }
   }
   if (pass.plan.actions.empty()) return Verdict::kNext;

@@ -38,6 +38,7 @@ bool differs_in_numbers_alone(const TrainingJobStatus& before, TrainingJobStatus
   after.holdings = before.holdings;
   if (!is_true(after, kDraining)) after.lastCheckpoint = before.lastCheckpoint;
   after.nodes.ready = before.nodes.ready;
+  if (before.servers && after.servers) after.servers->ready = before.servers->ready;
   restore_messages(before, after);
   return after == before;
 }
@@ -130,7 +131,7 @@ bool is_watched(const Pass& pass, const PodView& pod) {
 }
 
 bool has_name_of_member(const TrainingJob& job, const PodView& pod) {
-  return pod.name == worker_pod_name(job.metadata.name, pod.node_index, pod.incarnation);
+  return pod.name == member_pod_name(job, pod.node_index, pod.incarnation);
 }
 
 }  // namespace

@@ -81,6 +81,9 @@ Json environment(const TrainingJob& job, const NewPod& pod) {
   env.push_back(variable("LOCKSTEP_JOB_NAME", job.metadata.name));
   env.push_back(variable(kIndexVariable, std::to_string(pod.index)));
   env.push_back(variable(kIncarnationVariable, std::to_string(pod.incarnation)));
+  if (pod.role != MemberRole::kWorker) {
+    env.push_back(variable(kRoleVariable, std::string(member_role_name(pod.role))));
+  }
   if (!pod.requests.empty()) env.push_back(variable(kRequestsVariable, pod.requests));
   return env;
 }
@@ -339,16 +342,21 @@ Json job_labels(std::string_view job) {
   return {{kJobNameLabel, job}, {kManagedByLabel, kManagedByValue}};
 }
 
-Json worker_labels(std::string_view job, int64_t index, int64_t incarnation) {
+Json pod_labels(std::string_view job, const PodIdentity& pod) {
   Json labels = job_labels(job);
-  labels[kRoleLabel] = "worker";
-  labels[kNodeIndexLabel] = std::to_string(index);
-  labels[kIncarnationLabel] = std::to_string(incarnation);
+  labels[kRoleLabel] = member_role_name(pod.role);
+  labels[kNodeIndexLabel] = std::to_string(pod.index);
+  labels[kIncarnationLabel] = std::to_string(pod.incarnation);
   return labels;
 }
 
-std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view pod) {
-  const std::string prefix = std::string(job) + "-worker-";
+std::optional<Json> pod_labels_by_name(std::string_view job, std::string_view pod) {
+  MemberRole role = MemberRole::kWorker;
+  std::string prefix = std::string(job) + "-worker-";
+  if (!pod.starts_with(prefix)) {
+    role = MemberRole::kServer;
+    prefix = std::string(job) + "-server-";
+  }
   if (!pod.starts_with(prefix)) return std::nullopt;
   const char* const end = pod.data() + pod.size();
   int64_t index = 0;
@@ -357,7 +365,7 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
   if (error != std::errc{} || dash == end || *dash != '-') return std::nullopt;
   const auto [rest, error_after] = std::from_chars(dash + 1, end, incarnation);
   if (error_after != std::errc{} || rest != end) return std::nullopt;
-  return worker_labels(job, index, incarnation);
+  return pod_labels(job, {role, index, incarnation});
 }
 
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
@@ -368,15 +376,16 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
     annotations["prometheus.io/port"] = std::to_string(kAgentPort);
     annotations["prometheus.io/path"] = "/metrics";
   }
-  Json result = {{"apiVersion", "v1"},
-                 {"kind", "Pod"},
-                 {"metadata",
-                  {{"name", worker_pod_name(job.metadata.name, pod.index, pod.incarnation)},
-                   {"namespace", job.metadata.namespace_},
-                   {"labels", worker_labels(job.metadata.name, pod.index, pod.incarnation)},
-                   {"annotations", std::move(annotations)},
-                   {"ownerReferences", Json::array({owner_reference(job)})}}},
-                 {"spec", pod_spec(job, pod)}};
+  Json result = {
+      {"apiVersion", "v1"},
+      {"kind", "Pod"},
+      {"metadata",
+       {{"name", pod_name(job.metadata.name, pod.role, pod.index, pod.incarnation)},
+        {"namespace", job.metadata.namespace_},
+        {"labels", pod_labels(job.metadata.name, {pod.role, pod.index, pod.incarnation})},
+        {"annotations", std::move(annotations)},
+        {"ownerReferences", Json::array({owner_reference(job)})}}},
+      {"spec", pod_spec(job, pod)}};
   if (pod_template_problems(job.spec.podTemplate).empty()) {
     merge_template(result, job.spec.podTemplate);
   }
@@ -386,12 +395,12 @@ Json make_worker_pod(const TrainingJob& job, const NewPod& pod) {
   return result;
 }
 
-Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int64_t incarnation) {
+Json pod_like(const Json& other, std::string_view job, const PodIdentity& identity) {
   Json pod = other;
   Json& metadata = pod["metadata"];
-  metadata["name"] = worker_pod_name(job, index, incarnation);
+  metadata["name"] = pod_name(job, identity.role, identity.index, identity.incarnation);
   if (const auto labels = metadata.find("labels"); labels != metadata.end()) {
-    labels->update(worker_labels(job, index, incarnation));
+    labels->update(pod_labels(job, identity));
   }
   const auto containers = pod["spec"].find("containers");
   if (containers == pod["spec"].end()) return pod;
@@ -400,8 +409,8 @@ Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int
     if (string_or(container, "name", "") != kNodeContainer || env == container.end()) continue;
     for (Json& entry : *env) {
       const std::string name = string_or(entry, "name", "");
-      if (name == kIndexVariable) entry["value"] = std::to_string(index);
-      if (name == kIncarnationVariable) entry["value"] = std::to_string(incarnation);
+      if (name == kIndexVariable) entry["value"] = std::to_string(identity.index);
+      if (name == kIncarnationVariable) entry["value"] = std::to_string(identity.incarnation);
       if (name == kIncarnationVariable) break;  // the first variables are ours
     }
   }

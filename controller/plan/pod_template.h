@@ -11,7 +11,15 @@
 
 namespace lockstep::plan {
 
+// A node of a job, and which of its pods.
+struct PodIdentity {
+  MemberRole role = MemberRole::kWorker;
+  int64_t index = 0;
+  int64_t incarnation = 1;
+};
+
 struct NewPod {
+  MemberRole role = MemberRole::kWorker;
   int64_t index = 0;
   int64_t incarnation = 1;
   int64_t round = 0;                  // status.round at its creation
@@ -26,9 +34,9 @@ struct NewPod {
 // Returns the labels that all objects of a job have.
 Json job_labels(std::string_view job);
 // Returns the labels of a node's pod, by which the cache finds it.
-Json worker_labels(std::string_view job, int64_t index, int64_t incarnation);
+Json pod_labels(std::string_view job, const PodIdentity& pod);
 // Returns the same labels from the pod's name; nullopt if it is not one of the job's.
-std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view pod);
+std::optional<Json> pod_labels_by_name(std::string_view job, std::string_view pod);
 
 // Returns the Pod of one node as it is POSTed. Deterministic. Built in this order:
 // - the agent as the container `node`, with PodSecurity `restricted` (without runAsNonRoot for jobs
@@ -38,9 +46,9 @@ std::optional<Json> worker_labels_by_name(std::string_view job, std::string_view
 // - the nodes to avoid
 Json make_worker_pod(const TrainingJob& job, const NewPod& pod);
 
-// Returns what make_worker_pod() would for another node, given the pod of one node of the same job.
-// Takes a fraction of the time.
-Json worker_pod_like(const Json& other, std::string_view job, int64_t index, int64_t incarnation);
+// Returns what make_worker_pod() would for another node, given the pod of one node of the same job
+// and role. Takes a fraction of the time.
+Json pod_like(const Json& other, std::string_view job, const PodIdentity& pod);
 
 // Returns the metadata of an object that the job owns and that belongs to no single pod.
 Json owned_metadata(const TrainingJob& job, std::string name);

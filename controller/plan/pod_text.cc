@@ -15,11 +15,11 @@ int64_t first_absent(const std::string& text, int64_t number) {
 
 }  // namespace
 
-PodText::PodText(const Json& pod, std::string_view job) {
+PodText::PodText(const Json& pod, std::string_view job, MemberRole role) {
   const std::string any = dump_json(pod);
   const int64_t index = first_absent(any, 1'000'000'000'000'000);
   const int64_t incarnation = first_absent(any, 2'000'000'000'000'000);
-  const std::string text = dump_json(worker_pod_like(pod, job, index, incarnation));
+  const std::string text = dump_json(pod_like(pod, job, {role, index, incarnation}));
   const std::string index_digits = std::to_string(index);
   const std::string incarnation_digits = std::to_string(incarnation);
   size_t from = 0;

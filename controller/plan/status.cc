@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 
 #include "common/api/step_number_table.h"
 #include "controller/plan/agent_trouble.h"
@@ -62,8 +63,16 @@ void derive_ready(Pass& pass) {
   const std::vector<int64_t> wanted = wanted_nodes(pass);
   const int64_t desired = std::ssize(wanted);
   const int64_t ready = std::ranges::count_if(pass.pods_of(wanted), runs);
-  pass.status.nodes = {.desired = pass.spec().nodes,
-                       .ready = std::ranges::count_if(pass.current, runs)};
+  const auto workers = std::min(pass.current.size(), static_cast<size_t>(pass.spec().nodes));
+  pass.status.nodes = {
+      .desired = pass.spec().nodes,
+      .ready = std::ranges::count_if(std::span(pass.current).first(workers), runs)};
+  pass.status.servers.reset();
+  if (pass.spec().parameterServers) {
+    pass.status.servers = {
+        .desired = pass.spec().parameterServers->nodes,
+        .ready = std::ranges::count_if(std::span(pass.current).subspan(workers), runs)};
+  }
   if (const std::optional<AgentTrouble> trouble = agent_trouble(pass)) {
     set_trouble(pass, kReady, trouble->reason, trouble->message);
     return;

@@ -75,7 +75,8 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
     input.members.push_back({.index = pod->node_index,
                              .incarnation = pod->incarnation,
                              .host = pod->ip,
-                             .port = port + pod->node_index * stride});
+                             .port = port + pod->node_index * stride,
+                             .role = role_of_node(pass.spec(), pod->node_index)});
   }
   return make_world(pass.spec(), input);
 }
@@ -110,6 +111,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .world = std::move(world),
           .train = std::move(train),
           .command = spec.command,
+          .parameter_servers = spec.parameterServers,
           .variables = spec.rendezvous.variables,
           .restarts = pass.status.restarts,
           .max_restarts = spec.failure.maxRestarts,

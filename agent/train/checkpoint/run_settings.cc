@@ -67,6 +67,18 @@ std::string changes_of(const DataSpec& data) {
   return text;
 }
 
+void add_common(const TrainSpec& train, RunSettings& settings) {
+  settings["spec.train.data.validationFraction"] = number(train.data.validationFraction);
+  settings["spec.train.data.seed"] = std::to_string(train.data.seed);
+  settings["spec.train.optimizer.name"] = train.optimizer.name;
+  if (train.optimizer.name == "adamw") {
+    settings["spec.train.optimizer.beta1"] = number(train.optimizer.beta1);
+    settings["spec.train.optimizer.beta2"] = number(train.optimizer.beta2);
+  } else if (train.optimizer.name == "sgd") {
+    settings["spec.train.optimizer.momentum"] = number(train.optimizer.momentum);
+  }
+}
+
 }  // namespace
 
 RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
@@ -74,8 +86,17 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
   const Add add = [&settings](const char* field, std::string value) {
     settings.emplace(std::string("spec.train.model.") + field, std::move(value));
   };
-  const ModelDesign design = model_design(train);
   const DataSpec& data = train.data;
+  if (is_click_family(train.model.family)) {
+    add("family", train.model.family);
+    add("factors", std::to_string(click_factors(train.model)));
+    settings["spec.train.data.path"] = "data of " + data_size;
+    settings["spec.train.data.format"] = data.format;
+    settings["spec.train.seed"] = std::to_string(train.seed);  // rows to come begin with it
+    add_common(train, settings);
+    return settings;
+  }
+  const ModelDesign design = model_design(train);
   add("family", std::string(family_name(design)));
   if (const ModelConfig* transformer = transformer_of(design)) {
     add_transformer(*transformer, add);
@@ -89,15 +110,7 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
     add_mlp(std::get<MlpConfig>(design), add);
     settings["spec.train.data.features"] = "data of " + data_size;
   }
-  settings["spec.train.data.validationFraction"] = number(data.validationFraction);
-  settings["spec.train.data.seed"] = std::to_string(data.seed);
-  settings["spec.train.optimizer.name"] = train.optimizer.name;
-  if (train.optimizer.name == "adamw") {
-    settings["spec.train.optimizer.beta1"] = number(train.optimizer.beta1);
-    settings["spec.train.optimizer.beta2"] = number(train.optimizer.beta2);
-  } else if (train.optimizer.name == "sgd") {
-    settings["spec.train.optimizer.momentum"] = number(train.optimizer.momentum);
-  }
+  add_common(train, settings);
   settings["spec.train.ema"] = train.ema > 0 ? "kept" : "none";
   settings["spec.train.precision"] = train.precision;
   settings["spec.train.rounding"] = train.rounding;

@@ -112,6 +112,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.gpu = options_.gpu;
   config.gpus = options_.gpu < 0 ? 0 : size();
   config.train = options_.train;
+  config.parameter_servers = options_.servers;
   if (options_.last_seed && rank == size() - 1) config.train.seed = *options_.last_seed;
   config.checkpoint = {.path = options_.stores ? checkpoints_ : "",
                        .everySteps = options_.checkpoint_every,
@@ -161,13 +162,17 @@ void WorkerWorld::start(int64_t without) {
   spec.parallelism.pipeline = options_.pipeline;
   spec.parallelism.pipelineSchedule = options_.schedule;
   spec.train = options_.train;
+  spec.parameterServers = options_.servers;
   if (options_.encrypts) spec.security.encryption = "required";
   if (options_.change_spec) options_.change_spec(spec);
   WorldInput input{.job_uid = "test-uid", .round = round_, .members = {}};
-  for (int64_t node = 0; node < options_.nodes; ++node) {
+  for (int64_t node = 0; node < pods(); ++node) {
     const std::string host = node_host(node);
-    input.members.push_back(
-        {.index = node, .incarnation = 1, .host = host, .port = free_port(host)});
+    input.members.push_back({.index = node,
+                             .incarnation = 1,
+                             .host = host,
+                             .port = free_port(host),
+                             .role = role_of_node(spec, node)});
   }
   Result<WorldAssignment> world = make_world(spec, input);
   ASSERT_TRUE(world.ok()) << world.error().message;
@@ -182,7 +187,7 @@ void WorkerWorld::start(int64_t without) {
     ASSERT_TRUE(page.ok()) << page.error().message;
     pages_.push_back(std::move(*page));
   }
-  for (int64_t node = 0; node < options_.nodes; ++node) {
+  for (int64_t node = 0; node < pods(); ++node) {
     int shm_fd = -1;
     if (options_.per_node > 1) {
       shm_fd = memfd_create("test-shm", MFD_ALLOW_SEALING);

@@ -43,11 +43,13 @@ class WorkerWorld {
     std::function<void(TrainingJobSpec&)> change_spec = {};
     int64_t memory_every = 0;   // spec.checkpoint.memory.everySteps; 0: no states in memory
     int64_t memory_copies = 0;  // spec.checkpoint.memory.copies
+    // Nodes after those of the workers; their ranks are the highest ones.
+    std::optional<ParameterServersSpec> servers = {};
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // ends all processes that it started
 
-  int64_t size() const { return options_.nodes * options_.per_node; }
+  int64_t size() const { return pods() * options_.per_node; }
   const std::string& checkpoints() const { return checkpoints_; }
   const TemporaryFolder& folder() const { return folder_; }
 
@@ -65,6 +67,8 @@ class WorkerWorld {
   // Between two rounds: the next ones have as many nodes as the list. Node i has the memory of the
   // former node from[i]; none if that is -1.
   void change_nodes(const std::vector<int64_t>& from);
+  // Between two rounds: the next ones have these servers.
+  void change_servers(const ParameterServersSpec& servers) { options_.servers = servers; }
   // Returns whether a process of this rank runs.
   bool runs(int64_t rank);
   ProgressNumbers progress(int64_t rank) const;
@@ -91,6 +95,7 @@ class WorkerWorld {
     int exit_code = -1;
     uint64_t peak_bytes = 0;
   };
+  int64_t pods() const { return options_.nodes + (options_.servers ? options_.servers->nodes : 0); }
   WorkerConfig config_of(int64_t rank) const;
   void spawn(int64_t rank, int shm_fd);
   static int exit_code_of(int status);

@@ -49,6 +49,7 @@ TEST(Formats, NameEveryMemberOfAWorkersConfiguration) {
                       .checkpoint = {},
                       .token_file = "token"};
   config.world.members.push_back({.host = "10.0.0.1", .port = 29500});
+  config.parameter_servers.emplace();
   EXPECT_EQ(test::format_members("Worker's configuration"), members_of(to_json(config)));
 }
 
@@ -175,7 +176,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
 
   std::string waits_for = raw(int64_t{5});
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
-  const std::string groups(memory.substr(1744, 2304));
+  const std::string groups(memory.substr(1760, 2304));
   test::expect_format("Progress page", memory,
                       {{"magic", raw(uint64_t{0x4c4b5350524f470a})},
                        {"sequence", raw(uint64_t{4})},

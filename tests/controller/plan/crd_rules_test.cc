@@ -150,6 +150,17 @@ std::string mlp_spec(const std::string& of_model, const std::string& of_train = 
   return "{train: {model: {" + kMlpModel + of_model + "}, " + of_train + "}}";
 }
 
+const std::string kClickData = "data: {path: /d, format: criteo}";
+const std::string kNoClip = ", optimizer: {clipNorm: 0}";
+
+// A job of 2 workers with a click model and servers.
+std::string click_spec(const std::string& of_train, const std::string& of_servers = "",
+                       const std::string& of_spec = "",
+                       const std::string& family = "logisticRegression") {
+  return "{nodes: 2, train: {model: {family: " + family + "}, " + of_train +
+         "}, parameterServers: {" + of_servers + "}" + of_spec + "}";
+}
+
 TEST(CrdRules, AreWellTypedOverTheSchemaAndOfBoundedCost) {
   Json schema = training_job_schema();
   // The server uses its own type for the name, without a maxLength.
@@ -232,7 +243,12 @@ const std::vector<Json>& good_documents() {
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 2, pipeline: 2}, "
              "checkpoint: "
              "{atEnd: true, keep: 3, path: /c, onPreemption: 5m}, successPolicy: RankZero, "
-             "suspend: true}")};
+             "suspend: true}"),
+      job_of(click_spec(kClickData + kNoClip, "nodes: 2, backupWorkers: 1")),
+      job_of(click_spec("data: {path: /d, format: libsvm, validationFraction: 0.1}" + kNoClip,
+                        "consistency: boundedStaleness, staleness: 4", "",
+                        "factorizationMachine, factors: 16")),
+      job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous"))};
   return kDocuments;
 }
 
@@ -333,6 +349,62 @@ std::vector<Case> family_cases() {
         {"spec.train.model." + name,
          std::string("{train: {data: {path: /d}, model: {preset: gpt2-124m, ") + field + "}}}"});
   }
+  return cases;
+}
+
+// Jobs with click models or servers.
+std::vector<Case> server_cases() {
+  const std::string train = kClickData + kNoClip;
+  std::vector<Case> cases = {
+      {"spec.train.data.format", click_spec("data: {path: /d}" + kNoClip)},
+      {"spec.train.data.format", "{train: {model: {preset: gpt2-124m}, " + kClickData + "}}"},
+      {"spec.train.model.factors", click_spec(train, "", "", "logisticRegression, factors: 4")},
+      {"spec.train.model.layers", click_spec(train, "", "", "logisticRegression, layers: 4")},
+      {"spec.train.recompute", click_spec(train + ", recompute: ops")},
+      {"spec.train.optimizer.clipNorm", click_spec(kClickData)},
+      {"spec.train.dropout", click_spec(train + ", dropout: 0.1")},
+      {"spec.train.model.preset",
+       click_spec(train, "", "", "logisticRegression, preset: resnet20")},
+      {"spec.train.model.batchNorm",
+       click_spec(train, "", "", "logisticRegression, batchNorm: local")},
+      {"spec.train.model.family",
+       "{train: {model: {family: logisticRegression}, " + kClickData + "}}"},
+      {"spec.parameterServers", "{command: [a], parameterServers: {nodes: 1}}"},
+      {"spec.parameterServers", "{" + kTrain + kNoClip + "}, parameterServers: {nodes: 1}}"},
+      {"spec.parameterServers.staleness", click_spec(train, "staleness: 2")},
+      {"spec.parameterServers.backupWorkers",
+       click_spec(train, "consistency: asynchronous, backupWorkers: 1")},
+      {"spec.parameterServers.backupWorkers", click_spec(train, "backupWorkers: 2")},
+      {"spec.parameterServers.nodes", click_spec(train, "nodes: 4096", ", processesPerNode: 16")},
+      {"spec.parameterServers.copies", click_spec(train, "copies: 1")},
+  };
+  const std::pair<const char*, const char*> of_spec[] = {
+      {"spec.gpusPerNode", "gpusPerNode: 1"},
+      {"spec.elastic", "elastic: {min: 1}, checkpoint: {memory: {}}"},
+      {"spec.checkpoint.memory", "checkpoint: {memory: {}}"},
+      {"spec.parallelism.tensor", "parallelism: {tensor: 2}"},
+      {"spec.parallelism.pipeline", "parallelism: {pipeline: 2}"},
+      {"spec.parallelism.sharding", "parallelism: {sharding: optimizer}"},
+      {"spec.parallelism.offload", "parallelism: {offload: optimizer}"},
+      {"spec.parallelism.exchange", "parallelism: {exchange: firstRank}"},
+      {"spec.parallelism.reducePrecision", "parallelism: {reducePrecision: bf16}"},
+      {"spec.failure.rules", "failure: {rules: [{event: LossSpike, action: Fail}]}"}};
+  for (const auto& [path, field] : of_spec) {
+    cases.push_back({path, click_spec(train, "", std::string(", ") + field)});
+  }
+  const std::pair<const char*, const char*> of_train[] = {
+      {"spec.train.batch.micro", "batch: {micro: 4}"},
+      {"spec.train.bucketBytes", "bucketBytes: 1048576"},
+      {"spec.train.ema", "ema: 0.9"},
+      {"spec.train.precision", "precision: bf16"}};
+  for (const auto& [path, field] : of_train) {
+    cases.push_back({path, click_spec(train + ", " + field)});
+  }
+  cases.push_back(
+      {"spec.train.data.seed", click_spec("data: {path: /d, format: libsvm, seed: 2}" + kNoClip)});
+  cases.push_back(
+      {"spec.train.timeline.everySteps",
+       click_spec(train + ", timeline: {everySteps: 10}", "", ", checkpoint: {path: /c}")});
   return cases;
 }
 
@@ -547,6 +619,7 @@ std::vector<Case> all_cases() {
       {"spec.managedBy", "{command: [a], managedBy: somebody}"},
   };
   for (Case& one : family_cases()) cases.push_back(std::move(one));
+  for (Case& one : server_cases()) cases.push_back(std::move(one));
   return cases;
 }
 

@@ -178,7 +178,8 @@ TEST(PodTemplate, OfAnotherNodeIsMadeFromAPodAsFromTheJob) {
           scene.seen.job,
           {.index = index, .incarnation = incarnation, .round = 4, .avoid = {"bad"}});
     };
-    EXPECT_EQ(worker_pod_like(pod_of(0, 1), scene.seen.job.metadata.name, 12, 3), pod_of(12, 3));
+    EXPECT_EQ(pod_like(pod_of(0, 1), scene.seen.job.metadata.name, {.index = 12, .incarnation = 3}),
+              pod_of(12, 3));
   }
 }
 

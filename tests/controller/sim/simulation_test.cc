@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <set>
 #include <thread>
 
 #include "common/base/log.h"
@@ -277,6 +278,49 @@ TEST(Simulation, AJobThatGrowsWithoutRoomLosesNothing) {
     EXPECT_TRUE(is_true(status, kComplete)) << simulation.describe();
     EXPECT_EQ(status.restarts, 0);
   }
+}
+
+// Workers and servers die, and the controller too.
+TEST(Simulation, JobsWithServersHavePodsOfBothRolesAndSurviveTheLossOfEither) {
+  int64_t lost_servers = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job(
+        {.name = "served", .nodes = 2, .steps = 60, .max_restarts = 1000, .servers = 2});
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(5), [&] {
+      return is_true(simulation.status(key), kRunning);
+    })) << simulation.describe();
+    const TrainingJobStatus running = simulation.status(key);
+    EXPECT_EQ(running.members, "1,1,1,1");
+    EXPECT_EQ(running.nodes, (NodesStatus{.desired = 2, .ready = 2}));
+    EXPECT_EQ(running.servers, (NodesStatus{.desired = 2, .ready = 2}));
+    EXPECT_EQ(running.rendezvous->worldSize, 4);
+    std::set<std::string> names;
+    for (const auto& [name, pod] : world.store.all(loop::kPods)) names.insert(name);
+    EXPECT_EQ(names,
+              (std::set<std::string>{"default/served-server-2-1", "default/served-server-3-1",
+                                     "default/served-worker-0-1", "default/served-worker-1-1"}));
+    world.store.mark_deleted(loop::kPods, "default/served-server-3-1",
+                             world.chance.clock.wall_now(), 35);
+    for (const Fault fault : {Fault::kWorkerKilled, Fault::kServerError, Fault::kLostReply,
+                              Fault::kWatchCut, Fault::kCrash}) {
+      world.chance.rate(fault) = 0.05;
+    }
+    simulation.run(std::chrono::minutes(2), [&] { return simulation.is_over(key); });
+    world.calm_down();
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(20), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
+    const TrainingJobStatus status = simulation.status(key);
+    EXPECT_TRUE(is_true(status, kComplete)) << simulation.describe();
+    EXPECT_NE(status.members, "1,1,1,1");
+    for (const FailureStatus& failure : status.failures) {
+      lost_servers += failure.nodeIndex >= 2 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(lost_servers, 0);
 }
 
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {

@@ -30,6 +30,18 @@ TrainSpec tiny_training(int64_t steps) {
   return train;
 }
 
+// Training of a click model, which servers hold.
+TrainSpec click_training(int64_t steps) {
+  TrainSpec train;
+  train.model.family = kLogisticRegression;
+  train.data.path = "/data";
+  train.data.format = "criteo";
+  train.steps = steps;
+  train.batch.global = 120;
+  train.optimizer.clipNorm = 0;
+  return train;
+}
+
 // Leaves out defaults, as people do; they would be copied with every status.
 Json without_defaults(const Json& value, const Json& defaults) {
   Json rest = Json::object();
@@ -76,13 +88,15 @@ std::string Users::add_job(const JobOptions& options) {
     job.spec.command = command_of(options.steps, options.by_rank_zero);
     if (options.by_rank_zero) job.spec.successPolicy = kRankZero;
   } else {
-    job.spec.train = tiny_training(options.steps);
+    job.spec.train =
+        options.servers > 0 ? click_training(options.steps) : tiny_training(options.steps);
+    if (options.servers > 0) job.spec.parameterServers = ParameterServersSpec{options.servers};
     if (options.saves) job.spec.checkpoint.path = "/checkpoints";
     if (options.elastic_min > 0 || options.keeps_every_step) job.spec.checkpoint.memory.emplace();
   }
   if (options.elastic_min > 0) job.spec.elastic = ElasticSpec{.min = options.elastic_min};
-  // Older agents keep no states in memory, and know no rules about losses.
-  const bool needs_new = options.elastic_min > 0 || options.keeps_every_step;
+  // Older agents keep no states in memory, and know no rules about losses and no servers.
+  const bool needs_new = options.elastic_min > 0 || options.keeps_every_step || options.servers > 0;
   if (needs_new || options.has_new_agents) job.spec.image = kNewImage;
   Json spec = without_defaults(spec_to_json(job.spec), spec_to_json(TrainingJobSpec{}));
   spec["nodes"] = options.nodes;  // so that a scale to the same number changes nothing

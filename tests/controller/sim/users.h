@@ -26,6 +26,7 @@ struct JobOptions {
   std::vector<FailureRule> rules{};
   bool has_new_agents = false;    // older ones know no rules about losses
   bool keeps_every_step = false;  // in memory, for SkipBatch
+  int64_t servers = 0;            // spec.parameterServers.nodes; 0: none
 };
 
 bool is_illegal(const Json& spec);

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/model/clicks/click_model.h"
+#include "agent/server/parameter_client.h"
+#include "agent/train/clicks/click_rows.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep::train {
+
+// A worker's steps of a click model whose parameters are on servers: pulls what the rows need,
+// computes, and pushes the gradients. One thread.
+class ClickStep {
+ public:
+  // The arguments outlive it. `factors`: click_factors() of the model.
+  ClickStep(server::ParameterClient& servers, int64_t factors, const Clock& clock);
+
+  struct Options {
+    uint64_t clock = 0;  // steps that the worker has completed
+    double scale = 1;    // of the gradient of the summed loss
+    double learning_rate = 0;
+  };
+  struct Outcome {
+    double loss_sum = 0;      // log loss over the rows, before the update
+    bool is_late = false;     // the gradients counted for nothing
+    double seconds_pull = 0;  // of waiting; forward and backward are the processor's
+    double seconds_forward = 0;
+    double seconds_backward = 0;
+    double seconds_push = 0;
+  };
+  // There may be no rows: then it pushes nothing to every unit. Blocks for servers. Errors as
+  // server::Transfer::wait().
+  Result<Outcome> train(const ClickRows& rows, const Options& options);
+  // Appends the logits of the rows.
+  Status predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits);
+
+ private:
+  void find_slots(const ClickRows& rows);
+  Status pull(uint64_t clock);
+  model::ClickBatch batch_of(const ClickRows& rows) const;
+  model::ClickParameters parameters() const;
+
+  server::ParameterClient& servers_;
+  const size_t factors_;
+  const Clock& clock_;
+  model::ClickModel model_;
+  std::vector<std::pair<uint64_t, uint32_t>> order_;  // keys and features, ascending
+  std::vector<uint64_t> keys_;                        // of the rows, ascending, each once
+  std::vector<uint32_t> slots_;                       // of each feature
+  float bias_ = 0;
+  std::vector<float> weights_;
+  std::vector<float> factor_values_;
+  std::vector<float> weight_gradients_;
+  std::vector<float> factor_gradients_;
+  std::vector<double> logits_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,378 @@
+#include "agent/train/clicks/click_worker.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "agent/train/checkpoint/chunked_file.h"
+#include "agent/train/exit_code.h"
+#include "agent/train/stop_signal.h"
+#include "common/api/step_number_table.h"
+#include "common/base/log.h"
+#include "kernels/device/parallel.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
+constexpr int64_t kValidationRows = 4096;
+
+Status blaming_servers(Status status) {
+  if (status.ok() || status.error().blame != Blame::kUnknown) return status;
+  const Code code = status.error().code;
+  const bool is_of_peer =
+      code == Code::kUnavailable || code == Code::kTimeout || code == Code::kConflict;
+  return is_of_peer ? status.error().blaming(Blame::kPeer) : status.error();
+}
+
+Result<optim::LearningRateSchedule> schedule_of(const TrainSpec& train) {
+  const OptimizerSpec& optimizer = train.optimizer;
+  TRY_ASSIGN(const optim::ScheduleKind kind, optim::parse_schedule(optimizer.schedule));
+  return optim::LearningRateSchedule{.kind = kind,
+                                     .peak = optimizer.learningRate,
+                                     .minimum = optimizer.minimumLearningRate,
+                                     .warmup_steps = optimizer.warmupSteps,
+                                     .steps = train.steps,
+                                     .decay_steps = optimizer.decaySteps,
+                                     .milestones = optimizer.milestones,
+                                     .factor = optimizer.factor};
+}
+
+}  // namespace
+
+ClickWorker::ClickWorker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings)
+    : config_(std::move(config)),
+      progress_(progress),
+      surroundings_(std::move(surroundings)),
+      files_(config_.checkpoint.path, surroundings_.files),
+      storage_(files_, surroundings_.pause) {}
+
+int ClickWorker::run() {
+  const Status status = run_phases();
+  if (status.ok()) return stopping_ ? kExitStopped : 0;
+  const int exit_code = exit_code_of(status.error());
+  const bool is_of_peer = status.error().blame == Blame::kPeer;
+  if (is_of_peer && link_ != nullptr) progress_.numbers().suspect_rank = link_->silent_server();
+  progress_.publish();
+  log_error("worker failed", {{"rank", config_.rank},
+                              {"step", step_},
+                              {"exitCode", exit_code},
+                              {"reason", status.error().message}});
+  return exit_code;
+}
+
+Status ClickWorker::run_phases() {
+  TRY(form());
+  TRY(load());
+  TRY(begin());
+  TRY(train());
+  return finish();
+}
+
+Status ClickWorker::form() {
+  progress_.enter(WorkerPhase::kForming);
+  TRY_ASSIGN(round_, servers_round(config_));
+  kernels::set_threads(static_cast<int>(config_.threads));
+  TRY_ASSIGN(link_, JobLink::create(*round_));
+  TRY(link_->connect(std::chrono::seconds(config_.rendezvous_timeout_seconds),
+                     surroundings_.clock));
+  TRY_ASSIGN(calls_, rpc::Client::create({.self = round_->self}));
+  TRY_ASSIGN(parameters_, server::ParameterClient::create({.rpc = calls_.get(),
+                                                           .catalog = round_->catalog,
+                                                           .view = round_->view,
+                                                           .servers = round_->servers}));
+  model_.emplace(*parameters_, click_factors(config_.train.model), surroundings_.clock);
+  TRY_ASSIGN(schedule_, schedule_of(config_.train));
+  return {};
+}
+
+Status ClickWorker::load() {
+  progress_.enter(WorkerPhase::kLoading);
+  TRY_ASSIGN(log_, ClickLog::open(config_.train.data));
+  reader_.emplace(log_, log_->training());
+  return {};
+}
+
+Status ClickWorker::begin() {
+  progress_.enter(WorkerPhase::kBroadcasting);
+  JobLink::Values values{};
+  if (is_first()) {
+    TRY_ASSIGN(const int64_t step, resume());
+    values[0] = static_cast<double>(step);
+  }
+  TRY_ASSIGN(values, link_->meet(values));
+  step_ = static_cast<int64_t>(values[0]);
+  reader_->skip(step_ * config_.train.batch.global);
+  if (is_first() && stores()) {
+    saved_step_ = step_ > 0 ? step_ : -1;
+    progress_.storage().resumed_step = step_;
+    progress_.publish_storage();
+    open_metrics();
+  }
+  return {};
+}
+
+Result<int64_t> ClickWorker::resume() {
+  if (!stores()) return int64_t{0};
+  TRY(storage_.again([this] { return files_.make_root(); }));
+  owner_ = {.job_uid = config_.world.job_uid,
+            .job_name = config_.job_name,
+            .round = config_.world.round,
+            .boot_id = config_.boot_id};
+  checkpoints_.emplace(storage_, owner_, config_.checkpoint.keep);
+  TRY(checkpoints_->prepare());
+  return load_newest();
+}
+
+// Rank 0 verifies every byte before a server loads any.
+Result<int64_t> ClickWorker::load_newest() {
+  TRY_ASSIGN(const std::vector<int64_t> steps, checkpoint_steps(storage_));
+  for (const int64_t step : steps) {
+    const std::string folder = checkpoint_name(step);
+    const auto verified = [&]() -> Result<StoredManifest> {
+      TRY_ASSIGN(StoredManifest stored, read_manifest(storage_, folder));
+      for (const ManifestFile& file : stored.manifest.files) {
+        TRY_ASSIGN(ChunkedReader reader, ChunkedReader::open(storage_, folder, file));
+        TRY(reader.verify());
+      }
+      if (stored.manifest.position.step == step) return stored;
+      return corrupt("[checkpoint] the manifest of " + storage_.describe(folder) +
+                         " is that of step " + std::to_string(stored.manifest.position.step),
+                     Blame::kStorage);
+    };
+    const Result<StoredManifest> stored = verified();
+    if (!stored.ok() && stored.error().code != Code::kCorrupt) return stored.error();
+    if (!stored.ok()) {
+      TRY_ASSIGN(const SetAside moved, checkpoints_->set_aside(step, stored.error().message));
+      StorageNotes& notes = progress_.storage();
+      notes.set_aside += 1;
+      notes.set_aside_step = step;
+      notes.set_aside_reason.assign(moved.reason + " (it is now " + moved.name + ")");
+      continue;
+    }
+    TRY(check_settings(settings(), stored->manifest.settings, storage_.describe(folder)));
+    TRY(link_->load(stored->text, static_cast<uint64_t>(step)));
+    loss_ = stored->manifest.loss;
+    log_info("resumed", {{"step", step}, {"path", storage_.describe(folder)}});
+    return step;
+  }
+  return int64_t{0};
+}
+
+RunSettings ClickWorker::settings() const {
+  return run_settings(config_.train, std::to_string(log_->bytes()) + " bytes");
+}
+
+void ClickWorker::open_metrics() {
+  Result<MetricsFile> opened = MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", step_);
+  if (opened.ok()) {
+    metrics_ = std::move(*opened);
+  } else {
+    log_warning("metrics can't be written", {{"reason", opened.error().message}});
+  }
+}
+
+Status ClickWorker::train() {
+  ProgressNumbers& numbers = progress_.numbers();
+  numbers.step = step_;
+  numbers.steps = config_.train.steps;
+  numbers.samples = step_ * config_.train.batch.global;
+  if (is_first()) numbers.checkpoint_step = saved_step_;
+  StopSignal::arm();
+  progress_.enter(WorkerPhase::kTraining);
+  if (is_first()) {
+    log_info("training", {{"workers", static_cast<int64_t>(round_->workers)},
+                          {"servers", static_cast<int64_t>(round_->servers.size())},
+                          {"consistency", config_.parameter_servers->consistency},
+                          {"family", config_.train.model.family},
+                          {"step", step_}});
+  }
+  // A checkpoint is written before its step is validated, so a resumed run validates first.
+  if (step_ > 0) TRY(validate_if_due());
+  while (!at_end() && !stopping_) {
+    TRY(step_once());
+    TRY(save_if_due());
+    if (!stopping_) TRY(validate_if_due());
+  }
+  return {};
+}
+
+Status ClickWorker::step_once() {
+  const TimePoint began = surroundings_.clock.now();
+  const int64_t global = config_.train.batch.global;
+  const int64_t share = global / static_cast<int64_t>(round_->workers);
+  const int64_t first = share * config_.rank;
+  rows_.clear();
+  TRY(reader_->read(global, first, first + share, rows_));
+  const double data_seconds = to_seconds(surroundings_.clock.now() - began);
+  // Backup workers' gradients count for nothing.
+  const auto counted =
+      static_cast<double>(share * (round_->workers - round_->consistency.backup_workers));
+  Result<ClickStep::Outcome> outcome =
+      model_->train(rows_, {.clock = static_cast<uint64_t>(step_),
+                            .scale = 1 / counted,
+                            .learning_rate = optim::learning_rate(schedule_, step_ + 1)});
+  if (!outcome.ok()) return blaming_servers(outcome.error());
+  ++step_;
+  const bool is_lockstep = round_->consistency.kind == server::ConsistencyKind::kSynchronous &&
+                           round_->consistency.backup_workers == 0;
+  const bool stops = StopSignal::requested() || hears_stop_;
+  TRY_ASSIGN(const StepNews news, link_->report({.step = static_cast<uint64_t>(step_),
+                                                 .stops = stops ? uint64_t{1} : uint64_t{0},
+                                                 .waits = is_lockstep ? uint64_t{1} : uint64_t{0},
+                                                 .rows = rows_.size(),
+                                                 .loss_sum = outcome->loss_sum}));
+  hears_stop_ = news.stops != 0;
+  stop_at_ = static_cast<int64_t>(news.stop_at);
+  stopping_ = stop_at_ > 0 && step_ >= stop_at_ && !at_end();
+  report(*outcome, news, data_seconds, to_seconds(surroundings_.clock.now() - began));
+  return judge_loss();
+}
+
+// Losses are told by rank 0 once all workers have completed their step.
+void ClickWorker::report(const ClickStep::Outcome& outcome, const StepNews& news,
+                         double data_seconds, double step_seconds) {
+  smoothed_seconds_ = smoothed_seconds_ == 0
+                          ? step_seconds
+                          : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * step_seconds;
+  StepNumbers numbers;
+  numbers.step = step_;
+  numbers.samples = step_ * config_.train.batch.global;
+  numbers.learning_rate = optim::learning_rate(schedule_, step_);
+  numbers.samples_per_second = static_cast<double>(config_.train.batch.global) / smoothed_seconds_;
+  numbers.data_seconds = data_seconds;
+  numbers.forward_seconds = outcome.seconds_forward;
+  numbers.backward_seconds = outcome.seconds_backward;
+  numbers.communication_seconds = outcome.seconds_pull + outcome.seconds_push;
+  numbers.step_seconds = step_seconds;
+  const bool has_loss = news.rows > 0 && news.step > told_step_;
+  if (has_loss) {
+    told_step_ = news.step;
+    loss_ = news.loss_sum / static_cast<double>(news.rows);
+    if (std::isfinite(loss_)) numbers.loss = loss_;
+  }
+  ProgressNumbers& page = progress_.numbers();
+  update(page, numbers);
+  if (page.first_step_unix_seconds == 0) {
+    page.first_step_unix_seconds = to_seconds(surroundings_.clock.wall_now().time_since_epoch());
+  }
+  progress_.publish();
+  if (metrics_) metrics_->add(numbers);
+}
+
+Status ClickWorker::judge_loss() const {
+  if (std::isfinite(loss_)) return {};
+  return invalid("[train] the loss of step " + std::to_string(told_step_) + " is not finite",
+                 Blame::kDivergence);
+}
+
+bool ClickWorker::saves_now() const {
+  if (!stores() || step_ == saved_step_) return false;
+  const CheckpointSpec& checkpoint = config_.checkpoint;
+  const bool is_due = checkpoint.everySteps > 0 && step_ % checkpoint.everySteps == 0;
+  return is_due || stopping_ || (at_end() && checkpoint.atEnd);
+}
+
+// All workers have pushed their gradients of all steps so far, and none those of the next.
+Status ClickWorker::save_if_due() {
+  if (!saves_now()) return {};
+  saved_step_ = step_;
+  progress_.enter(WorkerPhase::kSaving);
+  TRY(link_->meet());
+  if (is_first()) TRY(save());
+  TRY(link_->meet());
+  progress_.enter(WorkerPhase::kTraining);
+  return {};
+}
+
+// A save that fails costs progress only if there is no later one, so only the last one ends the
+// round.
+Status ClickWorker::save() {
+  const TimePoint began = surroundings_.clock.now();
+  const std::string folder = CheckpointFolder::unfinished_folder(owner_, step_, saves_++);
+  const auto attempt = [&]() -> Status {
+    TRY(storage_.make_folder(folder));
+    TRY_ASSIGN(std::vector<ManifestFile> files, link_->save(folder));
+    Manifest manifest{.position = {.step = step_,
+                                   .samples = step_ * config_.train.batch.global,
+                                   .weights_seed = static_cast<uint64_t>(config_.train.seed),
+                                   .data_seed = static_cast<uint64_t>(config_.train.data.seed)},
+                      .settings = settings(),
+                      .loss = loss_,
+                      .round = config_.world.round,
+                      .mesh = {.pipeline = 1, .data = round_->workers, .tensor = 1},
+                      .files = std::move(files)};
+    return checkpoints_->publish(folder, manifest);
+  };
+  const Status saved = attempt();
+  StorageNotes& notes = progress_.storage();
+  if (saved.ok()) {
+    notes.saved += 1;
+    notes.failed_step = -1;
+    notes.save_seconds = to_seconds(surroundings_.clock.now() - began);
+    notes.blocked_seconds += notes.save_seconds;
+    progress_.numbers().checkpoint_step = step_;
+    log_info("checkpoint", {{"step", step_}, {"seconds", notes.save_seconds}});
+  } else {
+    notes.failed += 1;
+    notes.failed_step = step_;
+    notes.failure.assign(saved.error().message);
+    log_warning("the checkpoint could not be saved",
+                {{"step", step_}, {"reason", saved.error().message}});
+  }
+  progress_.publish_storage();
+  if (saved.ok()) return {};
+  const Blame blame = saved.error().blame;
+  const bool ends = at_end() || stopping_ || blame == Blame::kFenced || blame == Blame::kPeer;
+  if (ends) return saved;
+  return checkpoints_->abandon(folder);
+}
+
+bool ClickWorker::validates_now() const {
+  if (log_->validation().empty()) return false;
+  const int64_t every = config_.train.validation.everySteps;
+  return at_end() || (every > 0 && step_ % every == 0);
+}
+
+Status ClickWorker::validate_if_due() {
+  if (!validates_now()) return {};
+  progress_.enter(WorkerPhase::kValidating);
+  TRY(link_->meet());
+  if (is_first()) TRY(validate());
+  TRY(link_->meet());
+  progress_.enter(WorkerPhase::kTraining);
+  return {};
+}
+
+Status ClickWorker::validate() {
+  ClickReader reader(log_, log_->validation());
+  std::vector<float> labels;
+  std::vector<double> logits;
+  while (true) {
+    rows_.clear();
+    TRY(reader.read_on(kValidationRows, rows_));
+    if (rows_.size() == 0) break;
+    labels.insert(labels.end(), rows_.labels.begin(), rows_.labels.end());
+    TRY(blaming_servers(model_->predict(rows_, static_cast<uint64_t>(step_), logits)));
+  }
+  StepNumbers& shown = progress_.numbers();
+  const double loss = model::log_loss_sum(labels, logits) / static_cast<double>(labels.size());
+  shown.validation_loss.reset();
+  if (std::isfinite(loss)) shown.validation_loss = loss;
+  shown.validation_auc = model::auc(labels, logits);
+  log_info("validation", {{"step", step_}, {"logLoss", loss}, {"auc", *shown.validation_auc}});
+  if (metrics_) {
+    metrics_->add({.step = step_, .validation_loss = loss, .validation_auc = shown.validation_auc});
+  }
+  return {};
+}
+
+Status ClickWorker::finish() {
+  progress_.enter(WorkerPhase::kFinishing);
+  TRY(link_->meet());
+  TRY(link_->leave(stopping_));
+  progress_.enter(WorkerPhase::kDone);
+  return {};
+}
+
+}  // namespace lockstep::train

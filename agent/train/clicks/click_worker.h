@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "agent/optim/schedule.h"
+#include "agent/train/checkpoint/checkpoint_folder.h"
+#include "agent/train/checkpoint/folder_storage.h"
+#include "agent/train/checkpoint/retrying_storage.h"
+#include "agent/train/checkpoint/run_settings.h"
+#include "agent/train/clicks/click_log.h"
+#include "agent/train/clicks/click_step.h"
+#include "agent/train/metrics_file.h"
+#include "agent/train/progress_reporter.h"
+#include "agent/train/servers/job_link.h"
+#include "common/api/worker_config.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace lockstep::train {
+
+// A rank that trains a click model whose parameters are on servers, from its configuration to its
+// exit code. Step s trains on the rows [s B, (s + 1) B) of the log, which begins anew when it is
+// over; B is batch.global, and each rank has an equal share of them.
+//
+// Rank 0 alone validates, and saves and loads checkpoints, while the others wait. One thread, and
+// that of the client.
+class ClickWorker {
+ public:
+  struct Surroundings {
+    const Clock& clock;
+    FileSystem& files;
+    Pause pause;
+  };
+  ClickWorker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings);
+
+  // The exit code of the process (worker_config.h); what went wrong is in the log.
+  int run();
+
+ private:
+  Status run_phases();
+  Status form();
+  Status load();
+  Status begin();
+  // Rank 0's. Returns the step of the checkpoint that the servers have loaded, or 0.
+  Result<int64_t> resume();
+  Result<int64_t> load_newest();
+  Status train();
+  Status step_once();
+  void report(const ClickStep::Outcome& outcome, const StepNews& news, double data_seconds,
+              double step_seconds);
+  Status judge_loss() const;
+  bool saves_now() const;
+  Status save_if_due();
+  Status save();
+  bool validates_now() const;
+  Status validate_if_due();
+  Status validate();
+  Status finish();
+  RunSettings settings() const;
+  void open_metrics();
+  bool stores() const { return !config_.checkpoint.path.empty(); }
+  bool is_first() const { return config_.rank == 0; }
+  bool at_end() const { return step_ >= config_.train.steps; }
+
+  const WorkerConfig config_;
+  ProgressReporter& progress_;
+  const Surroundings surroundings_;
+  FolderStorage files_;
+  RetryingStorage storage_;
+  std::optional<CheckpointFolder> checkpoints_;  // rank 0's
+  std::optional<MetricsFile> metrics_;           // rank 0's
+  OwnerRecord owner_;
+  std::optional<ServersRound> round_;
+  std::unique_ptr<JobLink> link_;
+  std::unique_ptr<rpc::Client> calls_;  // of parameters_
+  std::unique_ptr<server::ParameterClient> parameters_;
+  std::optional<ClickStep> model_;
+  std::shared_ptr<const ClickLog> log_;
+  std::optional<ClickReader> reader_;
+  optim::LearningRateSchedule schedule_;
+  ClickRows rows_;
+  int64_t step_ = 0;
+  int64_t saved_step_ = -1;
+  int64_t saves_ = 0;
+  int64_t stop_at_ = 0;  // 0: nobody was asked to stop
+  uint64_t told_step_ = 0;
+  bool hears_stop_ = false;
+  bool stopping_ = false;
+  double loss_ = 0;  // of the newest step that all workers have completed
+  double smoothed_seconds_ = 0;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "agent/rpc/method.h"
+#include "agent/rpc/wire.h"
+
+namespace lockstep::train {
+
+// The calls by which the workers of a job with servers agree, in addition to those for parameters.
+// The first server, whose rank is the lowest, is the meeting point; calls that only it serves for
+// the job are marked so.
+inline const rpc::Method kHello("lockstep.job.hello", rpc::Repeats::kAllowed);
+// First server: waits until all workers have called it with this number; MeetCall to MeetReply.
+inline const rpc::Method kMeet("lockstep.job.meet", rpc::Repeats::kNever);
+// All servers: a worker has completed a step; StepReport to StepNews.
+inline const rpc::Method kReportStep("lockstep.job.step", rpc::Repeats::kNever);
+// All servers, from rank 0 while all others wait: the state of a checkpoint. LoadCall; the body is
+// its manifest.
+inline const rpc::Method kLoadState("lockstep.job.load", rpc::Repeats::kNever);
+// Likewise: writes the server's state. The body is the folder; the reply's body the list of files
+// (format_files()). A repeated call for the same folder gets the same reply.
+inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed);
+// All servers: the worker needs them no more. LeaveCall. A server ends once all workers have left.
+inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
+
+inline constexpr size_t kMeetValues = 4;
+
+struct MeetCall {
+  uint64_t number = 0;  // of the meeting, from 0
+  std::array<double, kMeetValues> values{};
+};
+struct MeetReply {
+  std::array<double, kMeetValues> sums{};  // over the workers, in the order of ranks
+};
+
+struct StepReport {
+  uint64_t step = 0;   // completed
+  uint64_t stops = 0;  // 1: this worker, or a server that it knows of, was asked to stop
+  uint64_t waits = 0;  // 1: answer once all workers have reported the step
+  uint64_t rows = 0;
+  double loss_sum = 0;  // over these rows
+};
+struct StepNews {
+  uint64_t stop_at = 0;  // the step after which all workers stop; 0: none
+  uint64_t stops = 0;    // 1: the server was asked to stop
+  // The newest step that all workers have reported.
+  uint64_t step = 0;
+  uint64_t rows = 0;
+  double loss_sum = 0;
+};
+
+struct LoadCall {
+  uint64_t first = 0;  // clock to begin at
+};
+
+struct LeaveCall {
+  uint64_t stopped = 0;  // 1: the worker was asked to stop; 0: the job is complete
+};
+
+// Returns the head's bytes, valid as long as the head.
+template <class Head>
+rpc::Bytes head_bytes(const Head& head) {
+  return std::as_bytes(std::span(&head, 1));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/comm/handshake.h"
+#include "agent/rpc/client.h"
+#include "agent/server/catalog.h"
+#include "agent/server/unit_clock.h"
+#include "agent/server/view.h"
+#include "common/api/worker_config.h"
+#include "common/base/result.h"
+
+namespace lockstep::train {
+
+// The index of each parameter of a click model in its catalog.
+inline constexpr uint32_t kBiasTensor = 0;
+inline constexpr uint32_t kWeightsTable = 0;
+inline constexpr uint32_t kFactorsTable = 1;  // of a factorization machine
+inline constexpr float kFactorDeviation = 0.01f;
+
+// A round with parameter servers. All of its ranks derive the same from their configurations.
+struct ServersRound {
+  comm::Identity self;
+  uint32_t workers = 0;  // ranks below are workers, the others servers
+  std::vector<rpc::Client::ServerAddress> servers;
+  server::Catalog catalog;
+  server::View view;
+  server::Consistency consistency;
+
+  bool is_server() const { return self.rank >= workers; }
+};
+
+// kInvalid, blaming the configuration, for a world without servers or another model than one of
+// clicks; errors of the job's token.
+Result<ServersRound> servers_round(const WorkerConfig& config);
+
+// The parameters of a click model, with the job's optimizer.
+Result<server::Catalog> click_catalog(const TrainSpec& train);
+
+}  // namespace lockstep::train

@@ -1,0 +1,366 @@
+// Real processes of workers and servers, without a controller.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/model/clicks/click_model.h"
+#include "agent/optim/schedule.h"
+#include "agent/server/rows_state.h"
+#include "agent/train/clicks/click_generator.h"
+#include "agent/train/clicks/click_log.h"
+#include "agent/train/servers/round_plan.h"
+#include "tests/agent/train/worker_world.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kRows = 2000;
+
+WorkerWorld::Options click_job(const TemporaryFolder& folder, const std::string& family) {
+  const std::string path = folder.file("clicks.tsv");
+  const auto made = generate_clicks({.path = path, .rows = kRows, .keys = 3000, .seed = 2});
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  WorkerWorld::Options options{.nodes = 2};
+  options.servers = ParameterServersSpec{.nodes = 2};
+  TrainSpec& train = options.train;
+  train.model.family = family;
+  if (family == kFactorizationMachine) train.model.factors = 4;
+  train.data.path = path;
+  train.data.format = "criteo";
+  train.data.validationFraction = 0.1;
+  train.steps = 24;
+  train.batch.global = 128;
+  train.optimizer = {.name = "adagrad",
+                     .learningRate = 0.1,
+                     .schedule = "linear",
+                     .weightDecay = 0,
+                     .clipNorm = 0};
+  train.validation.everySteps = 12;
+  options.checkpoint_every = 8;
+  return options;
+}
+
+struct Curve {
+  std::vector<double> losses;
+  double validation_loss = 0;
+  double auc = 0;
+};
+
+// A program of one process that knows no servers: a map of parameters in double precision.
+class Reference {
+ public:
+  explicit Reference(const TrainSpec& train)
+      : train_(train), factors_(static_cast<size_t>(click_factors(train.model))) {}
+
+  Curve run() {
+    const auto log = ClickLog::open(train_.data);
+    EXPECT_TRUE(log.ok());
+    ClickReader reader(*log, (*log)->training());
+    Curve curve;
+    const optim::LearningRateSchedule schedule{.kind = optim::ScheduleKind::kLinear,
+                                               .peak = train_.optimizer.learningRate,
+                                               .steps = train_.steps};
+    for (int64_t step = 1; step <= train_.steps; ++step) {
+      ClickRows rows;
+      EXPECT_TRUE(reader.read(train_.batch.global, 0, train_.batch.global, rows).ok());
+      curve.losses.push_back(learn(rows, optim::learning_rate(schedule, step)));
+    }
+    ClickReader held_back(*log, (*log)->validation());
+    ClickRows rows;
+    EXPECT_TRUE(held_back.read_on(kRows, rows).ok());
+    std::vector<double> logits;
+    for (size_t row = 0; row < rows.size(); ++row) logits.push_back(logit(rows, row));
+    curve.validation_loss =
+        model::log_loss_sum(rows.labels, logits) / static_cast<double>(rows.size());
+    curve.auc = model::auc(rows.labels, logits);
+    return curve;
+  }
+
+ private:
+  struct Number {
+    double value = 0;
+    double squares = 0;
+    double gradient = 0;
+  };
+
+  // The weight, then the factors.
+  std::vector<Number>& at(uint64_t key) {
+    std::vector<Number>& numbers = keys_[key];
+    if (!numbers.empty()) return numbers;
+    numbers.resize(1 + factors_);
+    if (factors_ == 0) return numbers;
+    server::TableSpec table{
+        .name = "factors", .dim = static_cast<uint32_t>(factors_), .deviation = kFactorDeviation};
+    server::RowStore store(table,
+                           {.seed = static_cast<uint64_t>(train_.seed), .table = kFactorsTable});
+    EXPECT_TRUE(store.use(std::span(&key, 1), 0).ok());
+    std::vector<float> values(factors_);
+    store.read(std::span(&key, 1), 0, values);
+    for (size_t f = 0; f < factors_; ++f) numbers[1 + f].value = values[f];
+    return numbers;
+  }
+
+  double logit(const ClickRows& rows, size_t row) {
+    double logit = bias_.value;
+    std::vector<double> sums(factors_);
+    for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
+      const std::vector<Number>& numbers = at(rows.keys[i]);
+      logit += numbers[0].value * rows.values[i];
+      for (size_t f = 0; f < factors_; ++f) {
+        const double term = numbers[1 + f].value * rows.values[i];
+        sums[f] += term;
+        logit -= 0.5 * term * term;
+      }
+    }
+    for (const double sum : sums) logit += 0.5 * sum * sum;
+    return logit;
+  }
+
+  double learn(const ClickRows& rows, double rate) {
+    double loss = 0;
+    const auto count = static_cast<double>(rows.size());
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const double z = logit(rows, row);
+      loss += std::log1p(std::exp(rows.labels[row] > 0 ? -z : z));
+      const double error = (1 / (1 + std::exp(-z)) - rows.labels[row]) / count;
+      bias_.gradient += error;
+      for (size_t f = 0; f <= factors_; ++f) {
+        double sum = 0;
+        for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
+          sum += at(rows.keys[i])[f].value * rows.values[i];
+        }
+        for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
+          Number& number = at(rows.keys[i])[f];
+          const double x = rows.values[i];
+          number.gradient += error * x * (f == 0 ? 1 : sum - number.value * x);
+        }
+      }
+    }
+    update(bias_, rate);
+    for (const uint64_t key : rows.keys) {
+      for (Number& number : at(key)) update(number, rate);
+    }
+    return loss / count;
+  }
+
+  // Adagrad; a second call has no gradient.
+  void update(Number& number, double rate) {
+    number.squares += number.gradient * number.gradient;
+    if (number.gradient != 0) {
+      number.value -=
+          rate * number.gradient / (std::sqrt(number.squares) + train_.optimizer.epsilon);
+    }
+    number.gradient = 0;
+  }
+
+  TrainSpec train_;
+  size_t factors_;
+  Number bias_;
+  std::map<uint64_t, std::vector<Number>> keys_;
+};
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
+  }
+}
+
+TEST(ClickWorkers, AreTheSingleProcessIfTheyAreSynchronous) {
+  const TemporaryFolder folder;
+  for (const char* family : {kLogisticRegression, kFactorizationMachine}) {
+    SCOPED_TRACE(family);
+    WorkerWorld::Options options = click_job(folder, family);
+    const Curve expected = Reference(options.train).run();
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    struct Shape {
+      int64_t nodes, per_node, servers;
+    };
+    for (const Shape& shape : {Shape{1, 1, 1}, Shape{2, 1, 2}, Shape{2, 2, 1}}) {
+      SCOPED_TRACE(testing::Message() << shape.nodes << " x " << shape.per_node << ", "
+                                      << shape.servers << " servers");
+      options.nodes = shape.nodes;
+      options.per_node = shape.per_node;
+      options.servers->nodes = shape.servers;
+      WorkerWorld world(options);
+      ASSERT_NO_FATAL_FAILURE(world.run());
+      expect_near(world.metric("loss"), expected.losses);
+      const std::vector<double> validation = world.metric("validationLoss");
+      ASSERT_EQ(validation.size(), 2u);
+      EXPECT_NEAR(validation.back(), expected.validation_loss, 1e-5);
+      EXPECT_NEAR(world.metric("validationAuc").back(), expected.auc, 1e-5);
+      const ProgressNumbers numbers = world.progress(0);
+      EXPECT_EQ(numbers.step, 24);
+      EXPECT_EQ(numbers.samples, 24 * 128);
+      EXPECT_EQ(numbers.phase, WorkerPhase::kDone);
+      EXPECT_EQ(world.progress(world.size() - 1).phase, WorkerPhase::kDone);
+      EXPECT_GT(world.progress(world.size() - 1).holdings.parameters_bytes, 0u);
+    }
+  }
+}
+
+// Reads what tests/golden/make_clicks_golden.py wrote.
+TEST(ClickWorkers, FitTheLogisticRegressionOfScikitLearn) {
+  const std::string golden = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/golden/";
+  WorkerWorld::Options options{.nodes = 2};
+  options.servers = ParameterServersSpec{.nodes = 1};
+  TrainSpec& train = options.train;
+  train.model.family = kLogisticRegression;
+  train.data.path = golden + "clicks.libsvm";
+  train.data.format = "libsvm";
+  train.steps = 400;
+  train.batch.global = 240;  // all of them
+  train.optimizer = {
+      .name = "sgd", .learningRate = 2, .schedule = "constant", .weightDecay = 0.01, .clipNorm = 0};
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  // docs/formats.md, "State of a parameter server": the bias is a range, and each weight a row.
+  const std::string state = read_file(world.checkpoint_folder(400) + "/server-2.state");
+  constexpr size_t kHead = 48;
+  constexpr size_t kUnitHead = 40;
+  constexpr size_t kRow = 24 + 4;
+  ASSERT_EQ(state.size(), kHead + kUnitHead + 4 + kUnitHead + 6 * kRow);
+  const auto number_at = [&](size_t at) {
+    float number = 0;
+    std::memcpy(&number, state.data() + at, sizeof number);
+    return number;
+  };
+  std::map<uint64_t, float> found = {{0, number_at(kHead + kUnitHead)}};
+  for (size_t at = kHead + kUnitHead + 4 + kUnitHead; at < state.size(); at += kRow) {
+    uint64_t key = 0;
+    std::memcpy(&key, state.data() + at, sizeof key);
+    found[key] = number_at(at + 24);
+  }
+  std::ifstream expected(golden + "clicks.txt");
+  for (uint64_t key = 0; key <= 6; ++key) {
+    double number = 0;
+    ASSERT_TRUE(expected >> number);
+    EXPECT_NEAR(found[key], number, 1e-3) << "index " << key << "; 0: the bias";
+  }
+}
+
+TEST(ClickWorkers, ResumeWithTheSameBitsOnAnyNumberOfServers) {
+  const TemporaryFolder folder;
+  WorkerWorld world(click_job(folder, kFactorizationMachine));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const std::vector<double> losses = world.metric("loss");
+  const std::vector<double> validation = world.metric("validationLoss");
+  ASSERT_EQ(world.checkpoint_folders().size(), 3u);
+  for (const int64_t servers : {3, 1, 2}) {
+    SCOPED_TRACE(servers);
+    std::filesystem::remove_all(world.checkpoint_folder(24));
+    std::filesystem::remove_all(world.checkpoint_folder(16));
+    world.change_servers({.nodes = servers});
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_EQ(world.storage_notes(0).resumed_step, 8);
+    EXPECT_EQ(world.metric("loss"), losses);
+    EXPECT_EQ(world.metric("validationLoss"), validation);
+  }
+}
+
+TEST(ClickWorkers, SetACorruptCheckpointAside) {
+  const TemporaryFolder folder;
+  WorkerWorld world(click_job(folder, kLogisticRegression));
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  const std::vector<double> losses = world.metric("loss");
+  std::filesystem::remove_all(world.checkpoint_folder(24));
+  std::filesystem::resize_file(world.checkpoint_folder(16) + "/server-2.state", 100);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_EQ(world.storage_notes(0).resumed_step, 8);
+  EXPECT_EQ(world.storage_notes(0).set_aside_step, 16);
+  EXPECT_EQ(world.metric("loss"), losses);
+}
+
+TEST(ClickWorkers, LearnWithEveryConsistency) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.steps = 60;
+  const Curve expected = Reference(options.train).run();
+  const ParameterServersSpec kinds[] = {
+      {.nodes = 2, .consistency = "asynchronous"},
+      {.nodes = 2, .consistency = "boundedStaleness", .staleness = 2},
+      {.nodes = 2, .consistency = "synchronous", .backupWorkers = 1}};
+  options.nodes = 3;
+  options.train.batch.global = 129;
+  for (const ParameterServersSpec& kind : kinds) {
+    SCOPED_TRACE(kind.consistency);
+    options.servers = kind;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_EQ(world.progress(0).step, 60);
+    EXPECT_NEAR(world.metric("validationLoss").back(), expected.validation_loss, 0.03);
+  }
+}
+
+TEST(ClickWorkers, SaveTheSameStepWhenAnyOfThemOrAServerIsStopped) {
+  const TemporaryFolder folder;
+  for (const int64_t stopped : {1, 3}) {
+    SCOPED_TRACE(stopped);
+    WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+    options.train.steps = 100000;
+    options.train.validation.everySteps = 0;
+    options.checkpoint_every = 0;
+    WorkerWorld world(options);
+    world.start();
+    world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step > 3; });
+    world.kill(stopped, SIGTERM);
+    EXPECT_EQ(world.wait(), std::vector<int>(4, kExitStopped)) << world.log(0);
+    const int64_t step = *world.progress(0).step;
+    EXPECT_EQ(world.progress(1).step, step);
+    EXPECT_EQ(world.checkpoint_folders(), std::vector<std::string>{world.checkpoint_folder(step)});
+  }
+}
+
+TEST(ClickWorkers, BlameAServerThatDied) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.steps = 100000;
+  options.train.validation.everySteps = 0;
+  WorkerWorld world(options);
+  world.start();
+  world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step > 3; });
+  world.kill(3, SIGKILL);
+  // The other one may wait for its peer at the first server, until a controller ends the round.
+  world.wait_until(0, [&](const ProgressNumbers&) { return !world.runs(1); });
+  const int64_t ended = world.runs(0) ? 1 : 0;
+  for (const int64_t rank : {1 - ended, int64_t{2}}) world.kill(rank, SIGKILL);
+  EXPECT_EQ(world.wait()[static_cast<size_t>(ended)], kExitPeerLost) << world.log(ended);
+  EXPECT_EQ(world.progress(ended).suspect_rank, 3) << world.log(ended);
+}
+
+TEST(ClickWorkers, NameTheBrokenLine) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.data.path = folder.write("broken", "1 1:1\n0 2:1\n1 x\n0 1:1\n");
+  options.train.data.format = "libsvm";
+  options.train.data.validationFraction = 0;
+  options.train.validation.everySteps = 0;
+  options.train.batch.global = 4;
+  WorkerWorld world(options);
+  world.start();
+  world.wait_until(1, [](const ProgressNumbers&) { return false; });
+  for (const int64_t rank : {0, 2, 3}) world.kill(rank, SIGKILL);
+  EXPECT_EQ(world.wait()[1], kExitDataError);
+  EXPECT_NE(world.log(1).find("line 3: found \\\"x\\\""), std::string::npos) << world.log(1);
+}
+
+TEST(ClickWorkers, EncryptWhatTheySend) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.encrypts = true;
+  const Curve expected = Reference(options.train).run();
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  expect_near(world.metric("loss"), expected.losses);
+}
+
+}  // namespace
+}  // namespace lockstep::train
