@@ -203,6 +203,37 @@ void add_export(CLI::App& app, lockstep::cli::ClientContext context) {
   });
 }
 
+void add_clicks(CLI::App& app, lockstep::cli::ClientContext context) {
+  struct Words {
+    std::string file;
+    int64_t rows = 1'000'000;
+    int64_t keys = 1'000'000;
+    int64_t seed = 1;
+  };
+  const auto words = std::make_shared<Words>();
+  CLI::App* command = app.add_subcommand(
+      "clicks", "Write a click log that is drawn from a known model, in the criteo format");
+  command->add_option("FILE", words->file, "File to write; replaced")->required();
+  const CLI::Range range(int64_t{1}, int64_t{1} << 31);
+  command->add_option("--rows", words->rows, "Lines of the file")
+      ->check(range)
+      ->capture_default_str();
+  command->add_option("--keys", words->keys, "Categories of all columns together, about")
+      ->check(range)
+      ->capture_default_str();
+  command->add_option("--seed", words->seed, "Seed of the model and of its rows")
+      ->check(range)
+      ->capture_default_str();
+  command->footer(
+      "The frequencies of the categories follow Zipf's law. Prints the best possible log loss, of "
+      "all rows and of the last tenth.");
+  command->callback([words, context] {
+    context.exit_code = exec_program(context, "lockstep-worker",
+                                     {"clicks", words->file, std::to_string(words->rows),
+                                      std::to_string(words->keys), std::to_string(words->seed)});
+  });
+}
+
 constexpr int64_t kGigabytesMax = 1'000'000;
 
 bool is_size(const std::string& word) {
@@ -306,6 +337,7 @@ int program(int argc, char** argv) {
   add_validate(app, context);
   add_bench(app, context);
   add_export(app, context);
+  add_clicks(app, context);
   add_tokenize(app, context);
   add_plan(app, context);
   add_timeline(app, context);

@@ -316,6 +316,7 @@ void LocalRun::print_result(End end) {
     summary += ", accuracy " + number(*numbers.validation_accuracy, "%.4f");
   if (numbers.validation_top5_accuracy)
     summary += " (top-5 " + number(*numbers.validation_top5_accuracy, "%.4f") + ")";
+  if (numbers.validation_auc) summary += ", AUC " + number(*numbers.validation_auc, "%.4f");
   if (status_.restarts > 0) summary += ", restarts " + std::to_string(status_.restarts);
   reporter_.line(summary);
   print_files();

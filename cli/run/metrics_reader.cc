@@ -55,6 +55,7 @@ void MetricsReader::take_line(const std::string& line) {
     newest_.validation_loss_per_byte = numbers.validation_loss_per_byte;
     newest_.validation_accuracy = numbers.validation_accuracy;
     newest_.validation_top5_accuracy = numbers.validation_top5_accuracy;
+    newest_.validation_auc = numbers.validation_auc;
     return;
   }
   // A repeated step: the job continued from an earlier one.

@@ -160,6 +160,43 @@ TEST(ExamplesTest, TheConvnetReadsDigits) {
   EXPECT_NE(example.log().find(" (top-5 "), std::string::npos) << example.log();
 }
 
+// The log loss of the true model is known.
+TEST(ExamplesTest, TheClickModelOnServersApproachesTheTrueOne) {
+  std::string text = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/clicks.yaml");
+  const TemporaryFolder folder;
+  const fs::path job = folder.path() / "examples/clicks.yaml";
+  const fs::path data = folder.path() / "build/data/clicks.tsv";
+  fs::create_directories(job.parent_path());
+  fs::create_directories(data.parent_path());
+  const std::string words = between(text, "lockstep clicks build/data/clicks.tsv ", "\n");
+  EXPECT_NE(words.find("--rows 1000000 "), std::string::npos);
+  const std::string made = (folder.path() / "made").string();
+  ASSERT_EQ(std::system((std::string(LOCKSTEP_BIN_DIR) + "/lockstep clicks " + data.string() +
+                         " --rows 60000 --keys 2000 >" + made)
+                            .c_str()),
+            0);
+  const double best = std::stod(between(read_file(made), "of the last tenth ", "\n"));
+  set(text, "steps", 120);
+  set(text, "global", 1024);
+  replace(text, "validation: {everySteps: 150}", "validation: {everySteps: 60}");
+  replace(text, "  nodes: 2\n",
+          "  nodes: 2\n  rendezvous: {port: " + std::to_string(free_port()) + "}\n");
+  write_file(job, text);
+  JobRun run({.job = job, .output = folder.path() / "out", .log = folder.path() / "log"});
+  EXPECT_EQ(run.wait(), 0) << read_file(folder.path() / "log");
+  const Json result = run.result();
+  EXPECT_EQ(result["state"], "Complete");
+  EXPECT_EQ(result["step"], 120);
+  EXPECT_LT(result["validationLoss"].get<double>(), 1.2 * best);
+  EXPECT_GT(result["validationLoss"].get<double>(), 0.9 * best);
+  EXPECT_NE(read_file(folder.path() / "log").find(", AUC 0.8"), std::string::npos)
+      << read_file(folder.path() / "log");
+  for (const char* name :
+       {"clicks-worker-0-1", "clicks-worker-1-1", "clicks-server-2-1", "clicks-server-3-1"}) {
+    EXPECT_TRUE(fs::exists(folder.path() / "out/logs" / (std::string(name) + ".log"))) << name;
+  }
+}
+
 // A few steps of a job of examples/sharding or examples/parallelism.
 struct SharedRun {
   std::string log;             // of all pods
