@@ -66,7 +66,7 @@ HEADS = {
 class ProgressPage:
     """What rank 0 tells its agent; readable after the rank's end. Offsets: docs/formats.md."""
 
-    MAGIC = 0x4c4b5350524f470a
+    MAGIC = 0x4c4b5350524f470b
     NUMBERS, STEP, STEP_IS_KNOWN, ROUND, PHASE = 8, 16, 24, 432, 440
     STORAGE = 752
     Notes = collections.namedtuple("Notes", "saved failed failed_step save_seconds blocked_seconds set_aside "

@@ -153,11 +153,9 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
-  if (has_servers(world)) return kProtocolWithFamilies;
-  if (train &&
-      (is_click_family(train->model.family) || is_convnet(train->model) || train->dropout > 0)) {
-    return kProtocolWithFamilies;
-  }
+  if (has_servers(world)) return kProtocolWithServers;
+  if (train && is_click_family(train->model.family)) return kProtocolWithServers;
+  if (train && (is_convnet(train->model) || train->dropout > 0)) return kProtocolWithConvnets;
   if (train &&
       (has_new_schedule(train->optimizer) || train->ema > 0 || !train->data.pieces.empty())) {
     return kProtocolWithAverages;

@@ -59,9 +59,9 @@ namespace lockstep {
 //   9  workers roll back or skip a batch because of its loss (`losses`)
 //  10  workers know the learning rates warmupStableDecay and step, keep moving averages (`ema`),
 //      and read a table of pieces (`data.pieces`)
-//  11  workers train convolutional networks and click models, and drop out activations (`dropout`);
-//      a world may have servers (`parameterServers`)
-inline constexpr int64_t kProtocolNewest = 11;
+//  11  workers train convolutional networks, and drop out activations (`dropout`)
+//  12  workers train click models; a world may have servers (`parameterServers`)
+inline constexpr int64_t kProtocolNewest = 12;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -82,8 +82,10 @@ inline constexpr int64_t kProtocolWithUnevenBatches = 8;
 inline constexpr int64_t kProtocolWithLossRules = 9;
 // Older workers refuse such a learning rate's schedule, keep no moving averages and know no pieces.
 inline constexpr int64_t kProtocolWithAverages = 10;
-// Older workers know no such families or presets, would drop out nothing, and refuse servers.
-inline constexpr int64_t kProtocolWithFamilies = 11;
+// Older workers know no such family or presets, and would drop out nothing.
+inline constexpr int64_t kProtocolWithConvnets = 11;
+// Older workers know no such families, and refuse servers.
+inline constexpr int64_t kProtocolWithServers = 12;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";

@@ -178,7 +178,7 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
   const std::string groups(memory.substr(1760, 2304));
   test::expect_format("Progress page", memory,
-                      {{"magic", raw(uint64_t{0x4c4b5350524f470a})},
+                      {{"magic", raw(uint64_t{0x4c4b5350524f470b})},
                        {"sequence", raw(uint64_t{4})},
                        {"numbers", raw<StepNumbers>(numbers)},
                        {"round", raw(uint64_t{3})},

@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 12), "assignment.protocol: 12 is out of range, expected 1 to 11");
+  EXPECT_EQ(error_of("/protocol", 13), "assignment.protocol: 13 is out of range, expected 1 to 12");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");

@@ -83,7 +83,7 @@ TEST(Servers, AreMembersOfTheRoundAndOfTheAssignment) {
 TEST(Servers, GetNoAssignmentBeforeEveryAgentKnowsServers) {
   Scene scene = served_scene();
   run_pods(scene);
-  Scene::edit(scene.seen.agents["job-worker-1-1-uid"]).protocol = kProtocolWithFamilies - 1;
+  Scene::edit(scene.seen.agents["job-worker-1-1-uid"]).protocol = kProtocolWithServers - 1;
   EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty());
   const Condition ready = condition(written(scene, scene.plan()), kReady);
   EXPECT_EQ(ready.reason, "AgentTooOld");
