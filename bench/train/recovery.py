@@ -12,7 +12,8 @@
   bench/train/recovery.py --build build-release --peer torchrun --python env/bin/python --minutes 5 --turns 2
 
 The job trains with 4 processes on 2 nodes, with `lockstep run` on this machine, and keeps its states in
-memory. The victim is drawn by a seed: a rank, or the agent of a node, which is what a lost pod looks like.
+memory. The victim is drawn by a seed: a rank, or the agent of a node, which is what a lost pod looks like. The
+states in an agent's memory are lost with it, so each agent then keeps a copy of the other one's.
 First the job runs undisturbed. Then it runs again with the kills, and must end with the same losses and the
 same bits. Of each kill:
 - next step: seconds until the first step that was not done before
@@ -33,8 +34,8 @@ differ in the last bit.
 With --results, a layout's row is kept in that folder, and a layout that has one is not run again, so that a long
 series can be interrupted. Rows of other options, or of another lockstep-worker, are refused.
 
-Prints Markdown; exits with 1 if Lockstep's bits differ, or if it lost more than one step when a worker was
-killed, and with 77 if --python has no suitable PyTorch.
+Prints Markdown; exits with 1 if Lockstep's bits differ, or if it lost more steps than lie between two states
+that survive the victim, and with 77 if --python has no suitable PyTorch.
 """
 import argparse
 import collections
@@ -174,13 +175,14 @@ def row(options, program, turns):
     nexts, resumes, losts = zip(*kills) if kills else ([0], [0], [0])
     useful = sum((turn.steps - 1) * turn.median for turn in turns)
     same = not any(turn.difference for turn in turns)
+    bound = options.memory if options.copies or options.victim == "worker" else options.checkpoint
     cells = [program.name, f"{sum(turn.steps for turn in turns)}",
              f"{1e3 * statistics.median(turn.median for turn in turns):.1f}", f"{len(kills)}",
              f"{statistics.median(nexts):.2f}, {percentile(nexts, 0.99):.2f}", f"{statistics.median(resumes):.2f}",
              f"{statistics.mean(losts):.1f}, {max(losts)}",
              f"{100 * useful / sum(turn.undisturbed for turn in turns):.1f}",
              f"{100 * useful / sum(turn.disturbed for turn in turns):.1f}", "yes" if same else "NO"]
-    return f"| {' | '.join(cells)} |", same and len(kills) > 0 and (options.victim == "agent" or max(losts) <= options.memory)
+    return f"| {' | '.join(cells)} |", same and len(kills) > 0 and max(losts) <= bound
 
 
 def compare(options, programs):
@@ -262,6 +264,8 @@ def parse():
     parser.add_argument("--survivors", choices=("stay", "respawn", "both"), default="stay",
                         help="what the other ranks do when one is lost; both: in turns")
     parser.add_argument("--memory", type=int, default=1, help="spec.checkpoint.memory.everySteps; 0: none")
+    parser.add_argument("--copies", type=int, choices=(0, 1), help="spec.checkpoint.memory.copies. Default: 1 if agents are "
+                        "killed, whose memory goes with them, else 0")
     parser.add_argument("--checkpoint", type=int, default=500, help="spec.checkpoint.everySteps")
     parser.add_argument("--peer", choices=("torchrun",), help="takes turns with the layout replicated")
     parser.add_argument("--peer-checkpoint", type=lambda text: [int(item) for item in text.split(",")], default=[50],
@@ -273,6 +277,8 @@ def parse():
     parser.add_argument("--tiny", action="store_true", help="a small run that keeps this program working")
     options = parser.parse_args()
     options.survivors = ["stay", "respawn"] if options.survivors == "both" else [options.survivors]
+    if options.copies is None:
+        options.copies = 1 if options.victim == "agent" else 0
     options.layouts = list(LAYOUTS) if options.layouts == "all" else options.layouts.split("; ")
     if unknown := [name for name in options.layouts if name not in LAYOUTS]:
         parser.error(f"no layout has the name {unknown[0]!r}")

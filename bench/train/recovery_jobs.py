@@ -99,7 +99,7 @@ class LockstepJob(Job):
                  "steps": steps, "batch": {"global": BATCH}, "optimizer": {"schedule": "constant"}} | (changes or {})
         checkpoint = {"everySteps": options.checkpoint, "keep": 2}
         if options.memory:
-            checkpoint["memory"] = {"everySteps": options.memory}
+            checkpoint["memory"] = {"everySteps": options.memory, "copies": options.copies}
         spec = local_job.job(train, NODES, PER_NODE, LAYOUTS[layout], checkpoint, restarts=NO_LIMIT)
         file = output.with_suffix(".json")
         file.write_text(json.dumps(spec))
