@@ -256,7 +256,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   spec.train.reset();
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
-  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 11);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 12);
   input.members[1].role = MemberRole::kWorker;
   spec.train.emplace();
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);

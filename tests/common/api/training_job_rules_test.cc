@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "common/api/rule_checks.h"
@@ -549,11 +550,63 @@ TEST(TrainingJob, AnElasticJobsNodesAreBetweenItsBoundsAndItKeepsStatesInMemory)
 TEST(TrainingJob, WhatThisVersionDoesNotCarryOutIsRefused) {
   expect_errors({
       {"/spec/scheduling", Json::object(), "spec.scheduling: not in this version"},
-      {"/spec/parameterServers", Json::object(), "spec.parameterServers: not in this version"},
       {"/spec/command",
        {"python", "train.py"},
        "spec: found both train and command, expected exactly one of them"},
   });
+}
+
+// Returns the whole error of a job with servers that trains a click model, with one value changed.
+std::string servers_error(const std::string& pointer, Json value) {
+  Json document = document_of(R"(
+apiVersion: lockstep.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: clicks}
+spec:
+  nodes: 2
+  parameterServers: {nodes: 2, consistency: boundedStaleness, staleness: 4}
+  train:
+    model: {family: factorizationMachine}
+    data: {path: /data/clicks, format: criteo}
+    steps: 100
+    batch: {global: 32}
+    optimizer: {name: adagrad, weightDecay: 0, clipNorm: 0}
+)");
+  document[Json::json_pointer(pointer)] = std::move(value);
+  const Result<TrainingJob> job = valid_training_job_from_json(document);
+  return job.ok() ? "no error" : job.error().message;
+}
+
+TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
+  EXPECT_EQ(servers_error("/spec/nodes", 4), "no error");
+  const std::string with = " with spec.parameterServers";
+  for (const auto& [pointer, value, error] :
+       std::vector<std::tuple<std::string, Json, std::string>>{
+           {"/spec/gpusPerNode", 1,
+            "spec.gpusPerNode: 1" + with + " is not in this version, expected 0"},
+           {"/spec/parallelism",
+            {{"sharding", "gradients"}},
+            "spec.parallelism.sharding: gradients" + with +
+                " is not in this version, expected none"},
+           {"/spec/train/ema", 0.5,
+            "spec.train.ema: 0.5" + with + " is not in this version, expected 0"},
+           {"/spec/train/optimizer/clipNorm", 1,
+            "spec.train.optimizer.clipNorm: 1.0 with spec.parameterServers, expected 0: servers "
+            "update parts of the parameters, and never know the norm of all gradients"},
+           {"/spec/parameterServers/consistency", "synchronous",
+            "spec.parameterServers.staleness: 4 needs consistency: boundedStaleness (found "
+            "\"synchronous\"), expected 0"},
+           {"/spec/parameterServers/backupWorkers", 1,
+            "spec.parameterServers.backupWorkers: 1 needs consistency: synchronous (found "
+            "\"boundedStaleness\"), expected 0"},
+           {"/spec/parameterServers/copies", 1,
+            "spec.parameterServers.copies: 1 with spec.parameterServers is not in this version, "
+            "expected 0"},
+           {"/spec/train/data/format", "tsv",
+            "spec.train.data.format: found \"tsv\", expected criteo or libsvm"},
+       }) {
+    EXPECT_EQ(servers_error(pointer, value), error) << pointer;
+  }
 }
 
 // Returns the whole error of the good document with this spec.parallelism, in YAML.
