@@ -39,10 +39,14 @@ int make_shared_memory(int64_t local_size) {
 }
 
 // The limit for a rank that makes no progress. If there are other ranks, it is longer than their
-// own limits, the longest of which is kSilenceLimit, so that they detect a hung rank first.
+// own limits, the longest of which is kSilenceLimit, so that they detect a hung rank first. Workers
+// whose servers update at once wait for no other worker, so nobody else detects it.
 Duration hang_floor(const Assignment& assignment) {
   const Duration alone = std::chrono::seconds(assignment.hang_seconds);
-  return assignment.world.world_size() == 1 ? alone : std::max(alone, 2 * kSilenceLimit);
+  const auto& servers = assignment.parameter_servers;
+  const bool waits_for_nobody =
+      assignment.world.world_size() == 1 || (servers && servers->consistency == "asynchronous");
+  return waits_for_nobody ? alone : std::max(alone, 2 * kSilenceLimit);
 }
 
 bool stores_states(const Launch& launch) {

@@ -217,6 +217,12 @@ Status ParameterServer::switch_to(std::shared_ptr<const View> view) {
   return {};
 }
 
+void ParameterServer::fail_waiting(const Error& error) {
+  strand_->run([&] {
+    for (const auto& [id, unit] : units_) unit->fail_waiting(error);
+  });
+}
+
 ParameterServer::Report ParameterServer::report() {
   Report report;
   strand_->run([&] {

@@ -72,6 +72,9 @@ class ParameterServer {
   // Goes on after `first` steps of earlier rounds. Before the workers' first pushes.
   void begin_at(uint64_t first);
 
+  // Refuses all calls that wait. As install().
+  void fail_waiting(const Error& error);
+
   struct Report {
     uint64_t view = 0;
     std::vector<Unit::Report> units;  // ranges, then tables

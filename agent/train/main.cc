@@ -62,7 +62,7 @@ int run_round(const WorkerConfig& config, ProgressReporter& progress) {
   progress.enter(WorkerPhase::kStarting);
   if (has_servers(config.world)) {
     const bool is_server = member_of(config.world, config.rank).role == MemberRole::kServer;
-    if (is_server) return ServerProcess(config, progress, {real_file_system(), pause}).run();
+    if (is_server) return ServerProcess(config, progress, {clock, real_file_system(), pause}).run();
     return ClickWorker(config, progress, {clock, real_file_system(), pause}).run();
   }
   return Worker(config, progress, {clock, real_file_system(), pause}).run();

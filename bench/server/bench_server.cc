@@ -5,11 +5,6 @@
 //
 // Prints a line for each measurement: operation, its size, median and 99th percentile in
 // microseconds, and the rate at the median: GB/s of floats, or million keys a second.
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,11 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/comm/make_communicator.h"
 #include "agent/server/parameter_client.h"
-#include "agent/server/parameter_server.h"
-#include "agent/server/placement.h"
 #include "agent/server/row_store.h"
+#include "bench/server/parameter_servers.h"
 #include "common/base/check.h"
 
 using namespace lockstep;
@@ -109,62 +102,13 @@ void measure_rows(const Settings& settings) {
               static_cast<unsigned long long>(store.hottest(1, 0).at(0)));
 }
 
-comm::Identity identity_of(uint32_t rank, const Settings& settings) {
-  return {.rank = rank, .size = settings.servers + 1, .round = 1, .key = "bench"};
-}
-
-// The servers' processes. The view goes to them as its text.
-struct Processes {
-  explicit Processes(const Settings& settings) {
-    std::vector<uint32_t> ranks(settings.servers);
-    std::iota(ranks.begin(), ranks.end(), kWorker + 1);
-    auto placed = server::place(catalog_of(settings),
-                                {.round = 1, .workers = {kWorker}, .servers = ranks}, {});
-    CHECK(placed.ok());
-    view = *std::move(placed);
-    for (const uint32_t rank : ranks) begin(rank, settings);
-  }
-  ~Processes() {
-    for (const pid_t pid : pids) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-  }
-  void begin(uint32_t rank, const Settings& settings) {
-    const auto listener = comm::listen_on("127.0.0.1", 0);
-    CHECK(listener.ok());
-    addresses.push_back({.rank = rank, .address = {"127.0.0.1", *comm::port_of(*listener)}});
-    const pid_t pid = ::fork();
-    CHECK(pid >= 0);
-    if (pid == 0) serve(rank, *listener, settings);
-    ::close(*listener);
-    pids.push_back(pid);
-  }
-  [[noreturn]] void serve(uint32_t rank, int listener, const Settings& settings) const {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    auto same = server::parse_view(server::text_of(view));
-    CHECK(same.ok());
-    auto server = server::ParameterServer::create(
-        {.rpc = {.self = identity_of(rank, settings), .listen_fd = listener},
-         .catalog = catalog_of(settings),
-         .view = *std::move(same),
-         .consistency = {.kind = server::ConsistencyKind::kAsynchronous}});
-    CHECK(server.ok() && (*server)->start().ok());
-    while (true) ::pause();
-  }
-
-  server::View view;
-  std::vector<pid_t> pids;
-  std::vector<rpc::Client::ServerAddress> addresses;
-};
-
-void measure_calls(const Settings& settings, const Processes& processes) {
-  auto rpc = rpc::Client::create({.self = identity_of(kWorker, settings)});
+void measure_calls(const Settings& settings, const bench::ParameterServers& servers) {
+  auto rpc = rpc::Client::create({.self = servers.identity_of(kWorker)});
   CHECK(rpc.ok());
   auto made = server::ParameterClient::create({.rpc = rpc->get(),
-                                               .catalog = catalog_of(settings),
-                                               .view = processes.view,
-                                               .servers = processes.addresses});
+                                               .catalog = servers.catalog(),
+                                               .view = servers.view(),
+                                               .servers = servers.addresses()});
   CHECK(made.ok());
   server::ParameterClient& client = **made;
   std::vector<float> tensor(settings.floats), rows(settings.keys * kDim);
@@ -217,7 +161,10 @@ void measure_calls(const Settings& settings, const Processes& processes) {
 
 int main(int argc, char** argv) {
   const Settings settings = parse(argc, argv);
-  const Processes processes(settings);  // before this process has threads
+  const bench::ParameterServers servers(
+      {.servers = settings.servers,
+       .catalog = catalog_of(settings),
+       .consistency = {.kind = server::ConsistencyKind::kAsynchronous}});
   measure_rows(settings);
-  measure_calls(settings, processes);
+  measure_calls(settings, servers);
 }

@@ -67,8 +67,8 @@ class ProgressPage:
     """What rank 0 tells its agent; readable after the rank's end. Offsets: docs/formats.md."""
 
     MAGIC = 0x4c4b5350524f470b
-    NUMBERS, STEP, STEP_IS_KNOWN, ROUND, PHASE = 8, 16, 24, 432, 440
-    STORAGE = 752
+    NUMBERS, STEP, STEP_IS_KNOWN, ROUND, PHASE = 8, 16, 24, 480, 488
+    STORAGE = 800
     Notes = collections.namedtuple("Notes", "saved failed failed_step save_seconds blocked_seconds set_aside "
                                             "set_aside_step resumed_step")
 

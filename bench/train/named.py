@@ -156,7 +156,7 @@ def parse():
     options = parser.parse_args()
     options.layouts = [name.strip() for name in options.layouts.split(";")]
     options.faults = [name.strip() for name in options.faults.split(",")]
-    options.checkpoint, options.memory, options.tiny = 100_000, 1, False
+    options.checkpoint, options.memory, options.copies, options.tiny = 100_000, 1, 0, False
     return options
 
 

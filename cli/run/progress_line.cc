@@ -41,6 +41,8 @@ std::string styled(double value, NumberStyle style) {
       return number(value, "%.4g");
     case NumberStyle::kRate:
       return rate_text(value);
+    case NumberStyle::kWhole:
+      return number(value, "%.0f");
     case NumberStyle::kPercent:
       break;
   }

@@ -74,6 +74,7 @@ const Json& job_defaults() {
     TrainingJobSpec defaults;
     defaults.elastic.emplace();
     defaults.checkpoint.memory.emplace();
+    defaults.parameterServers.emplace();
     Json spec = spec_to_json(defaults);
     spec["train"] = train_to_json(TrainSpec{});
     return Json{{"spec", std::move(spec)}};

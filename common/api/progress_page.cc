@@ -30,7 +30,7 @@ struct ProgressPage::Layout {
 };
 
 CollectiveBoard ProgressPage::board() const {
-  constexpr size_t kBoardAt = 1584;
+  constexpr size_t kBoardAt = 1632;
   static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
   CHECK(page_ != nullptr);
   return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);

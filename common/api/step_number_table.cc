@@ -210,6 +210,32 @@ constexpr StepNumber kTable[] = {
     part_of_step(&StepNumbers::communication_seconds, "seconds.communication", "communication"),
     part_of_step(&StepNumbers::update_seconds, "seconds.update", "update"),
     {.member = &StepNumbers::step_seconds, .file = "seconds.total"},
+    {.member = &StepNumbers::slowest_worker,
+     .file = "slowestWorker",
+     .status = {.name = "slowestWorker",
+                .meaning = "Rank of the worker that has completed the fewest steps, of a job with "
+                           "servers whose workers need not keep step.",
+                .minimum = 0},
+     .may_be_unknown = true,
+     .metric = {.name = "lockstep_train_slowest_worker_rank",
+                .help = "Rank of the worker that has completed the fewest steps, of a job with "
+                        "servers whose workers need not keep step"},
+     .page_row = "Slowest",
+     .page = {"worker {}", NumberStyle::kWhole}},
+    {.member = &StepNumbers::slowest_worker_step,
+     .file = "slowestWorkerStep",
+     .status = {.name = "slowestWorkerStep",
+                .meaning = "Steps that the slowest worker has completed.",
+                .minimum = 0},
+     .may_be_unknown = true,
+     .metric = {.name = "lockstep_train_slowest_worker_step",
+                .help = "Steps that the slowest worker has completed"},
+     .page_row = "Slowest",
+     .page = {"at step {}", NumberStyle::kWhole}},
+    {.member = &StepNumbers::server_rows,
+     .metric = {.name = "lockstep_train_server_rows",
+                .help = "Rows of all tables on this server",
+                .scope = MetricScope::kRank}},
 };
 static_assert(sizeof(StepNumbers) == std::size(kTable) * sizeof(std::optional<double>),
               "expected one row for each member of StepNumbers");
@@ -277,9 +303,11 @@ void add_counts(const StepNumbers& others, StepNumbers& numbers) {
 
 StepNumbers numbers_in_status(const StepNumbers& numbers) {
   StepNumbers in_status;
-  const auto copy = [&](auto member) { copy_to_status(numbers.*member, in_status.*member); };
   for (const StepNumber& number : kTable) {
-    if (!number.status.name.empty()) std::visit(copy, number.member);
+    if (number.status.name.empty()) continue;
+    if (number.may_be_unknown && !value_of(number, numbers)) continue;
+    std::visit([&](auto member) { copy_to_status(numbers.*member, in_status.*member); },
+               number.member);
   }
   return in_status;
 }

@@ -43,6 +43,7 @@ enum class NumberStyle : uint8_t {
   kThreeDecimals,  // 1.934
   kFourDigits,     // 1.934, 12.34
   kRate,           // 23.1k; not shown while it is 0
+  kWhole,          // 1934
   kPercent         // 41.2 for 0.412
 };
 
@@ -62,6 +63,7 @@ struct StepNumber {
   // Field of an agent's state and of status.progress. Without a name: not there.
   Field status = {};
   int status_digits = 0;           // significant digits in status.progress; 0: all
+  bool may_be_unknown = false;     // a count: left out of the status while unknown, instead of 0
   bool from_command = false;       // a command's program reports it, by its name in the status
   bool is_summed = false;          // a command's number is the sum over the ranks that report it
   StepMetric metric = {};          // in the agent's /metrics
@@ -83,7 +85,7 @@ void update(StepNumbers& numbers, const StepNumbers& newer);
 void add_counts(const StepNumbers& others, StepNumbers& numbers);
 
 // Returns what an agent's state and status.progress contain. A number that is not finite is left
-// out, a count that is unknown is 0.
+// out; a count that is unknown is 0, unless it may be.
 StepNumbers numbers_in_status(const StepNumbers& numbers);
 
 // A line of metrics.jsonl. Writing leaves out what is unknown or not finite; reading leaves out

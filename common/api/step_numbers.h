@@ -45,6 +45,11 @@ struct StepNumbers {
   std::optional<double> communication_seconds;
   std::optional<double> update_seconds;
   std::optional<double> step_seconds;
+  // If workers of a job with servers need not keep step: the worker that has completed the fewest
+  // steps (of several, the lowest rank), and their number.
+  std::optional<int64_t> slowest_worker;
+  std::optional<int64_t> slowest_worker_step;
+  std::optional<int64_t> server_rows;  // of all tables on a server
 
   bool operator==(const StepNumbers&) const = default;
 };

@@ -11,6 +11,7 @@
 namespace lockstep::plan {
 namespace {
 
+constexpr char kNodes[] = "nodes";
 constexpr size_t kHexDigits = 8;
 
 using Fingerprints = std::map<std::string, std::string>;  // by path below spec
@@ -54,7 +55,7 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
     document["train"]["recompute"] = recompute == "none" ? TrainSpec{}.recompute : recompute;
   }
   // The node indices of servers follow those of workers.
-  if (spec.parameterServers) add("nodes", document["nodes"], prints);
+  if (spec.parameterServers) add(kNodes, document[kNodes], prints);
   const Json defaults = fixed_part(TrainingJobSpec{});
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const FixedField& field : fixed_rules()) {
@@ -106,7 +107,13 @@ Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
   const auto add_problem = [&problems](const std::string& path) {
     problems.push_back("spec." + path + ": " + std::string(kFixedText));
   };
-  for (const auto& [path, print] : fingerprints(spec)) {
+  Fingerprints now = fingerprints(spec);
+  // They are among the fields of a job with servers alone; then parameterServers has changed.
+  if (now.contains(kNodes) != before.contains(kNodes)) {
+    now.erase(kNodes);
+    before.erase(kNodes);
+  }
+  for (const auto& [path, print] : now) {
     const auto known = before.find(path);
     if (known == before.end() || known->second != print) add_problem(path);
     if (known != before.end()) before.erase(known);

@@ -96,10 +96,16 @@ double share_ratio(const TrainingJobSpec& spec, int64_t data_ranks) {
   return is_even || least == 0 ? 1 : static_cast<double>(least + 1) / static_cast<double>(least);
 }
 
+// Returns the number of the round's ranks that train.
+int64_t worker_ranks(const Pass& pass) {
+  const int64_t nodes = std::ssize(pass.round_nodes);
+  const int64_t workers = pass.spec().parameterServers ? std::min(nodes, pass.spec().nodes) : nodes;
+  return workers * processes_per_node(pass.spec());
+}
+
 double least_ratio(const Pass& pass) {
   const ParallelismSpec& parallelism = pass.spec().parallelism;
-  const int64_t ranks = std::ssize(pass.round_nodes) * processes_per_node(pass.spec());
-  const int64_t data = ranks / (parallelism.pipeline * parallelism.tensor);
+  const int64_t data = worker_ranks(pass) / (parallelism.pipeline * parallelism.tensor);
   return data > 0 ? share_ratio(pass.spec(), data) : 1;
 }
 
@@ -109,11 +115,18 @@ bool may_have_speeds(const Pass& pass) {
   return state != nullptr && !state->workers.empty() && state->workers.front().speed;
 }
 
-// Returns nothing unless the reports of the round's ranks are complete.
+// Returns the states of the ranks that train, in front of those of servers.
+RankStates worker_states(const Pass& pass) {
+  RankStates ranks = rank_states(pass);
+  ranks.resize(std::min(ranks.size(), static_cast<size_t>(worker_ranks(pass))));
+  return ranks;
+}
+
+// Returns nothing unless the reports of the round's workers are complete.
 std::optional<std::vector<SlowRank>> slow_ranks(const Pass& pass, double ratio_min) {
   if (!may_have_speeds(pass)) return std::nullopt;
   const TrainingJobSpec& spec = pass.spec();
-  const RankStates ranks = rank_states(pass);
+  const RankStates ranks = worker_states(pass);
   const Result<Mesh> mesh = make_mesh({.world_size = std::ssize(ranks),
                                        .pipeline = spec.parallelism.pipeline,
                                        .tensor = spec.parallelism.tensor});

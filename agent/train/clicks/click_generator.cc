@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/clicks/click_rows.h"
@@ -83,6 +85,8 @@ class Generator {
 }  // namespace
 
 Result<GeneratedClicks> generate_clicks(const ClickGeneratorOptions& options) {
+  std::error_code ignored;  // opening the file then fails, and says why
+  std::filesystem::create_directories(std::filesystem::path(options.path).parent_path(), ignored);
   Result<File> file = File::open(options.path, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file.ok()) return file.error().blaming(Blame::kData);
   Generator generator(options);

@@ -18,10 +18,11 @@ constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed
 constexpr int64_t kValidationRows = 4096;
 
 Status blaming_servers(Status status) {
-  if (status.ok() || status.error().blame != Blame::kUnknown) return status;
+  if (status.ok()) return status;
   const Code code = status.error().code;
-  const bool is_of_peer =
-      code == Code::kUnavailable || code == Code::kTimeout || code == Code::kConflict;
+  if (code == Code::kTimeout) return status.error().blaming(Blame::kPeerHung);
+  if (status.error().blame != Blame::kUnknown) return status;
+  const bool is_of_peer = code == Code::kUnavailable || code == Code::kConflict;
   return is_of_peer ? status.error().blaming(Blame::kPeer) : status.error();
 }
 
@@ -51,8 +52,9 @@ int ClickWorker::run() {
   const Status status = run_phases();
   if (status.ok()) return stopping_ ? kExitStopped : 0;
   const int exit_code = exit_code_of(status.error());
-  const bool is_of_peer = status.error().blame == Blame::kPeer;
-  if (is_of_peer && link_ != nullptr) progress_.numbers().suspect_rank = link_->silent_server();
+  const Blame blame = status.error().blame;
+  const bool is_of_peer = blame == Blame::kPeer || blame == Blame::kPeerHung;
+  if (is_of_peer && link_ != nullptr) progress_.numbers().suspect_rank = link_->culprit();
   progress_.publish();
   log_error("worker failed", {{"rank", config_.rank},
                               {"step", step_},
@@ -214,12 +216,10 @@ Status ClickWorker::step_once() {
                             .learning_rate = optim::learning_rate(schedule_, step_ + 1)});
   if (!outcome.ok()) return blaming_servers(outcome.error());
   ++step_;
-  const bool is_lockstep = round_->consistency.kind == server::ConsistencyKind::kSynchronous &&
-                           round_->consistency.backup_workers == 0;
   const bool stops = StopSignal::requested() || hears_stop_;
   TRY_ASSIGN(const StepNews news, link_->report({.step = static_cast<uint64_t>(step_),
                                                  .stops = stops ? uint64_t{1} : uint64_t{0},
-                                                 .waits = is_lockstep ? uint64_t{1} : uint64_t{0},
+                                                 .waits = keeps_step() ? uint64_t{1} : uint64_t{0},
                                                  .rows = rows_.size(),
                                                  .loss_sum = outcome->loss_sum}));
   hears_stop_ = news.stops != 0;
@@ -227,6 +227,11 @@ Status ClickWorker::step_once() {
   stopping_ = stop_at_ > 0 && step_ >= stop_at_ && !at_end();
   report(*outcome, news, data_seconds, to_seconds(surroundings_.clock.now() - began));
   return judge_loss();
+}
+
+bool ClickWorker::keeps_step() const {
+  return round_->consistency.kind == server::ConsistencyKind::kSynchronous &&
+         round_->consistency.backup_workers == 0;
 }
 
 // Losses are told by rank 0 once all workers have completed their step.
@@ -245,6 +250,10 @@ void ClickWorker::report(const ClickStep::Outcome& outcome, const StepNews& news
   numbers.backward_seconds = outcome.seconds_backward;
   numbers.communication_seconds = outcome.seconds_pull + outcome.seconds_push;
   numbers.step_seconds = step_seconds;
+  if (!keeps_step() && news.slowest_step > 0) {
+    numbers.slowest_worker = static_cast<int64_t>(news.slowest);
+    numbers.slowest_worker_step = static_cast<int64_t>(news.slowest_step);
+  }
   const bool has_loss = news.rows > 0 && news.step > told_step_;
   if (has_loss) {
     told_step_ = news.step;

@@ -58,6 +58,8 @@ class ClickWorker {
   Status validate_if_due();
   Status validate();
   Status finish();
+  // Whether all workers complete a step before any begins the next one.
+  bool keeps_step() const;
   RunSettings settings() const;
   void open_metrics();
   bool stores() const { return !config_.checkpoint.path.empty(); }

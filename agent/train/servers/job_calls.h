@@ -13,6 +13,7 @@ namespace lockstep::train {
 // The calls by which the workers of a job with servers agree, in addition to those for parameters.
 // The first server, whose rank is the lowest, is the meeting point; calls that only it serves for
 // the job are marked so.
+// All servers: answers at once; HelloReply.
 inline const rpc::Method kHello("lockstep.job.hello", rpc::Repeats::kAllowed);
 // First server: waits until all workers have called it with this number; MeetCall to MeetReply.
 inline const rpc::Method kMeet("lockstep.job.meet", rpc::Repeats::kNever);
@@ -28,6 +29,10 @@ inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed)
 inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
 
 inline constexpr size_t kMeetValues = 4;
+
+struct HelloReply {
+  uint64_t hangs = 0;  // 1 + the rank of a worker that others have waited for too long; 0: none
+};
 
 struct MeetCall {
   uint64_t number = 0;  // of the meeting, from 0
@@ -51,6 +56,9 @@ struct StepNews {
   uint64_t step = 0;
   uint64_t rows = 0;
   double loss_sum = 0;
+  // The worker that has reported the fewest steps (of several, the lowest rank), and their number.
+  uint64_t slowest = 0;
+  uint64_t slowest_step = 0;
 };
 
 struct LoadCall {

@@ -55,12 +55,58 @@ void JobDesk::close() {
 }
 
 void JobDesk::hello(rpc::Request request) {
-  request.answer({});
+  const HelloReply reply{.hangs = hung_ ? uint64_t{1} + *hung_ : uint64_t{0}};
+  request.answer({.head = head_bytes(reply)});
+}
+
+std::vector<uint32_t> JobDesk::others_than(const auto& by_rank) const {
+  std::vector<uint32_t> others;
+  for (uint32_t rank = 0; rank < workers_; ++rank) {
+    if (!by_rank.contains(rank)) others.push_back(rank);
+  }
+  return others;
+}
+
+uint64_t JobDesk::step() const {
+  const std::lock_guard lock(mutex_);
+  return news_.step;
+}
+
+std::optional<AwaitedWorkers> JobDesk::awaited() const {
+  const std::lock_guard lock(mutex_);
+  if (!meetings_.empty()) {
+    const auto& [number, meeting] = *meetings_.begin();
+    return AwaitedWorkers{"meeting", number, others_than(meeting.calls)};
+  }
+  for (const auto& [step, reports] : steps_) {
+    if (reports.waiting.empty()) continue;
+    return AwaitedWorkers{"step", step, others_than(reports.reports)};
+  }
+  return std::nullopt;
+}
+
+void JobDesk::refuse(rpc::Request& request) const {
+  request.fail(Code::kTimeout, "[servers] rank " + std::to_string(*hung_) +
+                                   " has not come for too long, while other workers wait for it");
+}
+
+void JobDesk::blame(uint32_t worker) {
+  const std::lock_guard lock(mutex_);
+  hung_ = worker;
+  for (auto& [number, meeting] : meetings_) {
+    for (rpc::Request& waiting : meeting.requests) refuse(waiting);
+  }
+  for (auto& [step, reports] : steps_) {
+    for (rpc::Request& waiting : reports.waiting) refuse(waiting);
+  }
+  meetings_.clear();
+  steps_.clear();
 }
 
 void JobDesk::meet(rpc::Request request) {
   const auto call = head_of<MeetCall>(request);
   if (!call) return refuse_head(request);
+  if (hung_) return refuse(request);
   Meeting& meeting = meetings_[call->number];
   meeting.calls[request.rank()] = *call;
   meeting.requests.push_back(std::move(request));
@@ -82,9 +128,14 @@ void JobDesk::answer(rpc::Request& request) const {
 void JobDesk::report_step(rpc::Request request) {
   const auto report = head_of<StepReport>(request);
   if (!report) return refuse_head(request);
-  highest_step_ = std::max(highest_step_, report->step);
+  if (hung_) return refuse(request);
+  uint64_t& reached = reached_[request.rank()];
+  reached = std::max(reached, report->step);
+  const auto slowest = std::ranges::min_element(reached_);
+  news_.slowest = static_cast<uint64_t>(slowest - reached_.begin());
+  news_.slowest_step = *slowest;
   if ((report->stops != 0 || news_.stops != 0) && news_.stop_at == 0) {
-    news_.stop_at = highest_step_ + 1;
+    news_.stop_at = *std::ranges::max_element(reached_) + 1;
   }
   Step& step = steps_[report->step];
   step.reports[request.rank()] = *report;

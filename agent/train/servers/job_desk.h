@@ -11,6 +11,7 @@
 
 #include "agent/rpc/server.h"
 #include "agent/train/servers/job_calls.h"
+#include "agent/train/servers/worker_watch.h"
 #include "common/base/clock.h"
 
 namespace lockstep::train {
@@ -21,7 +22,7 @@ namespace lockstep::train {
 class JobDesk {
  public:
   // Ranks below `workers` are workers.
-  explicit JobDesk(uint32_t workers) : workers_(workers) {}
+  explicit JobDesk(uint32_t workers) : workers_(workers), reached_(workers) {}
 
   void add_methods(rpc::Server& server);
   // Refuses what waits, and all that comes.
@@ -37,6 +38,12 @@ class JobDesk {
   bool all_have_left() const;
   // Whether a worker left because it was asked to stop.
   bool was_stopped() const;
+  // The newest step that all workers have completed.
+  uint64_t step() const;
+  // Returns for which workers calls wait here; nothing if none waits.
+  std::optional<AwaitedWorkers> awaited() const;
+  // Refuses what waits, and will: this worker hangs. The others can ask which one.
+  void blame(uint32_t worker);
   // This server was asked to stop, and tells the workers.
   void ask_to_stop();
 
@@ -60,6 +67,8 @@ class JobDesk {
   void leave(rpc::Request request);
   void hello(rpc::Request request);
   void answer(rpc::Request& request) const;
+  void refuse(rpc::Request& request) const;
+  std::vector<uint32_t> others_than(const auto& by_rank) const;
 
   const uint32_t workers_;
   mutable std::mutex mutex_;
@@ -67,11 +76,12 @@ class JobDesk {
   bool is_closed_ = false;
   std::map<uint64_t, Meeting> meetings_;  // by number
   std::map<uint64_t, Step> steps_;        // that not all workers have reported
-  uint64_t highest_step_ = 0;             // that a worker has reported
+  std::vector<uint64_t> reached_;         // the newest step that each worker has reported
   StepNews news_;
   std::deque<Order> orders_;
   std::set<uint32_t> left_;
   bool was_stopped_ = false;
+  std::optional<uint32_t> hung_;
 };
 
 }  // namespace lockstep::train

@@ -21,10 +21,11 @@ Result<T> reply_of(const rpc::Call& call) {
 }
 
 Status blaming_peer(const Status& status) {
-  if (status.ok() || status.error().blame != Blame::kUnknown) return status;
+  if (status.ok()) return status;
   const Code code = status.error().code;
-  const bool is_gone = code == Code::kUnavailable || code == Code::kTimeout;
-  return is_gone ? status.error().blaming(Blame::kPeer) : status.error();
+  if (code == Code::kTimeout) return status.error().blaming(Blame::kPeerHung);
+  if (status.error().blame != Blame::kUnknown) return status;
+  return code == Code::kUnavailable ? status.error().blaming(Blame::kPeer) : status.error();
 }
 
 }  // namespace
@@ -57,28 +58,47 @@ Status JobLink::connect(Duration at_most, const Clock& clock) {
   }
 }
 
-int64_t JobLink::silent_server() {
+int64_t JobLink::culprit() {
   std::vector<rpc::Call> calls = call_all(kHello, {.timeout = kProbe});
+  int64_t silent = -1;
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (!calls[i].wait().ok()) return ranks_[i];
+    if (!calls[i].wait().ok()) {
+      silent = ranks_[i];
+      continue;
+    }
+    const Result<HelloReply> reply = reply_of<HelloReply>(calls[i]);
+    if (reply.ok() && reply->hangs > 0) return static_cast<int64_t>(reply->hangs) - 1;
   }
-  return -1;
+  return silent;
 }
 
 std::vector<rpc::Call> JobLink::call_all(const rpc::Method& method,
                                          const rpc::CallOptions& options) const {
   std::vector<rpc::Call> calls;
-  for (const rpc::Peer& server : servers_) calls.push_back(server.call(method, options));
+  for (size_t i = 0; i < servers_.size(); ++i) calls.push_back(call(i, method, options));
   return calls;
 }
 
-Status JobLink::wait_all(std::vector<rpc::Call>& calls) {
-  Status first;
-  for (rpc::Call& call : calls) {
-    const Status done = blaming_peer(call.wait());
-    if (first.ok()) first = done;
+rpc::Call JobLink::call(size_t server, const rpc::Method& method, rpc::CallOptions options) const {
+  options.on_done = [done = done_] {
+    ++*done;
+    done->notify_all();
+  };
+  return servers_[server].call(method, options);
+}
+
+Status JobLink::wait_all(std::vector<rpc::Call>& calls) const {
+  while (true) {
+    const uint32_t before = *done_;
+    bool are_done = true;
+    for (rpc::Call& call : calls) {
+      are_done = are_done && call.is_done();
+      if (!call.is_done()) continue;
+      TRY(blaming_peer(call.wait()));
+    }
+    if (are_done) return {};
+    done_->wait(before);
   }
-  return first;
 }
 
 Result<JobLink::Values> JobLink::meet(const Values& values) {
@@ -94,8 +114,7 @@ Result<StepNews> JobLink::report(const StepReport& report) {
   to_others.waits = 0;
   std::vector<rpc::Call> calls;
   for (size_t i = 0; i < servers_.size(); ++i) {
-    calls.push_back(
-        servers_[i].call(kReportStep, {.head = head_bytes(i == 0 ? report : to_others)}));
+    calls.push_back(call(i, kReportStep, {.head = head_bytes(i == 0 ? report : to_others)}));
   }
   TRY(wait_all(calls));
   TRY_ASSIGN(StepNews news, reply_of<StepNews>(calls.front()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,8 +26,9 @@ class JobLink {
 
   // Blocks until all servers answer, for at most this long; then kUnavailable, blaming the peer.
   Status connect(Duration at_most, const Clock& clock);
-  // Returns the rank of a server that does not answer; -1 if all do.
-  int64_t silent_server();
+  // After a call failed. Returns the rank of a worker that hangs, as the servers say, or of a
+  // server that does not answer; -1 if all do.
+  int64_t culprit();
 
   // Blocks until all workers have called it as often as this one. Returns the sums of the values.
   using Values = std::array<double, kMeetValues>;
@@ -42,13 +44,17 @@ class JobLink {
 
  private:
   explicit JobLink(std::unique_ptr<rpc::Client> client) : client_(std::move(client)) {}
+  rpc::Call call(size_t server, const rpc::Method& method, rpc::CallOptions options) const;
   std::vector<rpc::Call> call_all(const rpc::Method& method, const rpc::CallOptions& options) const;
-  static Status wait_all(std::vector<rpc::Call>& calls);
+  // Blocks until all are done, or one of them has failed: others may wait for a peer that it lost.
+  Status wait_all(std::vector<rpc::Call>& calls) const;
 
   std::unique_ptr<rpc::Client> client_;
   std::vector<rpc::Peer> servers_;
   std::vector<int64_t> ranks_;  // of the servers
   uint64_t meetings_ = 0;
+  // Calls that are done so far; calls own it, too.
+  std::shared_ptr<std::atomic<uint32_t>> done_ = std::make_shared<std::atomic<uint32_t>>(0);
 };
 
 }  // namespace lockstep::train

@@ -10,6 +10,7 @@
 #include "agent/train/checkpoint/chunked_file.h"
 #include "agent/train/exit_code.h"
 #include "agent/train/stop_signal.h"
+#include "common/api/hang_limit.h"
 #include "common/base/log.h"
 #include "kernels/device/parallel.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 // How soon SIGTERM is noticed, and how often the size of the tables is told.
 constexpr Duration kLook = std::chrono::milliseconds(200);
+constexpr Duration kAnswersAfterBlame = std::chrono::seconds(2);
 
 std::string_view text_of(rpc::Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -29,8 +31,10 @@ ServerProcess::ServerProcess(WorkerConfig config, ProgressReporter& progress,
                              Surroundings surroundings)
     : config_(std::move(config)),
       progress_(progress),
-      files_(config_.checkpoint.path, surroundings.files),
-      storage_(files_, surroundings.pause) {}
+      surroundings_(std::move(surroundings)),
+      files_(config_.checkpoint.path, surroundings_.files),
+      storage_(files_, surroundings_.pause),
+      watch_(std::chrono::seconds(config_.hang_seconds), kSilenceLimit) {}
 
 int ServerProcess::run() {
   const Status served = serve();
@@ -53,7 +57,8 @@ Status ServerProcess::serve() {
   kernels::set_threads(static_cast<int>(config_.threads));
   const rpc::Client::ServerAddress& self = round.servers[round.self.rank - round.workers];
   TRY_ASSIGN(const int listener, comm::listen_on(self.address.host, self.address.port));
-  desk_ = std::make_unique<JobDesk>(round.workers);
+  workers_ = round.workers;
+  desk_ = std::make_unique<JobDesk>(workers_);
   TRY_ASSIGN(server_,
              server::ParameterServer::create(
                  {.rpc = {.self = round.self, .listen_fd = listener},
@@ -74,24 +79,72 @@ Status ServerProcess::serve() {
     if (StopSignal::requested()) desk_->ask_to_stop();
     if (order) {
       carry_out(std::move(*order));
-    } else if (desk_->all_have_left()) {
-      report();
-      return {};
-    } else {
-      report();
+      continue;
     }
+    look();
+    if (desk_->all_have_left()) return {};
+    if (const auto hung = watch_.hung(surroundings_.clock.now())) return give_up(*hung);
   }
 }
 
-void ServerProcess::report() {
+void ServerProcess::look() {
+  const server::ParameterServer::Report units = server_->report();
+  report(units);
+  watch_.look(desk_->step(), awaited(units), surroundings_.clock.now());
+  report_wait();
+}
+
+std::optional<AwaitedWorkers> ServerProcess::awaited(
+    const server::ParameterServer::Report& units) const {
+  if (std::optional<AwaitedWorkers> found = desk_->awaited()) return found;
+  std::optional<server::UnitClock::WorkerClock> slowest;
+  for (const server::Unit::Report& unit : units.units) {
+    if (unit.waiting == 0) continue;
+    if (!slowest || unit.slowest.clock < slowest->clock) slowest = unit.slowest;
+  }
+  if (!slowest) return std::nullopt;
+  return AwaitedWorkers{"step", slowest->clock + 1, {slowest->worker}};
+}
+
+void ServerProcess::report_wait() {
+  CollectiveBoard* board = progress_.board();
+  if (board == nullptr) return;
+  const std::optional<AwaitedWorkers>& awaited = watch_.awaited();
+  if (!awaited) return board->clear_wait();
+  RankWait wait{.operation = awaited->operation,
+                .number = awaited->number,
+                .size = workers_,
+                .ranks = workers_ == 1 ? "0" : "0-" + std::to_string(workers_ - 1),
+                .since_nanoseconds = watch_.since().time_since_epoch().count()};
+  for (const uint32_t rank : awaited->ranks) wait.waits_for.add(static_cast<int>(rank));
+  board->set_wait(wait);
+}
+
+// Workers learn of it with their calls, and ask who it is before they end.
+Status ServerProcess::give_up(uint32_t hung) {
+  const std::string operation =
+      watch_.awaited()->operation + " #" + std::to_string(watch_.awaited()->number);
+  const Error error = timed_out("[servers] rank " + std::to_string(hung) + " is missing from " +
+                                    operation + " for too long, while other workers wait",
+                                Blame::kPeerHung);
+  desk_->blame(hung);
+  server_->fail_waiting(error);
+  progress_.numbers().suspect_rank = hung;
+  progress_.publish();
+  surroundings_.pause(kAnswersAfterBlame);
+  return error;
+}
+
+void ServerProcess::report(const server::ParameterServer::Report& units) {
   uint64_t rows = 0;
   uint64_t bytes = 0;
-  for (const server::Unit::Report& unit : server_->report().units) {
+  for (const server::Unit::Report& unit : units.units) {
     rows += unit.size.rows;
     bytes += unit.size.bytes;
   }
   Holdings& holdings = progress_.numbers().holdings;
   if (holdings.parameters_bytes == bytes) return;
+  progress_.numbers().server_rows = static_cast<int64_t>(rows);
   holdings.parameters_bytes = bytes;
   holdings.sharding_ranks = 1;
   progress_.publish();

@@ -10,7 +10,9 @@
 #include "agent/train/progress_reporter.h"
 #include "agent/train/servers/job_desk.h"
 #include "agent/train/servers/round_plan.h"
+#include "agent/train/servers/worker_watch.h"
 #include "common/api/worker_config.h"
+#include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
@@ -21,6 +23,7 @@ namespace lockstep::train {
 class ServerProcess {
  public:
   struct Surroundings {
+    const Clock& clock;
     FileSystem& files;
     Pause pause;
   };
@@ -35,14 +38,23 @@ class ServerProcess {
   Status load(const rpc::Request& request);
   // Returns the list of files.
   Result<std::string> save(std::string_view folder);
-  void report();
+  // Tells sizes and waits, and looks for a worker that hangs.
+  void look();
+  void report(const server::ParameterServer::Report& units);
+  void report_wait();
+  // Returns for which workers calls wait, at the desk or at a unit.
+  std::optional<AwaitedWorkers> awaited(const server::ParameterServer::Report& units) const;
+  Status give_up(uint32_t hung);
 
   const WorkerConfig config_;
   ProgressReporter& progress_;
+  const Surroundings surroundings_;
   FolderStorage files_;
   RetryingStorage storage_;
   std::unique_ptr<JobDesk> desk_;
   std::unique_ptr<server::ParameterServer> server_;
+  WorkerWatch watch_;
+  uint32_t workers_ = 0;
   std::string saved_folder_;  // of the newest save, and its list of files
   std::string saved_files_;
 };

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -332,6 +333,57 @@ TEST(ClickWorkers, BlameAServerThatDied) {
   world.wait_until(0, [&](const ProgressNumbers&) { return !world.runs(1); });
   const int64_t ended = world.runs(0) ? 1 : 0;
   for (const int64_t rank : {1 - ended, int64_t{2}}) world.kill(rank, SIGKILL);
+  EXPECT_EQ(world.wait()[static_cast<size_t>(ended)], kExitPeerLost) << world.log(ended);
+  EXPECT_EQ(world.progress(ended).suspect_rank, 3) << world.log(ended);
+}
+
+// Lets the job train until the servers know how long a step takes (they look five times a second),
+// and stops a rank with SIGSTOP.
+void stop_a_rank(WorkerWorld& world, int64_t rank) {
+  world.start();
+  const auto begin = std::chrono::steady_clock::now();
+  world.wait_until(0, [&](const ProgressNumbers& numbers) {
+    return numbers.step > 8 && std::chrono::steady_clock::now() - begin > std::chrono::seconds(3);
+  });
+  world.kill(rank, SIGSTOP);
+}
+
+TEST(ClickWorkers, NameAWorkerThatHangs) {
+  for (const char* consistency : {"synchronous", "boundedStaleness"}) {
+    SCOPED_TRACE(consistency);
+    const TemporaryFolder folder;
+    WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+    options.train.steps = 100000;
+    options.train.validation.everySteps = 0;
+    options.checkpoint_every = 0;
+    options.hang_seconds = 2;
+    options.servers->consistency = consistency;
+    WorkerWorld world(options);
+    stop_a_rank(world, 1);
+    world.wait_until(0, [&](const ProgressNumbers&) { return false; });
+    world.wait_until(2, [&](const ProgressNumbers&) { return false; });
+    for (const int64_t rank : {1, 3}) world.kill(rank, SIGKILL);
+    EXPECT_EQ(world.wait()[0], kExitPeerHung) << world.log(0);
+    EXPECT_EQ(world.progress(0).suspect_rank, 1);
+    EXPECT_EQ(world.progress(2).suspect_rank, 1);
+    EXPECT_NE(world.log(2).find("rank 1 is missing from step #"), std::string::npos)
+        << world.log(2);
+  }
+}
+
+TEST(ClickWorkers, NameAServerThatHangs) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.steps = 100000;
+  options.train.validation.everySteps = 0;
+  options.checkpoint_every = 0;
+  options.hang_seconds = 60;
+  WorkerWorld world(options);
+  stop_a_rank(world, 3);
+  // The other one may wait for its peer at the first server, until a controller ends the round.
+  world.wait_until(0, [&](const ProgressNumbers&) { return !world.runs(1); });
+  const int64_t ended = world.runs(0) ? 1 : 0;
+  for (const int64_t rank : {1 - ended, int64_t{2}, int64_t{3}}) world.kill(rank, SIGKILL);
   EXPECT_EQ(world.wait()[static_cast<size_t>(ended)], kExitPeerLost) << world.log(ended);
   EXPECT_EQ(world.progress(ended).suspect_rank, 3) << world.log(ended);
 }

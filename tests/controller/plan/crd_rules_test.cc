@@ -856,6 +856,7 @@ TEST(CrdRules, RefuseChangesOfFixedFieldsAsTheControllerDoes) {
       {"checkpoint.path", "/elsewhere"},
       {"podTemplate", {{"metadata", {{"labels", {{"a", "b"}}}}}}},
       {"successPolicy", "RankZero"},
+      {"parameterServers", {{"nodes", 2}}},
       {"managedBy", "a.b/c"},
       {"train.model.preset", "gpt2-350m"},
       {"train.model.family", "llama"},
@@ -882,7 +883,7 @@ TEST(CrdRules, RefuseChangesOfFixedFieldsAsTheControllerDoes) {
     EXPECT_EQ(refuses_change(after, before), !row->on_server.empty()) << path;
     const Problems problems =
         changed_fields(scene.status().fixed, stored_training_job_from_json(after)->spec);
-    ASSERT_EQ(problems.size(), 1u) << path;
+    ASSERT_EQ(problems.size(), 1u) << path << ": " << problems.back();
     EXPECT_EQ(problems[0].find("spec." + path.substr(0, path.rfind('.'))), 0u) << problems[0];
     after["spec"]["suspend"] = true;
     EXPECT_FALSE(refuses_change(after, before)) << path;

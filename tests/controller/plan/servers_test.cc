@@ -102,7 +102,7 @@ TEST(Servers, KeepTheNumberOfNodesWhileTheJobHasPods) {
   changed.parameterServers->nodes = 3;
   EXPECT_EQ(changed_fields(fixed, changed).size(), 1u);
   changed.parameterServers.reset();
-  EXPECT_EQ(changed_fields(fixed, changed).size(), 2u);
+  EXPECT_EQ(changed_fields(fixed, changed).size(), 1u);
   EXPECT_TRUE(changed_fields(fixed, scene.seen.job.spec).empty());
 }
 

@@ -122,6 +122,15 @@ TEST_F(StragglingTest, BeginsAtOneAndAHalfTimesAndEndsBelowOneAndAQuarter) {
   EXPECT_EQ(condition()->reason, "AsFastAsOthers");
 }
 
+// Servers have no steps.
+TEST_F(StragglingTest, ComparesTheWorkersOfAJobWithServers) {
+  scene_.seen.job.spec.parameterServers = ParameterServersSpec{.nodes = 1};
+  scene_.seen.job.spec.nodes = 2;
+  report({0.4, 0.8});
+  ASSERT_NE(condition(), nullptr);
+  EXPECT_NE(condition()->message.find("rank 1 on "), std::string::npos) << condition()->message;
+}
+
 TEST_F(StragglingTest, IsOnlyToldWithoutARule) {
   report({0.4, 0.8, 0.4});
   advance(std::chrono::hours(1));
