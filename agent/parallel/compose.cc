@@ -20,6 +20,9 @@ Result<std::unique_ptr<Composition>> Composition::create(const ComposeOptions& o
                    " ranks, but the world has " + std::to_string(world.size()));
   }
   TRY(check(options));
+  if (options.exchange == Exchange::kServers && options.remote == nullptr) {
+    return invalid("[compose] expected the parameters on servers, got none");
+  }
   ComposeOptions placed = options;
   placed.place = coordinates(mesh, world.rank());
   std::unique_ptr<Composition> composition(new Composition(world, placed));
@@ -52,16 +55,18 @@ Result<StepReport> Composition::run_step(BatchFeed& feed, const StepRequest& req
   // First, since messages may already be on their way.
   TRY(executor_->announce(actions));
   scalars_->clear(*ops_, stream_);
+  const UpdateRequest update{.step = request.step,
+                             .first_update = request.first_update,
+                             .learning_rate = request.learning_rate,
+                             .clip_norm = request.clip_norm,
+                             .values = scalars_->on_device()};
+  exchange_->expect_update(update);
   exchange_->begin_step(*ops_);
   TRY(timer_->lap(StepPart::kUpdate));  // which begins with zeroes
   TRY(executor_->run(request.step, actions, feed, [&]() -> Status {
     if (request.before_update) TRY(request.before_update());
     TRY(store_->updating(request.step));
-    TRY(exchange_->update({.step = request.step,
-                           .first_update = request.first_update,
-                           .learning_rate = request.learning_rate,
-                           .clip_norm = request.clip_norm,
-                           .values = scalars_->on_device()}));
+    TRY(exchange_->update(update));
     return store_->updated(request.step);
   }));
   // Before the host waits for a stream that may stand behind a collective.

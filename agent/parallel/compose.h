@@ -149,6 +149,9 @@ class Composition {
   const kernels::Bf16* copies() const;
   // Between the host and the device, on stream().
   HostTransfer& transfer() { return *transfer_; }
+  // With Exchange::kServers: takes over the parameters that the servers have for the step after
+  // this one. Blocks.
+  Status pull_parameters(int64_t step);
   // Draws the parameters of a seed (agent/model/init.h), the same bits on every rank that does so,
   // and makes the copies for products. The optimizer's states stay. With sharding, all ranks of a
   // group call it.

@@ -6,6 +6,7 @@
 #include "agent/model/make_model.h"
 #include "agent/parallel/compose.h"
 #include "agent/parallel/exchange_memory.h"
+#include "agent/parallel/pulled_store.h"
 #include "agent/parallel/shard/gathered_store.h"
 #include "agent/parallel/shard/regathered_store.h"
 #include "agent/parallel/shard/shard_memory.h"
@@ -192,6 +193,11 @@ Status Composition::build_store() {
 }
 
 std::unique_ptr<RankStore> Composition::make_replica() {
+  if (options_.exchange == Exchange::kServers) {
+    auto store = std::make_unique<PulledStore>(replica(), *options_.remote);
+    store->observe_waits(waits_lapped());
+    return store;
+  }
   if (!steps_overlap(options_)) return std::make_unique<ReplicatedStore>(replica());
   return std::make_unique<StashedStore>(
       StashedStore::Options{
@@ -272,6 +278,7 @@ Status Composition::build_exchange(const Clock& clock) {
                             .casts = casts_ ? &*casts_ : nullptr,
                             .range = state_layout_->share(world_.rank(), options_.place.data),
                             .shared = options_.shared,
+                            .remote = options_.remote,
                             .far = arrays.far,
                             .pieces = arrays.pieces,
                             .clock = &clock},

@@ -41,6 +41,18 @@ Status check_sharing(const ComposeOptions& options) {
   return {};
 }
 
+// Servers update: this rank needs neither ranks nor an optimizer.
+Status check_servers(const ComposeOptions& options) {
+  if (options.exchange != Exchange::kServers) return {};
+  if (options.mesh.size() != 1 || options.device.type != kernels::DeviceType::kCpu ||
+      options.precision != kernels::Precision::kF32 || shares_batches(options.design)) {
+    return invalid(
+        "[compose] the exchange servers works only for a rank that computes alone, on a CPU and in "
+        "fp32, and without batch normalisation");
+  }
+  return {};
+}
+
 Status check_stages(const ComposeOptions& options) {
   const Mesh& mesh = options.mesh;
   if (mesh.pipeline == 1 && mesh.virtual_stages == 1) return {};
@@ -87,6 +99,7 @@ Status check_versions(const ComposeOptions& options) {
 Status check(const ComposeOptions& options) {
   const Mesh& mesh = options.mesh;
   TRY(check_stages(options));
+  TRY(check_servers(options));
   if (mesh.pipeline * mesh.tensor != 1 && options.exchange == Exchange::kHost) {
     return invalid(
         "[compose] the exchange host works only without tensor and pipeline parallelism");

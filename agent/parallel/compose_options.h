@@ -7,6 +7,7 @@
 
 #include "agent/model/make_model.h"
 #include "agent/optim/optimizer.h"
+#include "agent/parallel/remote_parameters.h"
 #include "agent/parallel/shared_segment.h"
 #include "common/api/world_assignment.h"
 #include "common/base/result.h"
@@ -38,6 +39,9 @@ struct ComposeOptions {
   // data rank; empty: all have micro_batch.
   std::vector<int64_t> samples = {};
   int64_t step_samples = 0;  // of a step, on all ranks; with `samples`
+  // Samples of a step whose gradients count: gradients are those of their mean loss; with
+  // `samples`. 0: all of them.
+  int64_t counted_samples = 0;
   // For dropout, with `samples`: the places of each micro-batch's first sample among those of a
   // step.
   std::vector<int64_t> first_samples = {};
@@ -57,8 +61,9 @@ struct ComposeOptions {
   // that supports it.
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
   kernels::Device device;
-  SharedSegment::Place shared = {};  // with Exchange::kHost
-  bool copies_share = false;         // Composition::copy_share() will be called
+  SharedSegment::Place shared = {};    // with Exchange::kHost
+  RemoteParameters* remote = nullptr;  // with Exchange::kServers; outlives the composition
+  bool copies_share = false;           // Composition::copy_share() will be called
   // Called with each micro-batch of a step whose forward or backward begins, and with -1 once there
   // is none left. Must be quick.
   std::function<void(int64_t micro_batch)> observe_micro_batch = {};

@@ -81,8 +81,10 @@ Status Composition::build_executor() {
   actions_ = make_step_actions(pipeline_shape(options_), options_.place.pipeline);
   TRY_ASSIGN(std::vector<ScheduleExecutor::Chunk> chunks, make_chunks());
   const bool is_even = options_.samples.empty();
+  const int64_t samples =
+      options_.counted_samples > 0 ? options_.counted_samples : options_.step_samples;
   const auto counted = static_cast<double>(is_even ? counted_per_step() * options_.mesh.data
-                                                   : options_.step_samples * batch_design_.counted);
+                                                   : samples * batch_design_.counted);
   const auto micro_batches = static_cast<size_t>(options_.micro_batches);
   const int64_t even_samples = options_.micro_batches * options_.micro_batch * options_.mesh.data;
   ScheduleExecutor::Options options{

@@ -81,6 +81,12 @@ Status Composition::parameters_written(int64_t step) {
   return store_->settle();
 }
 
+Status Composition::pull_parameters(int64_t step) {
+  CHECK(options_.exchange == Exchange::kServers);
+  TRY(store_->updated(step));
+  return store_->settle();
+}
+
 Status Composition::load_parameters(StateSource* source) {
   TRY(state_stream().distribute(source, 1));
   return broadcast_state(0);

@@ -31,6 +31,7 @@ StateHolders state_holders(Exchange exchange) {
     case Exchange::kFirstRank:
       return StateHolders::kFirstRank;
     case Exchange::kHost:
+    case Exchange::kServers:
       return StateHolders::kShared;
   }
   return StateHolders::kEveryRank;
@@ -46,6 +47,8 @@ ExchangeMemory exchange_memory(const ExchangeShape& shape) {
               .staging_bytes = first_rank_staging_bytes(shape)};
     case Exchange::kHost:
       return {.shared_bytes = host_segment_bytes(shape.arena, shape.optimizer, shape.ranks)};
+    case Exchange::kServers:
+      return {};
   }
   return {};
 }

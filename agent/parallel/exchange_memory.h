@@ -16,7 +16,8 @@ constexpr uint64_t float_bytes(int64_t count) {
 enum class StateHolders : uint8_t {
   kEveryRank,  // each has all of them
   kFirstRank,  // rank 0 of the group alone has them: it saves and loads all, the others none
-  kShared,     // once, in memory that all ranks read and write: what one has loaded all have
+  kShared,     // once, in memory that all ranks read and write, or on servers: what one has loaded
+               // all have
 };
 StateHolders state_holders(Exchange exchange);
 

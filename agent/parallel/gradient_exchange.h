@@ -10,6 +10,7 @@
 #include "agent/optim/optimizer.h"
 #include "agent/parallel/buckets.h"
 #include "agent/parallel/parameter_casts.h"
+#include "agent/parallel/remote_parameters.h"
 #include "agent/parallel/shard_update.h"
 #include "agent/parallel/shared_segment.h"
 #include "agent/parallel/step_sink.h"
@@ -26,6 +27,9 @@ namespace lockstep::parallel {
 // One thread.
 class GradientExchange : public StepSink {
  public:
+  // Tells before begin_step() what update() will be called with, which an exchange may need
+  // while backward goes on.
+  virtual void expect_update(const UpdateRequest& /*request*/) {}
   // Takes over parameters that something other than update() has written to this rank's arena:
   // initial values (step 0), or those that `step` has left. All ranks call it.
   virtual Status parameters_written(int64_t /*step*/) { return {}; }
@@ -80,7 +84,8 @@ struct ExchangeOptions {
   // With kHost: the range that this rank updates; those of all ranks of the group are the arena.
   // They begin at multiples of 16 floats.
   StateLayout::ShardRange range = {};
-  SharedSegment::Place shared = {};  // with kHost
+  SharedSegment::Place shared = {};    // with kHost
+  RemoteParameters* remote = nullptr;  // with kServers
   // The states that are far from the device (ShardUpdate::Options); only with kAllReduce.
   FarArrays far = {};
   PieceMemory pieces = {};

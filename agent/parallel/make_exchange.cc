@@ -2,6 +2,7 @@
 #include "agent/parallel/first_rank_exchange.h"
 #include "agent/parallel/gradient_exchange.h"
 #include "agent/parallel/host_exchange.h"
+#include "agent/parallel/pushed_gradients.h"
 
 namespace lockstep::parallel {
 
@@ -15,6 +16,9 @@ Result<std::unique_ptr<GradientExchange>> make_exchange(Exchange exchange,
       return FirstRankExchange::create(options, parts);
     case Exchange::kHost:
       return HostExchange::create(options, parts);
+    case Exchange::kServers:
+      return std::unique_ptr<GradientExchange>(
+          std::make_unique<PushedGradients>(options, parts.compute));
   }
   return internal("[exchange] unknown exchange");
 }

@@ -31,6 +31,7 @@ class TensorSumExchange final : public GradientExchange {
         owned_(std::move(owned)),
         compute_(compute) {}
 
+  void expect_update(const UpdateRequest& request) override { inner_->expect_update(request); }
   void begin_step(const kernels::OpTable& ops) override {
     is_final_ = each_micro_batch_;
     inner_->begin_step(ops);

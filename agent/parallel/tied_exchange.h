@@ -29,6 +29,7 @@ class TiedExchange final : public GradientExchange {
   TiedExchange(Options options, kernels::Stream& compute)
       : options_(std::move(options)), compute_(compute) {}
 
+  void expect_update(const UpdateRequest& request) override { inner().expect_update(request); }
   void begin_step(const kernels::OpTable& ops) override { inner().begin_step(ops); }
   void enable_reduction() override { inner().enable_reduction(); }
   float* buffer(int64_t id) override { return inner().buffer(id); }

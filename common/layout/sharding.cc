@@ -42,6 +42,7 @@ Result<Offload> parse_offload(std::string_view name) {
 }
 
 std::string_view exchange_name(Exchange exchange) {
+  if (exchange == Exchange::kServers) return "servers";
   return kExchanges[static_cast<size_t>(exchange)];
 }
 

@@ -59,9 +59,11 @@ enum class Exchange : uint8_t {
   kAllReduce,
   kFirstRank,  // rank 0 of the group adds them up, updates, and sends the parameters
   kHost,       // likewise, in the host's memory, by the host; the ranks are on one node
+  kServers,    // parameter servers do, which are other processes; the ranks exchange nothing
 };
 
-// "allReduce", "firstRank", "host".
+// "allReduce", "firstRank", "host", "servers". The last one is not parsed: spec.parameterServers
+// stands for it.
 std::string_view exchange_name(Exchange exchange);
 Result<Exchange> parse_exchange(std::string_view name);
 

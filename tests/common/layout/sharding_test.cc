@@ -21,6 +21,7 @@ TEST(Sharding, HasNamesThatAreParsed) {
 TEST(Sharding, RefusesOtherNames) {
   EXPECT_EQ(parse_sharding("zero3").error().message,
             "[parallelism] expected none, optimizer, gradients or parameters, got \"zero3\"");
+  EXPECT_FALSE(parse_exchange(exchange_name(Exchange::kServers)).ok());
   EXPECT_EQ(parse_offload("").error().code, Code::kInvalid);
   EXPECT_EQ(parse_exchange("allreduce").error().message,
             "[parallelism] expected allReduce, firstRank or host, got \"allreduce\"");
