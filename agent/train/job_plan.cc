@@ -1,11 +1,14 @@
 #include "agent/train/job_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
+#include "agent/server/placement.h"
 #include "agent/train/checkpoint/memory_states.h"
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/forming.h"
+#include "agent/train/servers/round_plan.h"
 #include "agent/train/weights/import_weights.h"
 #include "kernels/device/parallel.h"
 #include "kernels/ops/dnn/dnn.h"
@@ -170,6 +173,21 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
       .copies_share = round.keeps_states};
 }
 
+Result<parallel::ComposeOptions> served_options(const TrainSpec& train, const BatchShape& batch,
+                                                int64_t rank) {
+  RoundSettings round{.mesh = {},
+                      .micro_batch = batch.micro,
+                      .micro_batches = batch.accumulation,
+                      .step_samples = batch.global()};
+  for (int64_t i = 0; i < batch.accumulation; ++i) {
+    round.samples.push_back(batch.rows(i, rank));
+    round.first_samples.push_back(global_sample(batch, {.micro_index = i, .rank = rank}));
+  }
+  TRY_ASSIGN(parallel::ComposeOptions options, compose_options(train, round));
+  options.exchange = Exchange::kServers;
+  return options;
+}
+
 uint64_t JobPlan::gpu_bytes() const {
   return static_cast<uint64_t>(ranks_per_gpu()) * (memory.device.bytes + memory.device.reserve);
 }
@@ -182,6 +200,14 @@ uint64_t JobPlan::node_bytes() const {
     (part.place == parallel::MemoryPlace::kShared ? shared : rank) += part.bytes;
   }
   return static_cast<uint64_t>(ranks_per_node) * rank + shared;
+}
+
+uint64_t JobPlan::server_node_bytes() const {
+  uint64_t bytes = 0;
+  for (const parallel::MemoryPart& part : server) {
+    if (part.basis != parallel::MemoryBasis::kAtMost) bytes += part.bytes;
+  }
+  return static_cast<uint64_t>(ranks_per_node) * bytes;
 }
 
 namespace {
@@ -215,6 +241,48 @@ void add_states_memory(const MemoryStatesSpec& wanted, JobPlan& plan) {
   if (wanted.copies > 0 && plan.nodes > 1) add("two states of a rank of another node");
 }
 
+// Returns the memory of the server that holds the most.
+Result<std::vector<parallel::MemoryPart>> server_memory(const TrainingJobSpec& spec,
+                                                        uint64_t workers, uint64_t servers) {
+  TRY_ASSIGN(const server::Catalog catalog, dense_catalog(*spec.train));
+  std::vector<uint32_t> ranks(servers);
+  std::iota(ranks.begin(), ranks.end(), 0u);
+  TRY_ASSIGN(const server::View view,
+             server::place(catalog, {.workers = {0}, .servers = ranks}, {}));
+  std::vector<uint64_t> values(servers);
+  for (const server::DenseRange& range : view.ranges) {
+    values[range.chain.front()] += range.end - range.begin;
+  }
+  const uint64_t states = 1 + optim::state_kinds(catalog.tensors.front().optimizer).size();
+  const uint64_t bytes = *std::ranges::max_element(values) * sizeof(float);
+  const bool adds_up = spec.parameterServers->consistency == "synchronous" && workers > 1;
+  using parallel::MemoryBasis;
+  using parallel::MemoryPlace;
+  return std::vector<parallel::MemoryPart>{
+      {MemoryPlace::kHost, MemoryBasis::kEstimate, "the program and its libraries", kProgramBytes},
+      {MemoryPlace::kHost, MemoryBasis::kExact, "parameters and the optimizer's states",
+       states * bytes},
+      {MemoryPlace::kHost, MemoryBasis::kExact, "sums of gradients", adds_up ? bytes : 0},
+      {MemoryPlace::kHost, MemoryBasis::kAtMost, "gradients and parameters on their way",
+       2 * workers * bytes}};
+}
+
+// Workers compute alone, and the servers have the states.
+Status plan_served(const TrainingJobSpec& spec, JobPlan& plan) {
+  const TrainSpec& train = *spec.train;
+  const int64_t workers = plan.nodes * plan.ranks_per_node;
+  TRY_ASSIGN(const BatchShape batch, batch_shape(train.batch, {.data = workers}));
+  TRY_ASSIGN(plan.options, served_options(train, batch, 0));
+  TRY(validate(plan.options.design, 1, "spec.train.model"));
+  TRY_ASSIGN(plan.memory, parallel::plan_memory(plan.options));
+  plan.memory.others = train_memory(train, plan.options);
+  plan.server_nodes = spec.parameterServers->nodes;
+  TRY_ASSIGN(plan.server,
+             server_memory(spec, static_cast<uint64_t>(workers),
+                           static_cast<uint64_t>(plan.server_nodes * plan.ranks_per_node)));
+  return {};
+}
+
 }  // namespace
 
 Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
@@ -226,6 +294,10 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
                .nodes = spec.nodes,
                .ranks_per_node = processes_per_node(spec),
                .gpus_per_node = spec.gpusPerNode};
+  if (spec.parameterServers) {
+    TRY(plan_served(spec, plan));
+    return plan;
+  }
   TRY_ASSIGN(Mesh mesh, make_mesh({.world_size = plan.nodes * plan.ranks_per_node,
                                    .pipeline = spec.parallelism.pipeline,
                                    .tensor = spec.parallelism.tensor}));

@@ -4,6 +4,7 @@
 
 #include "agent/parallel/compose_options.h"
 #include "agent/parallel/memory_plan.h"
+#include "agent/train/data/windows.h"
 #include "common/api/training_job.h"
 #include "common/base/result.h"
 
@@ -34,6 +35,12 @@ struct RoundSettings {
 Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
                                                  const RoundSettings& round);
 
+// Likewise, for a worker of a job with servers: a rank that computes alone, for its share of the
+// samples (spec.train.batch, divided by the workers). Without what its Composition needs to reach
+// the servers.
+Result<parallel::ComposeOptions> served_options(const TrainSpec& train, const BatchShape& batch,
+                                                int64_t rank);
+
 // The memory that a job takes, from its spec alone: that of the ranks of the stage that takes the
 // most. Within a stage rank 0 does: it imports weights, and with the exchange firstRank it alone
 // has the optimizer's states, and on GPUs the gradients that arrive. Otherwise the ranks of a stage
@@ -44,6 +51,10 @@ struct JobPlan {
   int64_t nodes = 1;
   int64_t ranks_per_node = 1;
   int64_t gpus_per_node = 0;
+  // A job with servers: their nodes, with as many processes each as the workers' nodes, and the
+  // memory of the process that takes the most.
+  int64_t server_nodes = 0;
+  std::vector<parallel::MemoryPart> server = {};
   // The job may use cuDNN's attention, but this machine cannot tell the workspace that it takes.
   bool lacks_cudnn = false;
 
@@ -60,12 +71,15 @@ struct JobPlan {
   uint64_t gpu_bytes() const;
   // Bytes of the host that the ranks of a node take, without upper bounds of what is rarely taken.
   uint64_t node_bytes() const;
+  // Likewise, of a node of servers; 0 without them.
+  uint64_t server_node_bytes() const;
 };
 
-// Plans a valid job with spec.train, for the CPU of this machine or for GPUs, which it need not
-// have. Sets the threads of this process (set_threads()) to a rank's, as the CPU's plan depends on
-// them. Counts the workspace of cuDNN's attention if this machine has a GPU that the job may use it
-// on, else that of our own. kInvalid for a job that a worker would refuse.
+// Plans a valid job with spec.train, which trains no click model, for the CPU of this machine or
+// for GPUs, which it need not have. Sets the threads of this process (set_threads()) to a rank's,
+// as the CPU's plan depends on them. Counts the workspace of cuDNN's attention if this machine has
+// a GPU that the job may use it on, else that of our own. kInvalid for a job that a worker would
+// refuse.
 Result<JobPlan> plan_job(const TrainingJobSpec& spec);
 
 }  // namespace lockstep::train

@@ -10,13 +10,13 @@
 
 #include "agent/train/checkpoint/file_io.h"
 #include "agent/train/clicks/click_generator.h"
-#include "agent/train/clicks/click_worker.h"
 #include "agent/train/input_check.h"
 #include "agent/train/job_plan.h"
 #include "agent/train/memory_report.h"
 #include "agent/train/memory_table.h"
 #include "agent/train/next_round.h"
 #include "agent/train/progress_reporter.h"
+#include "agent/train/servers/served_worker.h"
 #include "agent/train/servers/server_process.h"
 #include "agent/train/weights/export_weights.h"
 #include "agent/train/worker.h"
@@ -63,7 +63,7 @@ int run_round(const WorkerConfig& config, ProgressReporter& progress) {
   if (has_servers(config.world)) {
     const bool is_server = member_of(config.world, config.rank).role == MemberRole::kServer;
     if (is_server) return ServerProcess(config, progress, {clock, real_file_system(), pause}).run();
-    return ClickWorker(config, progress, {clock, real_file_system(), pause}).run();
+    return ServedWorker(config, progress, {clock, real_file_system(), pause}).run();
   }
   return Worker(config, progress, {clock, real_file_system(), pause}).run();
 }

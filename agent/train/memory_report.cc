@@ -1,5 +1,6 @@
 #include "agent/train/memory_report.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -110,7 +111,11 @@ std::string head_text(const JobPlan& plan) {
 }
 
 uint64_t bytes_needed(const JobPlan& plan, const MemoryLimit& limit) {
-  return on_gpus(plan) ? plan.gpu_bytes() : static_cast<uint64_t>(limit.nodes) * plan.node_bytes();
+  if (on_gpus(plan)) return plan.gpu_bytes();
+  const uint64_t workers = static_cast<uint64_t>(limit.nodes) * plan.node_bytes();
+  const uint64_t servers = plan.server_node_bytes();
+  if (limit.servers == 0) return std::max(workers, servers);
+  return workers + static_cast<uint64_t>(limit.servers) * servers;
 }
 
 // Tells the user how to make a job fit a GPU, or how to use the rest of it.
@@ -137,9 +142,9 @@ std::vector<MemoryLimit> limits_here(const JobPlan& plan) {
   if (!here.ok() || here->memory_bytes == 0) return {};
   const std::string size = " (" + kernels::bytes_text(here->memory_bytes) + ")";
   if (on_gpus(plan)) return {{"the " + here->name + " of this machine" + size, here->memory_bytes}};
-  const std::string nodes =
-      plan.nodes == 1 ? "" : " with all " + std::to_string(plan.nodes) + " nodes";
-  return {{"this machine" + size + nodes, here->memory_bytes, plan.nodes}};
+  const int64_t all = plan.nodes + plan.server_nodes;
+  const std::string nodes = all == 1 ? "" : " with all " + std::to_string(all) + " nodes";
+  return {{"this machine" + size + nodes, here->memory_bytes, plan.nodes, plan.server_nodes}};
 }
 
 bool fits(const JobPlan& plan, const MemoryLimit& limit) {
@@ -163,6 +168,12 @@ std::string memory_line(const JobPlan& plan) {
                                     : "each of " + count + " takes ";
   const std::string host =
       kernels::bytes_text(plan.node_bytes() / static_cast<uint64_t>(plan.ranks_per_node));
+  if (plan.server_nodes > 0) {
+    const uint64_t bytes = plan.server_node_bytes() / static_cast<uint64_t>(plan.ranks_per_node);
+    return processes + host + ", and " +
+           counted(plan.server_nodes * plan.ranks_per_node, "server", "servers") + " up to " +
+           kernels::bytes_text(bytes);
+  }
   if (!on_gpus(plan)) return processes + host;
   const kernels::ArenaPlan& gpu = plan.memory.device;
   return processes + kernels::bytes_text(gpu.bytes + gpu.reserve) + " of a GPU and " + host +
@@ -178,7 +189,10 @@ std::string memory_report(const JobPlan& plan, const std::vector<MemoryLimit>& l
           " of a process, for copies:\n" + arena_rows(memory.pinned);
   text += "other memory of a process:\n";
   for (const parallel::MemoryPart& part : memory.others) text += part_row(part);
-  text += scratch_rows(plan) + "\n";
+  text += scratch_rows(plan);
+  if (plan.server_nodes > 0) text += "memory of the server that holds the most:\n";
+  for (const parallel::MemoryPart& part : plan.server) text += part_row(part);
+  text += "\n";
   if (plan.first_takes_more()) {
     text += "These are the bytes of rank 0. The others have no states of the optimizer.\n";
   }

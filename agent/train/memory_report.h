@@ -12,7 +12,8 @@ namespace lockstep::train {
 struct MemoryLimit {
   std::string name;  // "80 GB"
   uint64_t bytes = 0;
-  int64_t nodes = 1;  // of the job, on that machine; GPUs are not shared by nodes
+  int64_t nodes = 1;    // of the job, on that machine; GPUs are not shared by nodes
+  int64_t servers = 0;  // nodes of servers there; 0: the machine is for a node of either kind
 };
 // Returns the GPU of this machine, or the machine with all nodes of the job. Empty if the job needs
 // a GPU and this machine has none.

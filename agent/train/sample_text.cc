@@ -4,6 +4,7 @@
 #include <sstream>
 #include <vector>
 
+#include "agent/train/checkpoint/file_io.h"
 #include "common/base/log.h"
 #include "common/text/piece_merger.h"
 
@@ -66,6 +67,14 @@ Result<std::optional<std::string>> sample_text(parallel::Composition& model, con
   if (!more) return std::optional<std::string>();
   tokens.insert(tokens.end(), more->begin(), more->end());
   return std::optional(decode(tokens, data) + "\n");
+}
+
+void keep_sample(const std::string& text, const std::string& folder) {
+  log_info("sample", {{"text", text}});
+  if (folder.empty()) return;
+  const Status written = write_file_synced(folder + "/sample.txt", text);
+  if (written.ok()) return;
+  log_warning("the sample can't be written", {{"reason", written.error().message}});
 }
 
 }  // namespace lockstep::train

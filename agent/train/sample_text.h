@@ -18,4 +18,7 @@ namespace lockstep::train {
 Result<std::optional<std::string>> sample_text(parallel::Composition& model, const SampleSpec& spec,
                                                const OpenedData& data);
 
+// Logs the text, and writes it to `sample.txt` of the folder, unless that is empty.
+void keep_sample(const std::string& text, const std::string& folder);
+
 }  // namespace lockstep::train

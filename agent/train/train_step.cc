@@ -2,6 +2,19 @@
 
 namespace lockstep::train {
 
+Result<optim::LearningRateSchedule> schedule_of(const TrainSpec& train) {
+  const OptimizerSpec& optimizer = train.optimizer;
+  TRY_ASSIGN(const optim::ScheduleKind kind, optim::parse_schedule(optimizer.schedule));
+  return optim::LearningRateSchedule{.kind = kind,
+                                     .peak = optimizer.learningRate,
+                                     .minimum = optimizer.minimumLearningRate,
+                                     .warmup_steps = optimizer.warmupSteps,
+                                     .steps = train.steps,
+                                     .decay_steps = optimizer.decaySteps,
+                                     .milestones = optimizer.milestones,
+                                     .factor = optimizer.factor};
+}
+
 Result<TrainStep> TrainStep::create(const TrainStepOptions& options, const Parts& parts) {
   TRY_ASSIGN(std::unique_ptr<DeviceFeed> feed,
              DeviceFeed::create(parts.loader, parts.model.stream(),

@@ -10,9 +10,13 @@
 #include "agent/train/data/batch_loader.h"
 #include "agent/train/data/device_feed.h"
 #include "common/api/step_numbers.h"
+#include "common/api/training_job.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
+
+// Returns the schedule of a job; kInvalid for an unknown name.
+Result<optim::LearningRateSchedule> schedule_of(const TrainSpec& train);
 
 struct TrainStepOptions {
   optim::LearningRateSchedule schedule;

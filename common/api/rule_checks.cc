@@ -288,6 +288,7 @@ struct Unsupported {
 std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
   const TrainSpec& train = *spec.train;
   const ParallelismSpec& parallelism = spec.parallelism;
+  const bool is_clicks = is_click_family(train.model.family);
   const auto number = [](double value) { return dump_json(Json(value)); };
   return {
       {spec.parameterServers->copies > 0, "spec.parameterServers.copies",
@@ -303,9 +304,10 @@ std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
        "allReduce"},
       {parallelism.reducePrecision != "fp32", "spec.parallelism.reducePrecision",
        parallelism.reducePrecision, "fp32"},
-      {train.data.seed != 1, "spec.train.data.seed", text(train.data.seed),
+      {is_clicks && train.data.seed != 1, "spec.train.data.seed", text(train.data.seed),
        "1: click logs are read in their order"},
-      {train.batch.micro > 0, "spec.train.batch.micro", text(train.batch.micro), "0"},
+      {is_clicks && train.batch.micro > 0, "spec.train.batch.micro", text(train.batch.micro),
+       "0: a click model has no activations to save memory of"},
       {train.bucketBytes != TrainSpec{}.bucketBytes, "spec.train.bucketBytes",
        text(train.bucketBytes), "none, because nothing is all-reduced"},
       {train.ema > 0, "spec.train.ema", number(train.ema), "0"},
@@ -329,12 +331,10 @@ void check_servers(const TrainingJob& job, Problems& problems) {
     }
     return;
   }
-  if (!is_click_family(family)) {
-    problems.push_back(
-        not_in_this_version("spec.parameterServers",
-                            "a job with servers and family: " + (family.empty() ? "gpt2" : family),
-                            "spec.train.model.family: logisticRegression or factorizationMachine"));
-    return;
+  if (is_convnet(spec.train->model)) {
+    problems.push_back(not_in_this_version(
+        "spec.parameterServers", "a job with servers and family: convnet",
+        "another family: servers do not keep the running statistics of batch normalisation"));
   }
   for (const Unsupported& field : unsupported_with_servers(spec)) {
     if (!field.is_found) continue;

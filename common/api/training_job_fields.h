@@ -467,8 +467,8 @@ struct Schema<TrainingJobSpec> {
                 .items_max = 1000},
           &TrainingJobSpec::command);
     visit(Field{.name = "parameterServers",
-                .meaning = "Nodes that hold the parameters of a click model, and from which the "
-                           "workers pull what they need."},
+                .meaning = "Nodes that hold the parameters, and from which the workers pull what "
+                           "they need. Without them, each worker has its own."},
           &TrainingJobSpec::parameterServers);
     visit(Field{.name = "parallelism",
                 .meaning = "How the ranks share the model. The remaining factor of the world size "

@@ -285,6 +285,20 @@ TEST(ExamplesTest, EveryWayToShareStateTrainsLikeOneProcessAndDividesWhatItSays)
   }
 }
 
+TEST(ExamplesTest, TheModelOnServersTrainsLikeOneProcess) {
+  std::string yaml = read_file(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/mlp-servers.yaml");
+  replace(yaml, "features: data/", "features: ../data/");
+  replace(yaml, "targets: data/", "targets: ../data/");
+  const SharedRun whole = run_shared(on_one_process(yaml, "parameterServers: {nodes: 2}"));
+  const SharedRun run = run_shared(yaml);
+  EXPECT_NE(run.log.find(" workers=4 servers=4 "), std::string::npos) << run.log;
+  ASSERT_EQ(whole.losses.size(), 8u) << whole.log;
+  ASSERT_EQ(run.losses.size(), 8u) << run.log;
+  for (size_t step = 0; step < 8; ++step) {
+    EXPECT_NEAR(run.losses[step], whole.losses[step], 1e-5 * whole.losses[step]);
+  }
+}
+
 // Two ranks have the same bits in every way to share the state.
 TEST(ExamplesTest, TheGptOfWhichEachRankHasAPartTrainsValidatesAndSamplesLikeAWholeOne) {
   const std::string yaml =

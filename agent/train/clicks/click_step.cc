@@ -1,20 +1,27 @@
 #include "agent/train/clicks/click_step.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "agent/train/servers/round_plan.h"
+#include "agent/train/servers/served_task.h"
 
 namespace lockstep::train {
 namespace {
 
-Status wait_for(std::vector<server::Transfer>& transfers, bool& is_late) {
+// Returns the outcomes together.
+Result<server::Transfer::Outcome> wait_for(std::vector<server::Transfer>& transfers) {
+  server::Transfer::Outcome all{.slowest = std::numeric_limits<uint64_t>::max()};
   Status first;
   for (server::Transfer& transfer : transfers) {
     const Result<server::Transfer::Outcome> done = transfer.wait();
-    if (done.ok()) is_late = is_late || done->is_late;
     if (!done.ok() && first.ok()) first = done.error();
+    if (!done.ok()) continue;
+    all.slowest = std::min(all.slowest, done->slowest);
+    all.is_late = all.is_late || done->is_late;
   }
-  return first;
+  if (!first.ok()) return first.error();
+  return all;
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ void ClickStep::find_slots(const ClickRows& rows) {
   }
 }
 
-Status ClickStep::pull(uint64_t clock) {
+Result<uint64_t> ClickStep::pull(uint64_t clock) {
   weights_.resize(keys_.size());
   factor_values_.resize(keys_.size() * factors_);
   std::vector<server::Transfer> transfers;
@@ -49,8 +56,8 @@ Status ClickStep::pull(uint64_t clock) {
     transfers.push_back(servers_.pull(
         {.table = kFactorsTable, .keys = keys_, .clock = clock, .into = factor_values_}));
   }
-  bool ignored = false;
-  return wait_for(transfers, ignored);
+  TRY_ASSIGN(const server::Transfer::Outcome pulled, wait_for(transfers));
+  return staleness_of(pulled, clock);
 }
 
 model::ClickBatch ClickStep::batch_of(const ClickRows& rows) const {
@@ -73,7 +80,7 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
   };
   find_slots(rows);
   outcome.seconds_forward = lap();
-  TRY(pull(options.clock));
+  TRY_ASSIGN(outcome.staleness, pull(options.clock));
   outcome.seconds_pull = lap();
   const model::ClickBatch batch = batch_of(rows);
   logits_.resize(rows.size());
@@ -103,14 +110,16 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
                                        .gradients = factor_gradients_,
                                        .learning_rate = options.learning_rate}));
   }
-  TRY(wait_for(transfers, outcome.is_late));
+  TRY_ASSIGN(const server::Transfer::Outcome pushed, wait_for(transfers));
+  outcome.is_late = pushed.is_late;
   outcome.seconds_push = lap();
   return outcome;
 }
 
 Status ClickStep::predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits) {
   find_slots(rows);
-  TRY(pull(clock));
+  const Result<uint64_t> pulled = pull(clock);
+  if (!pulled.ok()) return pulled.error();
   const size_t before = logits.size();
   logits.resize(before + rows.size());
   model_.forward(batch_of(rows), parameters(), std::span(logits).subspan(before));

@@ -26,6 +26,7 @@ class ClickStep {
   struct Outcome {
     double loss_sum = 0;      // log loss over the rows, before the update
     bool is_late = false;     // the gradients counted for nothing
+    uint64_t staleness = 0;   // staleness_of() the parameters
     double seconds_pull = 0;  // of waiting; forward and backward are the processor's
     double seconds_forward = 0;
     double seconds_backward = 0;
@@ -39,7 +40,8 @@ class ClickStep {
 
  private:
   void find_slots(const ClickRows& rows);
-  Status pull(uint64_t clock);
+  // Returns their staleness.
+  Result<uint64_t> pull(uint64_t clock);
   model::ClickBatch batch_of(const ClickRows& rows) const;
   model::ClickParameters parameters() const;
 

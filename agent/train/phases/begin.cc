@@ -21,24 +21,6 @@ struct StartingPoint {
   int64_t owner = 0;       // its number in the storage
 };
 
-// Rank 0's, of a job that names weights.
-Result<std::unique_ptr<parallel::StateSource>> open_weights(const std::string& path,
-                                                            const ModelDesign& design) {
-  const ModelConfig* transformer = transformer_of(design);
-  if (transformer == nullptr) {  // of a configuration that was not validated
-    return invalid("spec.train.model.weights.path: expected a transformer, but the family is " +
-                       std::string(family_name(design)),
-                   Blame::kConfig);
-  }
-  Result<WeightsSource> weights = WeightsSource::open(path, *transformer);
-  if (!weights.ok()) {
-    const Error& error = weights.error();
-    return error.with_message("spec.train.model.weights.path: " + error.message);
-  }
-  return std::unique_ptr<parallel::StateSource>(
-      std::make_unique<WeightsSource>(std::move(*weights)));
-}
-
 Status set_metrics_aside(const std::string& folder, int64_t owner) {
   const std::string name = folder + "/metrics";
   const std::string kept = name + "-before-" + std::to_string(owner) + ".jsonl";
@@ -164,19 +146,10 @@ Status Worker::prepare_steps() {
                                                      .data_rank = model_->place().data,
                                                      .seed = position_.data_seed,
                                                      .position = position_.samples});
-  const OptimizerSpec& optimizer = config_.train.optimizer;
-  TRY_ASSIGN(const optim::ScheduleKind kind, optim::parse_schedule(optimizer.schedule));
-  TRY_ASSIGN(TrainStep step,
-             TrainStep::create({.schedule = {.kind = kind,
-                                             .peak = optimizer.learningRate,
-                                             .minimum = optimizer.minimumLearningRate,
-                                             .warmup_steps = optimizer.warmupSteps,
-                                             .steps = config_.train.steps,
-                                             .decay_steps = optimizer.decaySteps,
-                                             .milestones = optimizer.milestones,
-                                             .factor = optimizer.factor},
-                                .clip_norm = optimizer.clipNorm},
-                               {*model_, *loader_}));
+  TRY_ASSIGN(const optim::LearningRateSchedule schedule, schedule_of(config_.train));
+  TRY_ASSIGN(TrainStep step, TrainStep::create({.schedule = schedule,
+                                                .clip_norm = config_.train.optimizer.clipNorm},
+                                               {*model_, *loader_}));
   step_.emplace(std::move(step));
   prepare_timeline();
   if (stores()) {

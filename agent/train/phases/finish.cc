@@ -1,10 +1,8 @@
 // Phase 5: after the last step.
 #include <string>
 
-#include "agent/train/checkpoint/file_io.h"
 #include "agent/train/sample_text.h"
 #include "agent/train/worker.h"
-#include "common/base/log.h"
 
 namespace lockstep::train {
 
@@ -26,13 +24,7 @@ Status Worker::finish() {
 Status Worker::sample() {
   TRY_ASSIGN(const std::optional<std::string> text,
              sample_text(*model_, config_.train.sample, data_));
-  if (!text || config_.rank != 0) return {};
-  log_info("sample", {{"text", *text}});
-  if (!stores()) return {};
-  const Status written = write_file_synced(config_.checkpoint.path + "/sample.txt", *text);
-  if (!written.ok()) {
-    log_warning("the sample can't be written", {{"reason", written.error().message}});
-  }
+  if (text && config_.rank == 0) keep_sample(*text, config_.checkpoint.path);
   return {};
 }
 

@@ -5,7 +5,9 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/server/placement.h"
 #include "agent/train/forming.h"
+#include "common/base/check.h"
 #include "common/base/sha256.h"
+#include "common/layout/model_design.h"
 
 namespace lockstep::train {
 namespace {
@@ -27,18 +29,21 @@ std::vector<uint32_t> ranks_between(uint32_t begin, uint32_t end) {
   return ranks;
 }
 
+Result<optim::OptimizerOptions> optimizer_of(const OptimizerSpec& from) {
+  TRY_ASSIGN(const optim::OptimizerKind kind, optim::parse_optimizer(from.name));
+  return optim::OptimizerOptions{.kind = kind,
+                                 .beta1 = from.beta1,
+                                 .beta2 = from.beta2,
+                                 .epsilon = from.epsilon,
+                                 .momentum = from.momentum,
+                                 .nesterov = from.nesterov,
+                                 .weight_decay = from.weightDecay};
+}
+
 }  // namespace
 
 Result<server::Catalog> click_catalog(const TrainSpec& train) {
-  const OptimizerSpec& from = train.optimizer;
-  TRY_ASSIGN(const optim::OptimizerKind kind, optim::parse_optimizer(from.name));
-  optim::OptimizerOptions optimizer{.kind = kind,
-                                    .beta1 = from.beta1,
-                                    .beta2 = from.beta2,
-                                    .epsilon = from.epsilon,
-                                    .momentum = from.momentum,
-                                    .nesterov = from.nesterov,
-                                    .weight_decay = from.weightDecay};
+  TRY_ASSIGN(optim::OptimizerOptions optimizer, optimizer_of(train.optimizer));
   server::Catalog catalog;
   catalog.tables.push_back({.name = "weights", .dim = 1, .optimizer = optimizer});
   if (const int64_t factors = click_factors(train.model); factors > 0) {
@@ -53,12 +58,28 @@ Result<server::Catalog> click_catalog(const TrainSpec& train) {
   return catalog;
 }
 
+Result<server::Catalog> dense_catalog(const TrainSpec& train) {
+  TRY_ASSIGN(const optim::OptimizerOptions optimizer, optimizer_of(train.optimizer));
+  const ModelDesign design = model_design(train);
+  TRY(validate(design, 1, "spec.train.model"));
+  const ParameterArena arena = parameter_arena(design, whole_model(design));
+  server::Catalog catalog;
+  for (const Parameter& parameter : parameter_table(design)) {
+    const ArenaEntry* entry = arena.find(parameter.id);
+    CHECK(entry != nullptr && parameter.id == std::ssize(catalog.tensors));
+    catalog.tensors.push_back({.name = parameter.name,
+                               .count = static_cast<uint64_t>(entry->count),
+                               .optimizer = optimizer});
+    if (!parameter.weight_decay) catalog.tensors.back().optimizer.weight_decay = 0;
+  }
+  TRY(server::check_catalog(catalog));
+  return catalog;
+}
+
 Result<ServersRound> servers_round(const WorkerConfig& config) {
   const WorldAssignment& world = config.world;
-  const bool is_click_job =
-      has_servers(world) && config.parameter_servers && is_click_family(config.train.model.family);
-  if (!is_click_job) {
-    return invalid("[config] expected parameter servers and a click model together",
+  if (!has_servers(world) || !config.parameter_servers) {
+    return invalid("[config] expected parameter servers and a world with them together",
                    Blame::kConfig);
   }
   ServersRound round;
@@ -70,7 +91,9 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
     round.servers.push_back(
         {.rank = rank, .address = {.host = member.host, .port = static_cast<int>(port)}});
   }
-  TRY_ASSIGN(round.catalog, click_catalog(config.train));
+  const bool is_click_job = is_click_family(config.train.model.family);
+  TRY_ASSIGN(round.catalog,
+             is_click_job ? click_catalog(config.train) : dense_catalog(config.train));
   round.consistency = consistency_of(*config.parameter_servers);
   TRY_ASSIGN(round.view, server::place(round.catalog,
                                        {.round = round.self.round,

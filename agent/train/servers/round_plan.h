@@ -31,11 +31,13 @@ struct ServersRound {
   bool is_server() const { return self.rank >= workers; }
 };
 
-// kInvalid, blaming the configuration, for a world without servers or another model than one of
-// clicks; errors of the job's token.
+// kInvalid, blaming the configuration, for a world without servers or a model that cannot be
+// built; errors of the job's token.
 Result<ServersRound> servers_round(const WorkerConfig& config);
 
 // The parameters of a click model, with the job's optimizer.
 Result<server::Catalog> click_catalog(const TrainSpec& train);
+// Those of any other model: the tensors of its parameter table, in their order.
+Result<server::Catalog> dense_catalog(const TrainSpec& train);
 
 }  // namespace lockstep::train

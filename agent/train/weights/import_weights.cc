@@ -75,6 +75,23 @@ Error blamed(const Error& error) {
 
 }  // namespace
 
+Result<std::unique_ptr<parallel::StateSource>> open_weights(const std::string& path,
+                                                            const ModelDesign& design) {
+  const ModelConfig* transformer = transformer_of(design);
+  if (transformer == nullptr) {  // of a configuration that was not validated
+    return invalid("spec.train.model.weights.path: expected a transformer, but the family is " +
+                       std::string(family_name(design)),
+                   Blame::kConfig);
+  }
+  Result<WeightsSource> weights = WeightsSource::open(path, *transformer);
+  if (!weights.ok()) {
+    const Error& error = weights.error();
+    return error.with_message("spec.train.model.weights.path: " + error.message);
+  }
+  return std::unique_ptr<parallel::StateSource>(
+      std::make_unique<WeightsSource>(std::move(*weights)));
+}
+
 uint64_t import_bytes_max(const ModelConfig& config) {
   int64_t largest = kElementsAtOnce;  // check_head() holds two runs of values
   for (const Parameter& parameter : parameter_table(config)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "agent/parallel/state_stream.h"
 #include "agent/train/weights/weight_files.h"
 #include "common/base/result.h"
+#include "common/layout/model_design.h"
 #include "common/layout/parameters.h"
 
 namespace lockstep::train {
@@ -45,6 +47,11 @@ class WeightsSource final : public parallel::StateSource {
   std::vector<std::vector<Part>> parts_;  // by the parameter's id
   std::vector<float> transposed_;         // a part's, until its last value is read
 };
+
+// Opens the weights that a job names. Messages begin with the field's path. kInvalid for a family
+// that is no transformer.
+Result<std::unique_ptr<parallel::StateSource>> open_weights(const std::string& path,
+                                                            const ModelDesign& design);
 
 // Returns the most memory of the host that a WeightsSource takes for such a model, in addition to
 // the files' headers: the largest of Conv1D's matrices twice, and the values

@@ -134,6 +134,36 @@ TEST(JobPlan, IsWhatItsWorkersAllocate) {
   }
 }
 
+TEST(JobPlan, OfServersIsWhatWorkersAllocateAndServersHold) {
+  for (const char* consistency : {"synchronous", "asynchronous"}) {
+    SCOPED_TRACE(consistency);
+    TrainingJobSpec spec = small_job();
+    spec.nodes = 2;
+    spec.parameterServers = ParameterServersSpec{.nodes = 1, .consistency = consistency};
+    spec.train->optimizer.clipNorm = 0;
+    const JobPlan job = plan_job(spec).value();
+    WorkerWorld::Options options = world_of(spec);
+    options.servers = spec.parameterServers;
+    options.change = {};
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_EQ(logged(world, "totalBytes"), job.memory.device.bytes);
+    EXPECT_EQ(logged(world, "parametersBytes"), logged(world, "gradientsBytes"));
+    EXPECT_EQ(kernels::bytes_of(job.memory.device, kernels::ArenaUse::kOptimizer), 0u);
+    uint64_t held = 0;  // parameters, two moments, and sums
+    for (const parallel::MemoryPart& part : job.server) {
+      if (part.basis == parallel::MemoryBasis::kExact) held += part.bytes;
+    }
+    const auto parameters = static_cast<uint64_t>(parameter_count(job.options.design)) * 4;
+    EXPECT_EQ(held, parameters * (spec.parameterServers->consistency == "synchronous" ? 4 : 3));
+    EXPECT_EQ(world.progress(2).holdings.parameters_bytes, held);
+    const std::string report = memory_report(job, limits_here(job));
+    EXPECT_NE(report.find("memory of the server that holds the most:\n"), std::string::npos);
+    EXPECT_NE(report.find("and 1 server up to "), std::string::npos) << report;
+    EXPECT_NE(report.find(" with all 3 nodes: fits"), std::string::npos) << report;
+  }
+}
+
 // Returns the options of a world of 2 nodes of 4 ranks, or the error.
 Result<parallel::ComposeOptions> options_of(const StateSharing& sharing) {
   return compose_options(

@@ -602,6 +602,10 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
            {"/spec/parameterServers/copies", 1,
             "spec.parameterServers.copies: 1 with spec.parameterServers is not in this version, "
             "expected 0"},
+           {"/spec/train/batch/micro", 4,
+            "spec.train.batch.micro: 4" + with +
+                " is not in this version, expected 0: a click model has no activations to save "
+                "memory of"},
            {"/spec/train/data/format", "tsv",
             "spec.train.data.format: found \"tsv\", expected criteo or libsvm"},
        }) {

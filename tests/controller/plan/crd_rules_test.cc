@@ -248,7 +248,13 @@ const std::vector<Json>& good_documents() {
       job_of(click_spec("data: {path: /d, format: libsvm, validationFraction: 0.1}" + kNoClip,
                         "consistency: boundedStaleness, staleness: 4", "",
                         "factorizationMachine, factors: 16")),
-      job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous"))};
+      job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous")),
+      job_of("{nodes: 2, " + kTrain + kNoClip +
+             ", batch: {global: 8, micro: 2}}, parameterServers: {nodes: 2}}"),
+      job_of("{train: {model: {" + kMlpModel +
+             "}, data: {features: /x.npy, targets: /y.npy, "
+             "seed: 3}" +
+             kNoClip + "}, parameterServers: {consistency: asynchronous}}")};
   return kDocuments;
 }
 
@@ -370,7 +376,10 @@ std::vector<Case> server_cases() {
       {"spec.train.model.family",
        "{train: {model: {family: logisticRegression}, " + kClickData + "}}"},
       {"spec.parameterServers", "{command: [a], parameterServers: {nodes: 1}}"},
-      {"spec.parameterServers", "{" + kTrain + kNoClip + "}, parameterServers: {nodes: 1}}"},
+      {"spec.parameterServers", "{train: {model: {preset: resnet20}, data: {path: /d}" + kNoClip +
+                                    "}, parameterServers: {nodes: 1}}"},
+      {"spec.train.ema", "{" + kTrain + kNoClip + ", ema: 0.9}, parameterServers: {nodes: 1}}"},
+      {"spec.train.optimizer.clipNorm", "{" + kTrain + "}, parameterServers: {nodes: 1}}"},
       {"spec.parameterServers.staleness", click_spec(train, "staleness: 2")},
       {"spec.parameterServers.backupWorkers",
        click_spec(train, "consistency: asynchronous, backupWorkers: 1")},

@@ -9,31 +9,27 @@
 #include "agent/train/checkpoint/folder_storage.h"
 #include "agent/train/checkpoint/retrying_storage.h"
 #include "agent/train/checkpoint/run_settings.h"
-#include "agent/train/clicks/click_log.h"
-#include "agent/train/clicks/click_step.h"
 #include "agent/train/metrics_file.h"
 #include "agent/train/progress_reporter.h"
 #include "agent/train/servers/job_link.h"
+#include "agent/train/servers/served_task.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
 
-// A rank that trains a click model whose parameters are on servers, from its configuration to its
-// exit code. Step s trains on the rows [s B, (s + 1) B) of the log, which begins anew when it is
-// over; B is batch.global, and each rank has an equal share of them.
-//
-// Rank 0 alone validates, and saves and loads checkpoints, while the others wait. One thread, and
-// that of the client.
-class ClickWorker {
+// A rank that trains a model whose parameters are on servers, from its configuration to its exit
+// code. A task trains (served_task.h). Rank 0 alone validates, and saves and loads checkpoints,
+// while the others wait. One thread, and those of the client and the task.
+class ServedWorker {
  public:
   struct Surroundings {
     const Clock& clock;
     FileSystem& files;
     Pause pause;
   };
-  ClickWorker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings);
+  ServedWorker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings);
 
   // The exit code of the process (worker_config.h); what went wrong is in the log.
   int run();
@@ -43,13 +39,13 @@ class ClickWorker {
   Status form();
   Status load();
   Status begin();
+  Result<std::unique_ptr<ServedTask>> make_task();
   // Rank 0's. Returns the step of the checkpoint that the servers have loaded, or 0.
   Result<int64_t> resume();
   Result<int64_t> load_newest();
   Status train();
   Status step_once();
-  void report(const ClickStep::Outcome& outcome, const StepNews& news, double data_seconds,
-              double step_seconds);
+  void report(StepNumbers numbers, const StepNews& news, double step_seconds);
   Status judge_loss() const;
   bool saves_now() const;
   Status save_if_due();
@@ -60,7 +56,6 @@ class ClickWorker {
   Status finish();
   // Whether all workers complete a step before any begins the next one.
   bool keeps_step() const;
-  RunSettings settings() const;
   void open_metrics();
   bool stores() const { return !config_.checkpoint.path.empty(); }
   bool is_first() const { return config_.rank == 0; }
@@ -78,11 +73,8 @@ class ClickWorker {
   std::unique_ptr<JobLink> link_;
   std::unique_ptr<rpc::Client> calls_;  // of parameters_
   std::unique_ptr<server::ParameterClient> parameters_;
-  std::optional<ClickStep> model_;
-  std::shared_ptr<const ClickLog> log_;
-  std::optional<ClickReader> reader_;
+  std::unique_ptr<ServedTask> task_;
   optim::LearningRateSchedule schedule_;
-  ClickRows rows_;
   int64_t step_ = 0;
   int64_t saved_step_ = -1;
   int64_t saves_ = 0;
@@ -92,6 +84,8 @@ class ClickWorker {
   bool stopping_ = false;
   double loss_ = 0;  // of the newest step that all workers have completed
   double smoothed_seconds_ = 0;
+  uint64_t staleness_ = 0;  // the largest of a step
+  int64_t late_steps_ = 0;  // whose gradients counted for nothing
 };
 
 }  // namespace lockstep::train

@@ -1,12 +1,16 @@
-#include "agent/train/clicks/click_worker.h"
+#include "agent/train/servers/served_worker.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "agent/train/checkpoint/chunked_file.h"
+#include "agent/train/clicks/click_task.h"
 #include "agent/train/exit_code.h"
+#include "agent/train/servers/dense_task.h"
 #include "agent/train/stop_signal.h"
+#include "agent/train/train_step.h"
 #include "common/api/step_number_table.h"
 #include "common/base/log.h"
 #include "kernels/device/parallel.h"
@@ -15,7 +19,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr double kSmoothing = 0.1;  // weight of the newest step in the smoothed time of a step
-constexpr int64_t kValidationRows = 4096;
 
 Status blaming_servers(Status status) {
   if (status.ok()) return status;
@@ -26,29 +29,17 @@ Status blaming_servers(Status status) {
   return is_of_peer ? status.error().blaming(Blame::kPeer) : status.error();
 }
 
-Result<optim::LearningRateSchedule> schedule_of(const TrainSpec& train) {
-  const OptimizerSpec& optimizer = train.optimizer;
-  TRY_ASSIGN(const optim::ScheduleKind kind, optim::parse_schedule(optimizer.schedule));
-  return optim::LearningRateSchedule{.kind = kind,
-                                     .peak = optimizer.learningRate,
-                                     .minimum = optimizer.minimumLearningRate,
-                                     .warmup_steps = optimizer.warmupSteps,
-                                     .steps = train.steps,
-                                     .decay_steps = optimizer.decaySteps,
-                                     .milestones = optimizer.milestones,
-                                     .factor = optimizer.factor};
-}
-
 }  // namespace
 
-ClickWorker::ClickWorker(WorkerConfig config, ProgressReporter& progress, Surroundings surroundings)
+ServedWorker::ServedWorker(WorkerConfig config, ProgressReporter& progress,
+                           Surroundings surroundings)
     : config_(std::move(config)),
       progress_(progress),
       surroundings_(std::move(surroundings)),
       files_(config_.checkpoint.path, surroundings_.files),
       storage_(files_, surroundings_.pause) {}
 
-int ClickWorker::run() {
+int ServedWorker::run() {
   const Status status = run_phases();
   if (status.ok()) return stopping_ ? kExitStopped : 0;
   const int exit_code = exit_code_of(status.error());
@@ -63,7 +54,7 @@ int ClickWorker::run() {
   return exit_code;
 }
 
-Status ClickWorker::run_phases() {
+Status ServedWorker::run_phases() {
   TRY(form());
   TRY(load());
   TRY(begin());
@@ -71,7 +62,7 @@ Status ClickWorker::run_phases() {
   return finish();
 }
 
-Status ClickWorker::form() {
+Status ServedWorker::form() {
   progress_.enter(WorkerPhase::kForming);
   TRY_ASSIGN(round_, servers_round(config_));
   kernels::set_threads(static_cast<int>(config_.threads));
@@ -83,28 +74,37 @@ Status ClickWorker::form() {
                                                            .catalog = round_->catalog,
                                                            .view = round_->view,
                                                            .servers = round_->servers}));
-  model_.emplace(*parameters_, click_factors(config_.train.model), surroundings_.clock);
   TRY_ASSIGN(schedule_, schedule_of(config_.train));
   return {};
 }
 
-Status ClickWorker::load() {
+Status ServedWorker::load() {
   progress_.enter(WorkerPhase::kLoading);
-  TRY_ASSIGN(log_, ClickLog::open(config_.train.data));
-  reader_.emplace(log_, log_->training());
+  TRY_ASSIGN(task_, make_task());
   return {};
 }
 
-Status ClickWorker::begin() {
+Result<std::unique_ptr<ServedTask>> ServedWorker::make_task() {
+  const ServedTask::Parts parts{.config = config_,
+                                .round = *round_,
+                                .servers = *parameters_,
+                                .progress = progress_,
+                                .clock = surroundings_.clock};
+  return is_click_family(config_.train.model.family) ? ClickTask::open(parts)
+                                                     : DenseTask::open(parts);
+}
+
+Status ServedWorker::begin() {
   progress_.enter(WorkerPhase::kBroadcasting);
   JobLink::Values values{};
   if (is_first()) {
     TRY_ASSIGN(const int64_t step, resume());
+    if (step == 0) TRY(blaming_servers(task_->begin_anew()));
     values[0] = static_cast<double>(step);
   }
   TRY_ASSIGN(values, link_->meet(values));
   step_ = static_cast<int64_t>(values[0]);
-  reader_->skip(step_ * config_.train.batch.global);
+  TRY(blaming_servers(task_->begin_at(step_)));
   if (is_first() && stores()) {
     saved_step_ = step_ > 0 ? step_ : -1;
     progress_.storage().resumed_step = step_;
@@ -114,7 +114,7 @@ Status ClickWorker::begin() {
   return {};
 }
 
-Result<int64_t> ClickWorker::resume() {
+Result<int64_t> ServedWorker::resume() {
   if (!stores()) return int64_t{0};
   TRY(storage_.again([this] { return files_.make_root(); }));
   owner_ = {.job_uid = config_.world.job_uid,
@@ -127,7 +127,7 @@ Result<int64_t> ClickWorker::resume() {
 }
 
 // Rank 0 verifies every byte before a server loads any.
-Result<int64_t> ClickWorker::load_newest() {
+Result<int64_t> ServedWorker::load_newest() {
   TRY_ASSIGN(const std::vector<int64_t> steps, checkpoint_steps(storage_));
   for (const int64_t step : steps) {
     const std::string folder = checkpoint_name(step);
@@ -152,7 +152,7 @@ Result<int64_t> ClickWorker::load_newest() {
       notes.set_aside_reason.assign(moved.reason + " (it is now " + moved.name + ")");
       continue;
     }
-    TRY(check_settings(settings(), stored->manifest.settings, storage_.describe(folder)));
+    TRY(check_settings(task_->settings(), stored->manifest.settings, storage_.describe(folder)));
     TRY(link_->load(stored->text, static_cast<uint64_t>(step)));
     loss_ = stored->manifest.loss;
     log_info("resumed", {{"step", step}, {"path", storage_.describe(folder)}});
@@ -161,11 +161,7 @@ Result<int64_t> ClickWorker::load_newest() {
   return int64_t{0};
 }
 
-RunSettings ClickWorker::settings() const {
-  return run_settings(config_.train, std::to_string(log_->bytes()) + " bytes");
-}
-
-void ClickWorker::open_metrics() {
+void ServedWorker::open_metrics() {
   Result<MetricsFile> opened = MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", step_);
   if (opened.ok()) {
     metrics_ = std::move(*opened);
@@ -174,7 +170,7 @@ void ClickWorker::open_metrics() {
   }
 }
 
-Status ClickWorker::train() {
+Status ServedWorker::train() {
   ProgressNumbers& numbers = progress_.numbers();
   numbers.step = step_;
   numbers.steps = config_.train.steps;
@@ -199,56 +195,50 @@ Status ClickWorker::train() {
   return {};
 }
 
-Status ClickWorker::step_once() {
+Status ServedWorker::step_once() {
   const TimePoint began = surroundings_.clock.now();
-  const int64_t global = config_.train.batch.global;
-  const int64_t share = global / static_cast<int64_t>(round_->workers);
-  const int64_t first = share * config_.rank;
-  rows_.clear();
-  TRY(reader_->read(global, first, first + share, rows_));
-  const double data_seconds = to_seconds(surroundings_.clock.now() - began);
-  // Backup workers' gradients count for nothing.
-  const auto counted =
-      static_cast<double>(share * (round_->workers - round_->consistency.backup_workers));
-  Result<ClickStep::Outcome> outcome =
-      model_->train(rows_, {.clock = static_cast<uint64_t>(step_),
-                            .scale = 1 / counted,
-                            .learning_rate = optim::learning_rate(schedule_, step_ + 1)});
+  Result<ServedTask::Outcome> outcome =
+      task_->train({.number = step_ + 1,
+                    .learning_rate = optim::learning_rate(schedule_, step_ + 1),
+                    .counted_workers = round_->workers - round_->consistency.backup_workers});
   if (!outcome.ok()) return blaming_servers(outcome.error());
   ++step_;
+  staleness_ = std::max(staleness_, outcome->staleness);
+  late_steps_ += outcome->is_late ? 1 : 0;
   const bool stops = StopSignal::requested() || hears_stop_;
   TRY_ASSIGN(const StepNews news, link_->report({.step = static_cast<uint64_t>(step_),
                                                  .stops = stops ? uint64_t{1} : uint64_t{0},
                                                  .waits = keeps_step() ? uint64_t{1} : uint64_t{0},
-                                                 .rows = rows_.size(),
+                                                 .rows = outcome->counted,
                                                  .loss_sum = outcome->loss_sum}));
   hears_stop_ = news.stops != 0;
   stop_at_ = static_cast<int64_t>(news.stop_at);
   stopping_ = stop_at_ > 0 && step_ >= stop_at_ && !at_end();
-  report(*outcome, news, data_seconds, to_seconds(surroundings_.clock.now() - began));
+  report(outcome->numbers, news, to_seconds(surroundings_.clock.now() - began));
   return judge_loss();
 }
 
-bool ClickWorker::keeps_step() const {
+bool ServedWorker::keeps_step() const {
   return round_->consistency.kind == server::ConsistencyKind::kSynchronous &&
          round_->consistency.backup_workers == 0;
 }
 
 // Losses are told by rank 0 once all workers have completed their step.
-void ClickWorker::report(const ClickStep::Outcome& outcome, const StepNews& news,
-                         double data_seconds, double step_seconds) {
+void ServedWorker::report(StepNumbers numbers, const StepNews& news, double step_seconds) {
   smoothed_seconds_ = smoothed_seconds_ == 0
                           ? step_seconds
                           : (1 - kSmoothing) * smoothed_seconds_ + kSmoothing * step_seconds;
-  StepNumbers numbers;
+  const double rate = static_cast<double>(config_.train.batch.global) / smoothed_seconds_;
+  const int64_t tokens = task_->tokens_per_sample();
   numbers.step = step_;
   numbers.samples = step_ * config_.train.batch.global;
   numbers.learning_rate = optim::learning_rate(schedule_, step_);
-  numbers.samples_per_second = static_cast<double>(config_.train.batch.global) / smoothed_seconds_;
-  numbers.data_seconds = data_seconds;
-  numbers.forward_seconds = outcome.seconds_forward;
-  numbers.backward_seconds = outcome.seconds_backward;
-  numbers.communication_seconds = outcome.seconds_pull + outcome.seconds_push;
+  if (tokens > 0) {
+    numbers.tokens = *numbers.samples * tokens;
+    numbers.tokens_per_second = rate * static_cast<double>(tokens);
+  } else {
+    numbers.samples_per_second = rate;
+  }
   numbers.step_seconds = step_seconds;
   if (!keeps_step() && news.slowest_step > 0) {
     numbers.slowest_worker = static_cast<int64_t>(news.slowest);
@@ -269,13 +259,13 @@ void ClickWorker::report(const ClickStep::Outcome& outcome, const StepNews& news
   if (metrics_) metrics_->add(numbers);
 }
 
-Status ClickWorker::judge_loss() const {
+Status ServedWorker::judge_loss() const {
   if (std::isfinite(loss_)) return {};
   return invalid("[train] the loss of step " + std::to_string(told_step_) + " is not finite",
                  Blame::kDivergence);
 }
 
-bool ClickWorker::saves_now() const {
+bool ServedWorker::saves_now() const {
   if (!stores() || step_ == saved_step_) return false;
   const CheckpointSpec& checkpoint = config_.checkpoint;
   const bool is_due = checkpoint.everySteps > 0 && step_ % checkpoint.everySteps == 0;
@@ -283,7 +273,7 @@ bool ClickWorker::saves_now() const {
 }
 
 // All workers have pushed their gradients of all steps so far, and none those of the next.
-Status ClickWorker::save_if_due() {
+Status ServedWorker::save_if_due() {
   if (!saves_now()) return {};
   saved_step_ = step_;
   progress_.enter(WorkerPhase::kSaving);
@@ -296,7 +286,7 @@ Status ClickWorker::save_if_due() {
 
 // A save that fails costs progress only if there is no later one, so only the last one ends the
 // round.
-Status ClickWorker::save() {
+Status ServedWorker::save() {
   const TimePoint began = surroundings_.clock.now();
   const std::string folder = CheckpointFolder::unfinished_folder(owner_, step_, saves_++);
   const auto attempt = [&]() -> Status {
@@ -306,7 +296,7 @@ Status ClickWorker::save() {
                                    .samples = step_ * config_.train.batch.global,
                                    .weights_seed = static_cast<uint64_t>(config_.train.seed),
                                    .data_seed = static_cast<uint64_t>(config_.train.data.seed)},
-                      .settings = settings(),
+                      .settings = task_->settings(),
                       .loss = loss_,
                       .round = config_.world.round,
                       .mesh = {.pipeline = 1, .data = round_->workers, .tensor = 1},
@@ -337,13 +327,13 @@ Status ClickWorker::save() {
   return checkpoints_->abandon(folder);
 }
 
-bool ClickWorker::validates_now() const {
-  if (log_->validation().empty()) return false;
+bool ServedWorker::validates_now() const {
+  if (!task_->validates()) return false;
   const int64_t every = config_.train.validation.everySteps;
   return at_end() || (every > 0 && step_ % every == 0);
 }
 
-Status ClickWorker::validate_if_due() {
+Status ServedWorker::validate_if_due() {
   if (!validates_now()) return {};
   progress_.enter(WorkerPhase::kValidating);
   TRY(link_->meet());
@@ -353,33 +343,27 @@ Status ClickWorker::validate_if_due() {
   return {};
 }
 
-Status ClickWorker::validate() {
-  ClickReader reader(log_, log_->validation());
-  std::vector<float> labels;
-  std::vector<double> logits;
-  while (true) {
-    rows_.clear();
-    TRY(reader.read_on(kValidationRows, rows_));
-    if (rows_.size() == 0) break;
-    labels.insert(labels.end(), rows_.labels.begin(), rows_.labels.end());
-    TRY(blaming_servers(model_->predict(rows_, static_cast<uint64_t>(step_), logits)));
-  }
+Status ServedWorker::validate() {
+  StepNumbers numbers;
+  TRY(blaming_servers(task_->validate(step_, numbers)));
+  if (numbers == StepNumbers{}) return {};  // the process was asked to stop
   StepNumbers& shown = progress_.numbers();
-  const double loss = model::log_loss_sum(labels, logits) / static_cast<double>(labels.size());
-  shown.validation_loss.reset();
-  if (std::isfinite(loss)) shown.validation_loss = loss;
-  shown.validation_auc = model::auc(labels, logits);
-  log_info("validation", {{"step", step_}, {"logLoss", loss}, {"auc", *shown.validation_auc}});
-  if (metrics_) {
-    metrics_->add({.step = step_, .validation_loss = loss, .validation_auc = shown.validation_auc});
-  }
+  shown.validation_loss = numbers.validation_loss;
+  shown.validation_loss_per_byte = numbers.validation_loss_per_byte;
+  shown.validation_accuracy = numbers.validation_accuracy;
+  shown.validation_auc = numbers.validation_auc;
+  numbers.step = step_;
+  if (metrics_) metrics_->add(numbers);
   return {};
 }
 
-Status ClickWorker::finish() {
+Status ServedWorker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
   TRY(link_->meet());
+  if (is_first() && !stopping_) TRY(blaming_servers(task_->finish(step_)));
   TRY(link_->leave(stopping_));
+  log_info("consistency",
+           {{"rank", config_.rank}, {"staleness", staleness_}, {"lateSteps", late_steps_}});
   progress_.enter(WorkerPhase::kDone);
   return {};
 }

@@ -1,0 +1,77 @@
+#include "agent/train/clicks/click_task.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kValidationRows = 4096;
+
+}  // namespace
+
+ClickTask::ClickTask(const Parts& parts, std::shared_ptr<const ClickLog> log)
+    : parts_(parts),
+      log_(std::move(log)),
+      step_(parts.servers, click_factors(parts.config.train.model), parts.clock) {}
+
+Result<std::unique_ptr<ServedTask>> ClickTask::open(const Parts& parts) {
+  TRY_ASSIGN(std::shared_ptr<const ClickLog> log, ClickLog::open(parts.config.train.data));
+  return std::unique_ptr<ServedTask>(new ClickTask(parts, std::move(log)));
+}
+
+RunSettings ClickTask::settings() const {
+  return run_settings(parts_.config.train, std::to_string(log_->bytes()) + " bytes");
+}
+
+Status ClickTask::begin_at(int64_t step) {
+  reader_.emplace(log_, log_->training());
+  reader_->skip(step * parts_.config.train.batch.global);
+  return {};
+}
+
+Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
+  const TimePoint began = parts_.clock.now();
+  const int64_t global = parts_.config.train.batch.global;
+  const int64_t share = global / static_cast<int64_t>(parts_.round.workers);
+  const int64_t first = share * parts_.config.rank;
+  rows_.clear();
+  TRY(reader_->read(global, first, first + share, rows_));
+  Outcome outcome{.counted = rows_.size()};
+  outcome.numbers.data_seconds = to_seconds(parts_.clock.now() - began);
+  TRY_ASSIGN(const ClickStep::Outcome done,
+             step_.train(rows_, {.clock = static_cast<uint64_t>(step.number - 1),
+                                 .scale = 1 / static_cast<double>(share * step.counted_workers),
+                                 .learning_rate = step.learning_rate}));
+  outcome.loss_sum = done.loss_sum;
+  outcome.staleness = done.staleness;
+  outcome.is_late = done.is_late;
+  outcome.numbers.forward_seconds = done.seconds_forward;
+  outcome.numbers.backward_seconds = done.seconds_backward;
+  outcome.numbers.communication_seconds = done.seconds_pull + done.seconds_push;
+  return outcome;
+}
+
+Status ClickTask::validate(int64_t step, StepNumbers& numbers) {
+  ClickReader reader(log_, log_->validation());
+  std::vector<float> labels;
+  std::vector<double> logits;
+  while (true) {
+    rows_.clear();
+    TRY(reader.read_on(kValidationRows, rows_));
+    if (rows_.size() == 0) break;
+    labels.insert(labels.end(), rows_.labels.begin(), rows_.labels.end());
+    TRY(step_.predict(rows_, static_cast<uint64_t>(step), logits));
+  }
+  const double loss = model::log_loss_sum(labels, logits) / static_cast<double>(labels.size());
+  if (std::isfinite(loss)) numbers.validation_loss = loss;
+  numbers.validation_auc = model::auc(labels, logits);
+  log_info("validation", {{"step", step}, {"logLoss", loss}, {"auc", *numbers.validation_auc}});
+  return {};
+}
+
+}  // namespace lockstep::train
