@@ -27,14 +27,17 @@ constexpr const char* kTransformerModelFields[] = {"layers",
                                                    "weights.path"};
 constexpr const char* kTransformerTrainFields[] = {"data.tokenizer", "data.pieces", "attention",
                                                    "sample.tokens"};
-constexpr const char* kMlpModelFields[] = {"inputs", "hidden", "activation", "task"};
+constexpr const char* kMlpModelFields[] = {"inputs", "activation", "task"};
 constexpr const char* kTableTrainFields[] = {"data.features", "data.targets"};
 constexpr const char* kConvnetModelFields[] = {"imageHeight", "imageWidth", "imageChannels",
                                                "batchNorm"};
 constexpr const char* kConvnetTrainFields[] = {"data.flip", "data.cropPadding", "data.mean",
                                                "data.deviation"};
 constexpr char kConvnetPresets[] = "lenet5 vgg11 vgg16 resnet20 resnet18 resnet50";
-constexpr char kClickFamilies[] = "logisticRegression factorizationMachine";
+constexpr char kClickFamilies[] =
+    "logisticRegression factorizationMachine wideAndDeep deepFactorizationMachine";
+constexpr char kFactorFamilies[] = "factorizationMachine wideAndDeep deepFactorizationMachine";
+constexpr char kDeepClickFamilies[] = "wideAndDeep deepFactorizationMachine";
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
 constexpr char kMeshGroups[] = "world pipeline data tensor";
 constexpr int64_t kPortsEnd = 65536;
@@ -290,6 +293,8 @@ void Table::add_families() {
             "only valid with family: " + families);
   };
   for (const char* field : kMlpModelFields) only_with(model_, field, is_mlp_, "mlp");
+  only_with(model_, "hidden", is_mlp_ || is_one_of(model_["family"], kDeepClickFamilies),
+            "mlp, wideAndDeep or deepFactorizationMachine");
   only_with(model_, "outputs", is_mlp_ || is_convnet_, "mlp or convnet");
   for (const char* field : kTableTrainFields) {
     only_with(train_, field, trains_mlp_ || trains_convnet_, "mlp or convnet");
@@ -335,15 +340,19 @@ void Table::add_convnet() {
 }
 
 void Table::add_clicks() {
-  require(model_, "factors", model_["family"] == kFactorizationMachine || model_["factors"] == 0,
-          "only valid with family: factorizationMachine; omit the field");
+  const Expression is_deep = is_one_of(train_["model.family"], kDeepClickFamilies);
+  require(model_, "factors", is_one_of(model_["family"], kFactorFamilies) || model_["factors"] == 0,
+          "only valid with family: factorizationMachine, wideAndDeep or deepFactorizationMachine; "
+          "omit the field");
   require(train_, "data.format", trains_clicks_ || !train_.given("data.format"),
-          "only valid with family: logisticRegression or factorizationMachine; omit the field");
+          "only valid with the family of a click model; omit the field");
   require(train_, "data.format", !trains_clicks_ || train_.given("data.format"),
           "missing, expected criteo or libsvm");
+  require(train_, "data.format", !is_deep || train_["data.format"] != "libsvm",
+          "libsvm has no columns, which the hidden layers of this family read; expected criteo");
   require(train_, "dropout", !trains_clicks_ || train_.is_default("dropout"),
-          "[found {}, which is ]not in this version with family: logisticRegression or "
-          "factorizationMachine; omit the field",
+          "[found {}, which is ]not in this version with the family of a click model; omit the "
+          "field",
           {train_["dropout"]});
 }
 

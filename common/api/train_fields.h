@@ -76,10 +76,12 @@ struct Schema<ModelSpec> {
                 .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, a "
                            "multi-layer perceptron (mlp) for tables, a convolutional network "
                            "(convnet) for images, which needs a preset, or a model of click logs "
-                           "(logisticRegression, factorizationMachine). Empty means the preset's, "
-                           "else gpt2. Each has fields of its own, as their text says; all others "
+                           "(logisticRegression, factorizationMachine, wideAndDeep, "
+                           "deepFactorizationMachine). Empty means the preset's, else gpt2. Each "
+                           "has fields of its own, as their text says; all others "
                            "are a transformer's.",
-                .choices = "gpt2 llama mlp convnet logisticRegression factorizationMachine"},
+                .choices = "gpt2 llama mlp convnet logisticRegression factorizationMachine "
+                           "wideAndDeep deepFactorizationMachine"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
                 .meaning = "Transformer blocks; 0 means the preset's.",
@@ -146,7 +148,8 @@ struct Schema<ModelSpec> {
                 .maximum = static_cast<double>(kMlpWidthMax)},
           &ModelSpec::inputs);
     visit(Field{.name = "hidden",
-                .meaning = "Widths of an mlp's hidden layers; none means a linear model.",
+                .meaning = "Widths of an mlp's hidden layers; none means a linear model. Of a "
+                           "wideAndDeep or deepFactorizationMachine none means 64 and 32.",
                 .minimum = 1,
                 .maximum = static_cast<double>(kMlpWidthMax),
                 .items_max = kMlpHiddenMax},
@@ -193,8 +196,9 @@ struct Schema<ModelSpec> {
                 .choices = "synchronized local"},
           &ModelSpec::batchNorm);
     visit(Field{.name = "factors",
-                .meaning = "Numbers that a factorizationMachine has for each key, in addition to "
-                           "its weight; 0 means 8.",
+                .meaning = "Numbers that a factorizationMachine, wideAndDeep or "
+                           "deepFactorizationMachine has for each key, in addition to its weight; "
+                           "0 means 8.",
                 .minimum = 0,
                 .maximum = 1024},
           &ModelSpec::factors);

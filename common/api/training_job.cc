@@ -221,12 +221,23 @@ ConvnetConfig convnet_config(const ModelSpec& model) {
 }
 
 bool is_click_family(std::string_view family) {
-  return family == kLogisticRegression || family == kFactorizationMachine;
+  return family == kLogisticRegression || family == kFactorizationMachine ||
+         family == kWideAndDeep || family == kDeepFactorizationMachine;
 }
 
 int64_t click_factors(const ModelSpec& model) {
   if (model.family == kLogisticRegression) return 0;
   return model.factors > 0 ? model.factors : kDefaultFactors;
+}
+
+bool has_click_pairs(const ModelSpec& model) {
+  return model.family == kFactorizationMachine || model.family == kDeepFactorizationMachine;
+}
+
+std::vector<int64_t> click_hidden(const ModelSpec& model) {
+  if (model.family != kWideAndDeep && model.family != kDeepFactorizationMachine) return {};
+  if (!model.hidden.empty()) return model.hidden;
+  return {std::begin(kDefaultClickHidden), std::end(kDefaultClickHidden)};
 }
 
 int64_t pod_count(const TrainingJobSpec& spec) {

@@ -39,8 +39,8 @@ struct RopeScalingSpec {
 
 struct ModelSpec {
   std::string preset;  // gpt2-124m, llama-3.2-1b, resnet20, ...; empty: use the dimensions below
-  // gpt2, llama, mlp, convnet, logisticRegression, factorizationMachine; empty: the preset's, else
-  // gpt2
+  // gpt2, llama, mlp, convnet, logisticRegression, factorizationMachine, wideAndDeep,
+  // deepFactorizationMachine; empty: the preset's, else gpt2
   std::string family;
   int64_t layers = 0;  // of a transformer, as all up to the weights; 0: from the preset
   int64_t width = 0;
@@ -55,7 +55,7 @@ struct ModelSpec {
   double normEpsilon = 0;
   WeightsSpec weights;          // initial weights
   int64_t inputs = 0;           // this and the fields below: of an mlp (MlpConfig)
-  std::vector<int64_t> hidden;  // widths
+  std::vector<int64_t> hidden;  // widths; also of a click model with hidden layers
   int64_t outputs = 0;          // also a convnet's classes; 0: the preset's
   std::string activation;       // relu, gelu, tanh; empty: relu
   std::string task;             // classification, regression; empty: classification
@@ -63,7 +63,7 @@ struct ModelSpec {
   int64_t imageWidth = 0;
   int64_t imageChannels = 0;
   std::string batchNorm;  // synchronized, local; empty: synchronized
-  int64_t factors = 0;    // of a factorization machine; 0: kDefaultFactors
+  int64_t factors = 0;    // of a click model but a logistic regression; 0: kDefaultFactors
 
   bool operator==(const ModelSpec&) const = default;
 };
@@ -513,15 +513,23 @@ inline constexpr char kMlp[] = "mlp";
 inline constexpr char kConvnet[] = "convnet";
 inline constexpr char kLogisticRegression[] = "logisticRegression";
 inline constexpr char kFactorizationMachine[] = "factorizationMachine";
+inline constexpr char kWideAndDeep[] = "wideAndDeep";
+inline constexpr char kDeepFactorizationMachine[] = "deepFactorizationMachine";
 inline constexpr int64_t kDefaultFactors = 8;
+inline constexpr int64_t kDefaultClickHidden[] = {64, 32};
 
 // Returns whether the family is given so, or is the preset's.
 bool is_convnet(const ModelSpec& model);
 
 // Returns whether the family reads click logs and has sparse parameters.
 bool is_click_family(std::string_view family);
-// Returns the numbers of a factor of a click model: 0 for a logistic regression.
+// Returns the numbers of a factor of a click model, or of an embedding: 0 for a logistic
+// regression.
 int64_t click_factors(const ModelSpec& model);
+// Returns whether a click model adds up the products of all pairs of factors.
+bool has_click_pairs(const ModelSpec& model);
+// Returns the widths of the hidden layers of a click model; none without such layers.
+std::vector<int64_t> click_hidden(const ModelSpec& model);
 // Returns the pods of the job: workers' and servers'. The node indices of servers follow those of
 // workers.
 int64_t pod_count(const TrainingJobSpec& spec);

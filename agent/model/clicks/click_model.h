@@ -13,6 +13,7 @@ struct ClickBatch {
   std::span<const uint32_t> row_begin;  // [rows + 1]: first feature of each row, then their number
   std::span<const uint32_t> slots;      // [features]: which of the batch's keys it has
   std::span<const float> values;        // [features]
+  std::span<const uint32_t> columns;    // [features]: of the log; read by hidden layers alone
 };
 
 // The parameters of a batch's keys. Caller-owned.

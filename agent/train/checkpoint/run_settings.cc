@@ -36,13 +36,15 @@ void add_transformer(const ModelConfig& model, const Add& add) {
   add("ropeScaling.originalContext", std::to_string(scaling.original_context));
 }
 
+std::string list_of(const std::vector<int64_t>& widths) {
+  std::string text;
+  for (const int64_t width : widths) text += (text.empty() ? "" : ", ") + std::to_string(width);
+  return "[" + text + "]";
+}
+
 void add_mlp(const MlpConfig& model, const Add& add) {
-  std::string hidden;
-  for (const int64_t width : model.hidden) {
-    hidden += (hidden.empty() ? "" : ", ") + std::to_string(width);
-  }
   add("inputs", std::to_string(model.inputs));
-  add("hidden", "[" + hidden + "]");
+  add("hidden", list_of(model.hidden));
   add("outputs", std::to_string(model.outputs));
   add("activation", std::string(mlp_activation_name(model.activation)));
   add("task", std::string(mlp_task_name(model.task)));
@@ -90,6 +92,9 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
   if (is_click_family(train.model.family)) {
     add("family", train.model.family);
     add("factors", std::to_string(click_factors(train.model)));
+    if (const auto hidden = click_hidden(train.model); !hidden.empty()) {
+      add("hidden", list_of(hidden));
+    }
     settings["spec.train.data.path"] = "data of " + data_size;
     settings["spec.train.data.format"] = data.format;
     settings["spec.train.seed"] = std::to_string(train.seed);  // rows to come begin with it

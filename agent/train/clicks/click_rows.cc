@@ -66,6 +66,7 @@ Status add_criteo(std::string_view line, ClickRows& rows) {
     }
     const std::string_view text = take_until('\t', line, is_last);
     if (text.empty()) continue;
+    rows.columns.push_back(static_cast<uint32_t>(column - 1));
     if (column <= kCriteoNumbers) {
       TRY(add_number(column, text, rows));
     } else {
@@ -124,6 +125,7 @@ Status add_libsvm(std::string_view line, ClickRows& rows) {
     before = index;
     rows.keys.push_back(index);
     rows.values.push_back(value);
+    rows.columns.push_back(0);
   }
   rows.labels.push_back(label > 0 ? 1.0f : 0.0f);
   return {};
@@ -136,6 +138,7 @@ void ClickRows::clear() {
   row_begin.assign(1, 0);
   keys.clear();
   values.clear();
+  columns.clear();
 }
 
 uint64_t criteo_key(int column, std::string_view text) {
@@ -166,6 +169,7 @@ Status add_click_row(ClickFormat format, std::string_view line, ClickRows& rows)
   if (!added.ok()) {
     rows.keys.resize(features);
     rows.values.resize(features);
+    rows.columns.resize(features);
     return added;
   }
   rows.row_begin.push_back(static_cast<uint32_t>(rows.keys.size()));

@@ -15,6 +15,7 @@ struct ClickRows {
   std::vector<uint32_t> row_begin = {0};  // first feature of each row, then their number
   std::vector<uint64_t> keys;
   std::vector<float> values;
+  std::vector<uint32_t> columns;  // of each feature, in [0, kCriteoColumns); libsvm has but one
 
   size_t size() const { return labels.size(); }
   void clear();
@@ -41,6 +42,7 @@ inline constexpr size_t kClickLineBytesMax = 1u << 20;
 inline constexpr size_t kClickFeaturesMax = size_t{1} << 28;  // of all rows together
 inline constexpr int kCriteoNumbers = 13;
 inline constexpr int kCriteoCategories = 26;
+inline constexpr int kCriteoColumns = kCriteoNumbers + kCriteoCategories;  // without the label
 
 // Returns the key of a category of a column of the criteo format, counted from 1 after the label.
 uint64_t criteo_key(int column, std::string_view text);

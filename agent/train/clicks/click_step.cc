@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "agent/model/init.h"
 #include "agent/train/servers/round_plan.h"
 #include "agent/train/servers/served_task.h"
 
@@ -26,11 +27,41 @@ Result<server::Transfer::Outcome> wait_for(std::vector<server::Transfer>& transf
 
 }  // namespace
 
-ClickStep::ClickStep(server::ParameterClient& servers, int64_t factors, const Clock& clock)
+std::optional<model::ClickLayers> click_layers(const ModelSpec& model) {
+  const std::vector<int64_t> hidden = click_hidden(model);
+  if (hidden.empty()) return std::nullopt;
+  return model::ClickLayers(kCriteoColumns, click_factors(model), hidden);
+}
+
+ClickStep::ClickStep(server::ParameterClient& servers, const ModelSpec& model, const Clock& clock)
     : servers_(servers),
-      factors_(static_cast<size_t>(factors)),
+      factors_(static_cast<size_t>(click_factors(model))),
       clock_(clock),
-      model_(static_cast<size_t>(factors)) {}
+      model_(has_click_pairs(model) ? factors_ : 0),
+      layers_(click_layers(model)) {
+  if (!layers_) return;
+  for (const model::ClickLayers::Tensor& tensor : layers_->tensors()) {
+    tensors_.emplace_back(tensor.count());
+  }
+}
+
+Status ClickStep::put_layers(uint64_t seed) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const model::ClickLayers::Tensor& tensor = layers_->tensors()[i];
+    const uint32_t id = kFirstLayerTensor + static_cast<uint32_t>(i);
+    const Parameter parameter{.id = id,
+                              .name = {},
+                              .dims = {tensor.outputs, tensor.inputs},
+                              .init = Init::kUniform,
+                              .fan_in = tensor.fan_in};
+    const ArenaEntry entry{.id = id, .dims = parameter.dims, .count = parameter.count()};
+    model::initialise({.parameter = parameter, .entry = entry, .shard = {}, .seed = seed}, 0,
+                      tensors_[i]);
+    const auto put = servers_.put({.tensor = id, .values = tensors_[i]}).wait();
+    if (!put.ok()) return put.error();
+  }
+  return {};
+}
 
 void ClickStep::find_slots(const ClickRows& rows) {
   order_.clear();
@@ -56,17 +87,28 @@ Result<uint64_t> ClickStep::pull(uint64_t clock) {
     transfers.push_back(servers_.pull(
         {.table = kFactorsTable, .keys = keys_, .clock = clock, .into = factor_values_}));
   }
+  for (uint32_t i = 0; i < tensors_.size(); ++i) {
+    transfers.push_back(
+        servers_.pull({.tensor = kFirstLayerTensor + i, .clock = clock, .into = tensors_[i]}));
+  }
   TRY_ASSIGN(const server::Transfer::Outcome pulled, wait_for(transfers));
   return staleness_of(pulled, clock);
 }
 
 model::ClickBatch ClickStep::batch_of(const ClickRows& rows) const {
-  return {
-      .labels = rows.labels, .row_begin = rows.row_begin, .slots = slots_, .values = rows.values};
+  return {.labels = rows.labels,
+          .row_begin = rows.row_begin,
+          .slots = slots_,
+          .values = rows.values,
+          .columns = rows.columns};
 }
 
 model::ClickParameters ClickStep::parameters() const {
   return {.bias = bias_, .weights = weights_, .factors = factor_values_};
+}
+
+std::vector<std::span<const float>> ClickStep::layer_parameters() const {
+  return {tensors_.begin(), tensors_.end()};
 }
 
 Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options& options) {
@@ -85,12 +127,23 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
   const model::ClickBatch batch = batch_of(rows);
   logits_.resize(rows.size());
   model_.forward(batch, parameters(), logits_);
+  if (layers_) layers_->forward(batch, factor_values_, layer_parameters(), logits_);
   outcome.loss_sum = model::log_loss_sum(rows.labels, logits_);
   outcome.seconds_forward += lap();
   weight_gradients_.assign(weights_.size(), 0.0f);
   factor_gradients_.assign(factor_values_.size(), 0.0f);
   model::ClickGradients gradients{.weights = weight_gradients_, .factors = factor_gradients_};
   model_.backward(batch, parameters(), logits_, options.scale, gradients);
+  if (layers_) {
+    tensor_gradients_.resize(tensors_.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      tensor_gradients_[i].assign(tensors_[i].size(), 0.0f);
+    }
+    const std::vector<std::span<float>> of_layers(tensor_gradients_.begin(),
+                                                  tensor_gradients_.end());
+    layers_->backward(batch, layer_parameters(), logits_, options.scale, factor_gradients_,
+                      of_layers);
+  }
   const auto bias_gradient = static_cast<float>(gradients.bias);
   outcome.seconds_backward = lap();
   std::vector<server::Transfer> transfers;
@@ -110,6 +163,12 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
                                        .gradients = factor_gradients_,
                                        .learning_rate = options.learning_rate}));
   }
+  for (uint32_t i = 0; i < tensors_.size(); ++i) {
+    transfers.push_back(servers_.push({.tensor = kFirstLayerTensor + i,
+                                       .clock = options.clock,
+                                       .gradient = tensor_gradients_[i],
+                                       .learning_rate = options.learning_rate}));
+  }
   TRY_ASSIGN(const server::Transfer::Outcome pushed, wait_for(transfers));
   outcome.is_late = pushed.is_late;
   outcome.seconds_push = lap();
@@ -122,7 +181,9 @@ Status ClickStep::predict(const ClickRows& rows, uint64_t clock, std::vector<dou
   if (!pulled.ok()) return pulled.error();
   const size_t before = logits.size();
   logits.resize(before + rows.size());
-  model_.forward(batch_of(rows), parameters(), std::span(logits).subspan(before));
+  const std::span<double> added = std::span(logits).subspan(before);
+  model_.forward(batch_of(rows), parameters(), added);
+  if (layers_) layers_->forward(batch_of(rows), factor_values_, layer_parameters(), added);
   return {};
 }
 

@@ -1,22 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "agent/model/clicks/click_layers.h"
 #include "agent/model/clicks/click_model.h"
 #include "agent/server/parameter_client.h"
 #include "agent/train/clicks/click_rows.h"
+#include "common/api/training_job.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
 
+// Returns the hidden layers of a click model; nothing for a model without them.
+std::optional<model::ClickLayers> click_layers(const ModelSpec& model);
+
 // A worker's steps of a click model whose parameters are on servers: pulls what the rows need,
 // computes, and pushes the gradients. One thread.
 class ClickStep {
  public:
-  // The arguments outlive it. `factors`: click_factors() of the model.
-  ClickStep(server::ParameterClient& servers, int64_t factors, const Clock& clock);
+  // The client and the clock outlive it.
+  ClickStep(server::ParameterClient& servers, const ModelSpec& model, const Clock& clock);
+
+  // Gives the servers the initial values of the hidden layers, which are drawn as those of
+  // nn.Linear.
+  Status put_layers(uint64_t seed);
 
   struct Options {
     uint64_t clock = 0;  // steps that the worker has completed
@@ -44,11 +55,13 @@ class ClickStep {
   Result<uint64_t> pull(uint64_t clock);
   model::ClickBatch batch_of(const ClickRows& rows) const;
   model::ClickParameters parameters() const;
+  std::vector<std::span<const float>> layer_parameters() const;
 
   server::ParameterClient& servers_;
   const size_t factors_;
   const Clock& clock_;
   model::ClickModel model_;
+  std::optional<model::ClickLayers> layers_;
   std::vector<std::pair<uint64_t, uint32_t>> order_;  // keys and features, ascending
   std::vector<uint64_t> keys_;                        // of the rows, ascending, each once
   std::vector<uint32_t> slots_;                       // of each feature
@@ -57,6 +70,8 @@ class ClickStep {
   std::vector<float> factor_values_;
   std::vector<float> weight_gradients_;
   std::vector<float> factor_gradients_;
+  std::vector<std::vector<float>> tensors_;  // of the layers, as the next one
+  std::vector<std::vector<float>> tensor_gradients_;
   std::vector<double> logits_;
 };
 

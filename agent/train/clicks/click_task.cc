@@ -17,7 +17,7 @@ constexpr int64_t kValidationRows = 4096;
 ClickTask::ClickTask(const Parts& parts, std::shared_ptr<const ClickLog> log)
     : parts_(parts),
       log_(std::move(log)),
-      step_(parts.servers, click_factors(parts.config.train.model), parts.clock) {}
+      step_(parts.servers, parts.config.train.model, parts.clock) {}
 
 Result<std::unique_ptr<ServedTask>> ClickTask::open(const Parts& parts) {
   TRY_ASSIGN(std::shared_ptr<const ClickLog> log, ClickLog::open(parts.config.train.data));
@@ -26,6 +26,10 @@ Result<std::unique_ptr<ServedTask>> ClickTask::open(const Parts& parts) {
 
 RunSettings ClickTask::settings() const {
   return run_settings(parts_.config.train, std::to_string(log_->bytes()) + " bytes");
+}
+
+Status ClickTask::begin_anew() {
+  return step_.put_layers(static_cast<uint64_t>(parts_.config.train.seed));
 }
 
 Status ClickTask::begin_at(int64_t step) {

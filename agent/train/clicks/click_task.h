@@ -17,6 +17,7 @@ class ClickTask final : public ServedTask {
   static Result<std::unique_ptr<ServedTask>> open(const Parts& parts);
 
   RunSettings settings() const override;
+  Status begin_anew() override;
   Status begin_at(int64_t step) override;
   Result<Outcome> train(const Step& step) override;
   bool validates() const override { return !log_->validation().empty(); }

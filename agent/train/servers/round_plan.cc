@@ -4,6 +4,7 @@
 
 #include "agent/comm/make_communicator.h"
 #include "agent/server/placement.h"
+#include "agent/train/clicks/click_step.h"
 #include "agent/train/forming.h"
 #include "common/base/check.h"
 #include "common/base/sha256.h"
@@ -43,7 +44,7 @@ Result<optim::OptimizerOptions> optimizer_of(const OptimizerSpec& from) {
 }  // namespace
 
 Result<server::Catalog> click_catalog(const TrainSpec& train) {
-  TRY_ASSIGN(optim::OptimizerOptions optimizer, optimizer_of(train.optimizer));
+  TRY_ASSIGN(const optim::OptimizerOptions optimizer, optimizer_of(train.optimizer));
   server::Catalog catalog;
   catalog.tables.push_back({.name = "weights", .dim = 1, .optimizer = optimizer});
   if (const int64_t factors = click_factors(train.model); factors > 0) {
@@ -52,8 +53,19 @@ Result<server::Catalog> click_catalog(const TrainSpec& train) {
                               .deviation = kFactorDeviation,
                               .optimizer = optimizer});
   }
-  optimizer.weight_decay = 0;
-  catalog.tensors.push_back({.name = "bias", .count = 1, .optimizer = optimizer});
+  optim::OptimizerOptions plain = optimizer;
+  plain.weight_decay = 0;
+  catalog.tensors.push_back({.name = "bias", .count = 1, .optimizer = plain});
+  if (const auto layers = click_layers(train.model)) {
+    for (const model::ClickLayers::Tensor& tensor : layers->tensors()) {
+      const size_t index = catalog.tensors.size() - kFirstLayerTensor;
+      const bool is_bias = index % 2 == 1;
+      catalog.tensors.push_back(
+          {.name = "hidden." + std::to_string(index / 2) + (is_bias ? ".bias" : ".weight"),
+           .count = tensor.count(),
+           .optimizer = is_bias ? plain : optimizer});
+    }
+  }
   TRY(server::check_catalog(catalog));
   return catalog;
 }

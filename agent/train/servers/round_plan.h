@@ -15,8 +15,9 @@ namespace lockstep::train {
 
 // The index of each parameter of a click model in its catalog.
 inline constexpr uint32_t kBiasTensor = 0;
+inline constexpr uint32_t kFirstLayerTensor = 1;  // of a model with hidden layers
 inline constexpr uint32_t kWeightsTable = 0;
-inline constexpr uint32_t kFactorsTable = 1;  // of a factorization machine
+inline constexpr uint32_t kFactorsTable = 1;  // of a model with factors
 inline constexpr float kFactorDeviation = 0.01f;
 
 // A round with parameter servers. All of its ranks derive the same from their configurations.

@@ -40,6 +40,7 @@ TEST(ClickRows, HashTheColumnAndTextOfCriteosFeatures) {
   EXPECT_EQ(rows.labels, (std::vector<float>{1, 0}));
   EXPECT_EQ(rows.row_begin, (std::vector<uint32_t>{0, 3, 5}));
   EXPECT_EQ(rows.values, std::vector<float>(5, 1.0f));
+  EXPECT_EQ(rows.columns, (std::vector<uint32_t>{0, 13, 14, 1, 13}));
   EXPECT_EQ(rows.keys[1], criteo_key(14, "68fd1e64"));
   EXPECT_EQ(rows.keys[4], rows.keys[1]);
   EXPECT_NE(rows.keys[2], rows.keys[1]) << "another column";
@@ -102,6 +103,7 @@ TEST(ClickRows, RefuseBrokenLinesWithTheirReason) {
     EXPECT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows.keys.size(), 1u);
     EXPECT_EQ(rows.values.size(), 1u);
+    EXPECT_EQ(rows.columns.size(), 1u);
     EXPECT_EQ(rows.row_begin.size(), 2u);
   }
 }

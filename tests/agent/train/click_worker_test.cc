@@ -9,14 +9,17 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/model/clicks/click_model.h"
+#include "agent/model/clicks/click_layers.h"
+#include "agent/model/init.h"
 #include "agent/optim/schedule.h"
 #include "agent/server/rows_state.h"
 #include "agent/train/clicks/click_generator.h"
 #include "agent/train/clicks/click_log.h"
+#include "agent/train/clicks/click_step.h"
 #include "agent/train/servers/round_plan.h"
 #include "tests/agent/train/worker_world.h"
 
@@ -33,7 +36,7 @@ WorkerWorld::Options click_job(const TemporaryFolder& folder, const std::string&
   options.servers = ParameterServersSpec{.nodes = 2};
   TrainSpec& train = options.train;
   train.model.family = family;
-  if (family == kFactorizationMachine) train.model.factors = 4;
+  if (family != kLogisticRegression) train.model.factors = 4;
   train.data.path = path;
   train.data.format = "criteo";
   train.data.validationFraction = 0.1;
@@ -44,6 +47,10 @@ WorkerWorld::Options click_job(const TemporaryFolder& folder, const std::string&
                      .schedule = "linear",
                      .weightDecay = 0,
                      .clipNorm = 0};
+  if (!click_hidden(train.model).empty()) {
+    train.model.hidden = {8, 5};
+    train.optimizer.epsilon = 1e-3;  // above the rounding errors of gradients
+  }
   train.validation.everySteps = 12;
   options.checkpoint_every = 8;
   return options;
@@ -59,7 +66,11 @@ struct Curve {
 class Reference {
  public:
   explicit Reference(const TrainSpec& train)
-      : train_(train), factors_(static_cast<size_t>(click_factors(train.model))) {}
+      : train_(train),
+        factors_(static_cast<size_t>(click_factors(train.model))),
+        layers_(click_layers(train.model)) {
+    if (layers_) draw_layers();
+  }
 
   Curve run() {
     const auto log = ClickLog::open(train_.data);
@@ -92,6 +103,74 @@ class Reference {
     double gradient = 0;
   };
 
+  // As nn.Linear does, from the job's seed.
+  void draw_layers() {
+    for (const model::ClickLayers::Tensor& shape : layers_->tensors()) {
+      const auto id = static_cast<int64_t>(kFirstLayerTensor + tensors_.size());
+      const Parameter parameter{.id = id,
+                                .name = {},
+                                .dims = {shape.outputs, shape.inputs},
+                                .init = Init::kUniform,
+                                .fan_in = shape.fan_in};
+      const ArenaEntry entry{.id = id, .dims = parameter.dims, .count = parameter.count()};
+      std::vector<float> values(shape.count());
+      model::initialise({.parameter = parameter,
+                         .entry = entry,
+                         .shard = {},
+                         .seed = static_cast<uint64_t>(train_.seed)},
+                        0, values);
+      tensors_.emplace_back(values.size());
+      for (size_t i = 0; i < values.size(); ++i) tensors_.back()[i].value = values[i];
+    }
+  }
+
+  // Returns what the hidden layers add to the logit. With an error, adds gradients.
+  double deep(const ClickRows& rows, size_t row, std::optional<double> error = {}) {
+    if (!layers_) return 0;
+    const std::vector<model::ClickLayers::Tensor>& shapes = layers_->tensors();
+    std::vector<std::vector<double>> values(1, std::vector<double>(kCriteoColumns * factors_));
+    for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
+      for (size_t f = 0; f < factors_; ++f) {
+        values[0][rows.columns[i] * factors_ + f] += at(rows.keys[i])[1 + f].value * rows.values[i];
+      }
+    }
+    for (size_t t = 0; t < shapes.size(); t += 2) {
+      const bool is_last = t + 1 == shapes.size();
+      std::vector<double> out;
+      for (size_t o = 0; o < static_cast<size_t>(shapes[t].outputs); ++o) {
+        double sum = is_last ? 0 : tensors_[t + 1][o].value;
+        const std::vector<double>& in = values.back();
+        for (size_t i = 0; i < in.size(); ++i) sum += tensors_[t][o * in.size() + i].value * in[i];
+        out.push_back(is_last ? sum : std::max(sum, 0.0));
+      }
+      values.push_back(out);
+    }
+    const double logit = values.back()[0];
+    if (!error) return logit;
+    std::vector<double> delta = {*error};
+    for (size_t layer = values.size() - 1; layer-- > 0;) {
+      const std::vector<double>& in = values[layer];
+      std::vector<double> before(in.size());
+      for (size_t o = 0; o < delta.size(); ++o) {
+        const bool is_hidden = 2 * layer + 1 < shapes.size();
+        if (is_hidden && values[layer + 1][o] <= 0) continue;
+        if (is_hidden) tensors_[2 * layer + 1][o].gradient += delta[o];
+        for (size_t i = 0; i < in.size(); ++i) {
+          Number& weight = tensors_[2 * layer][o * in.size() + i];
+          weight.gradient += delta[o] * in[i];
+          before[i] += delta[o] * weight.value;
+        }
+      }
+      delta = before;
+    }
+    for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
+      for (size_t f = 0; f < factors_; ++f) {
+        at(rows.keys[i])[1 + f].gradient += delta[rows.columns[i] * factors_ + f] * rows.values[i];
+      }
+    }
+    return logit;
+  }
+
   // The weight, then the factors.
   std::vector<Number>& at(uint64_t key) {
     std::vector<Number>& numbers = keys_[key];
@@ -110,11 +189,12 @@ class Reference {
   }
 
   double logit(const ClickRows& rows, size_t row) {
-    double logit = bias_.value;
+    double logit = bias_.value + deep(rows, row);
     std::vector<double> sums(factors_);
     for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
       const std::vector<Number>& numbers = at(rows.keys[i]);
       logit += numbers[0].value * rows.values[i];
+      if (!has_click_pairs(train_.model)) continue;
       for (size_t f = 0; f < factors_; ++f) {
         const double term = numbers[1 + f].value * rows.values[i];
         sums[f] += term;
@@ -133,7 +213,8 @@ class Reference {
       loss += std::log1p(std::exp(rows.labels[row] > 0 ? -z : z));
       const double error = (1 / (1 + std::exp(-z)) - rows.labels[row]) / count;
       bias_.gradient += error;
-      for (size_t f = 0; f <= factors_; ++f) {
+      deep(rows, row, error);
+      for (size_t f = 0; f <= (has_click_pairs(train_.model) ? factors_ : 0); ++f) {
         double sum = 0;
         for (uint32_t i = rows.row_begin[row]; i < rows.row_begin[row + 1]; ++i) {
           sum += at(rows.keys[i])[f].value * rows.values[i];
@@ -148,6 +229,9 @@ class Reference {
     update(bias_, rate);
     for (const uint64_t key : rows.keys) {
       for (Number& number : at(key)) update(number, rate);
+    }
+    for (std::vector<Number>& tensor : tensors_) {
+      for (Number& number : tensor) update(number, rate);
     }
     return loss / count;
   }
@@ -164,7 +248,9 @@ class Reference {
 
   TrainSpec train_;
   size_t factors_;
+  std::optional<model::ClickLayers> layers_;
   Number bias_;
+  std::vector<std::vector<Number>> tensors_;  // of the layers
   std::map<uint64_t, std::vector<Number>> keys_;
 };
 
@@ -177,7 +263,8 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
 
 TEST(ClickWorkers, AreTheSingleProcessIfTheyAreSynchronous) {
   const TemporaryFolder folder;
-  for (const char* family : {kLogisticRegression, kFactorizationMachine}) {
+  for (const char* family :
+       {kLogisticRegression, kFactorizationMachine, kWideAndDeep, kDeepFactorizationMachine}) {
     SCOPED_TRACE(family);
     WorkerWorld::Options options = click_job(folder, family);
     const Curve expected = Reference(options.train).run();
@@ -250,7 +337,7 @@ TEST(ClickWorkers, FitTheLogisticRegressionOfScikitLearn) {
 
 TEST(ClickWorkers, ResumeWithTheSameBitsOnAnyNumberOfServers) {
   const TemporaryFolder folder;
-  WorkerWorld world(click_job(folder, kFactorizationMachine));
+  WorkerWorld world(click_job(folder, kDeepFactorizationMachine));
   ASSERT_NO_FATAL_FAILURE(world.run());
   const std::vector<double> losses = world.metric("loss");
   const std::vector<double> validation = world.metric("validationLoss");

@@ -321,7 +321,10 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
   }
   expect_errors({
       {"/spec/train/model/inputs", 4, "spec.train.model.inputs: only valid with family: mlp"},
-      {"/spec/train/model/hidden", {8}, "spec.train.model.hidden: only valid with family: mlp"},
+      {"/spec/train/model/hidden",
+       {8},
+       "spec.train.model.hidden: only valid with family: mlp, wideAndDeep or "
+       "deepFactorizationMachine"},
       {"/spec/train/model/task", "regression",
        "spec.train.model.task: only valid with family: mlp"},
       {"/spec/train/data/features", "x.npy",
@@ -602,6 +605,11 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
            {"/spec/parameterServers/copies", 1,
             "spec.parameterServers.copies: 1 with spec.parameterServers is not in this version, "
             "expected 0"},
+           {"/spec/train/model",
+            {{"family", "factorizationMachine"}, {"hidden", {4}}},
+            "spec.train.model.hidden: only valid with family: mlp, wideAndDeep or "
+            "deepFactorizationMachine"},
+           {"/spec/train/model", {{"family", "wideAndDeep"}, {"hidden", {4}}}, "no error"},
            {"/spec/train/batch/micro", 4,
             "spec.train.batch.micro: 4" + with +
                 " is not in this version, expected 0: a click model has no activations to save "

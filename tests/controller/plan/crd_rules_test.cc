@@ -249,6 +249,9 @@ const std::vector<Json>& good_documents() {
                         "consistency: boundedStaleness, staleness: 4", "",
                         "factorizationMachine, factors: 16")),
       job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous")),
+      job_of(click_spec(kClickData + kNoClip, "", "", "wideAndDeep")),
+      job_of(click_spec(kClickData + kNoClip, "", "",
+                        "deepFactorizationMachine, factors: 4, hidden: [16, 8]")),
       job_of("{nodes: 2, " + kTrain + kNoClip +
              ", batch: {global: 8, micro: 2}}, parameterServers: {nodes: 2}}"),
       job_of("{train: {model: {" + kMlpModel +
@@ -365,6 +368,9 @@ std::vector<Case> server_cases() {
       {"spec.train.data.format", click_spec("data: {path: /d}" + kNoClip)},
       {"spec.train.data.format", "{train: {model: {preset: gpt2-124m}, " + kClickData + "}}"},
       {"spec.train.model.factors", click_spec(train, "", "", "logisticRegression, factors: 4")},
+      {"spec.train.model.hidden", click_spec(train, "", "", "factorizationMachine, hidden: [4]")},
+      {"spec.train.data.format",
+       click_spec("data: {path: /d, format: libsvm}" + kNoClip, "", "", "wideAndDeep")},
       {"spec.train.model.layers", click_spec(train, "", "", "logisticRegression, layers: 4")},
       {"spec.train.recompute", click_spec(train + ", recompute: ops")},
       {"spec.train.optimizer.clipNorm", click_spec(kClickData)},
