@@ -9,22 +9,17 @@
 
 namespace lockstep::server {
 
-// Names a unit within a view.
-struct UnitId {
-  UnitKind kind = UnitKind::kRange;
-  uint32_t index = 0;  // CallHead::unit
-
-  auto operator<=>(const UnitId&) const = default;
-};
-
 // One step of a server's history. Replayed one after another on parameters that begin the same, the
 // puts, updates and expiries give every pull the same bits.
 struct HistoryEvent {
   enum class Kind : uint8_t { kPut, kPull, kUpdate, kExpiry };
   Kind kind = Kind::kPull;
   UnitId unit;
-  uint64_t now = 0;  // UnitClock::now(), before an update
+  uint64_t view = 0;      // number
+  uint64_t sequence = 0;  // entries of the unit's log, including this one
+  uint64_t now = 0;       // UnitClock::now(), before an update
   // Put, pull: by which worker, at which of its clocks; the clock of the slowest worker then.
+  // Update of one worker's push: its clock.
   uint32_t worker = 0;
   uint64_t clock = 0;
   uint64_t slowest = 0;
@@ -36,7 +31,8 @@ struct HistoryEvent {
   double learning_rate = 0;
 };
 
-// Takes a server's events in their order, on its thread. Spans are valid during the call.
+// Takes a server's events in their order, on its thread: also those of the units of which it is a
+// copy. Spans are valid during the call.
 using HistoryRecorder = std::function<void(const HistoryEvent&)>;
 
 }  // namespace lockstep::server

@@ -19,15 +19,38 @@ Error wrong(const std::string& what, uint64_t expected, uint64_t got) {
 Status check_table_call(CallKind kind, const CallHead& head) {
   if (kind == CallKind::kPut) return invalid("[server] rows cannot be put");
   if (head.key_count > kKeysMax) return wrong("keys of at most", kKeysMax, head.key_count);
-  if ((head.flags & ~CallHead::kSendsKeys) != 0) return wrong("flags of at most", 1, head.flags);
   return {};
 }
 
 Status check_range_call(const CallHead& head) {
-  if (head.flags != 0 || head.signature != 0 || head.key_count != 0) {
+  const bool sends_keys = (head.flags & CallHead::kSendsKeys) != 0;
+  if (sends_keys || head.signature != 0 || head.key_count != 0 || head.slot != 0) {
     return invalid("[server] a range has no keys");
   }
   return {};
+}
+
+Status check_flags(CallKind kind, const CallHead& head) {
+  const bool may_repeat = kind == CallKind::kPush;
+  const uint32_t known = CallHead::kSendsKeys | (may_repeat ? CallHead::kRepeats : 0u);
+  if ((head.flags & ~known) != 0) return wrong("flags of at most", known, head.flags);
+  return {};
+}
+
+Status check_unit_kind(UnitKind kind) {
+  if (kind == UnitKind::kRange || kind == UnitKind::kTable) return {};
+  return wrong("a kind of unit of at most", 2, static_cast<uint64_t>(kind));
+}
+
+template <class T>
+Result<std::vector<T>> numbers_of(rpc::Bytes body) {
+  if (body.size() % sizeof(T) != 0) {
+    return invalid("[server] expected numbers of " + std::to_string(sizeof(T)) + " bytes, got " +
+                   std::to_string(body.size()) + " bytes");
+  }
+  std::vector<T> numbers(body.size() / sizeof(T));
+  if (!body.empty()) std::memcpy(numbers.data(), body.data(), body.size());
+  return numbers;
 }
 
 bool is_ascending(std::span<const uint64_t> keys) {
@@ -58,15 +81,62 @@ Result<CallHead> parse_call(CallKind kind, rpc::Bytes head) {
       (!has_rate && call.learning_rate != 0)) {
     return invalid("[server] expected a learning rate of at least 0, only in a push");
   }
-  switch (call.kind) {
-    case UnitKind::kRange:
-      TRY(check_range_call(call));
-      return call;
-    case UnitKind::kTable:
-      TRY(check_table_call(kind, call));
-      return call;
+  if (call.spare != 0) return wrong("spare bytes of", 0, call.spare);
+  TRY(check_flags(kind, call));
+  TRY(check_unit_kind(call.kind));
+  TRY(call.kind == UnitKind::kRange ? check_range_call(call) : check_table_call(kind, call));
+  return call;
+}
+
+Result<CopyHead> parse_copy(rpc::Bytes head) {
+  CopyHead copy;
+  if (head.size() != sizeof copy) return wrong("a head of bytes", sizeof copy, head.size());
+  std::memcpy(&copy, head.data(), sizeof copy);
+  if (copy.magic != CopyHead::kMagic) return wrong("the magic", CopyHead::kMagic, copy.magic);
+  if (copy.kind < CopyKind::kPush || copy.kind > CopyKind::kPart) {
+    return wrong("a kind of at most", 6, static_cast<uint64_t>(copy.kind));
   }
-  return wrong("a kind of unit of at most", 2, static_cast<uint64_t>(call.kind));
+  const rpc::Bytes call = head.last(sizeof copy.call);
+  if (copy.kind == CopyKind::kPush) {
+    TRY(parse_call(CallKind::kPush, call));
+    const bool sends_keys = (copy.call.flags & CallHead::kSendsKeys) != 0;
+    if (sends_keys != (copy.call.kind == UnitKind::kTable)) {
+      return invalid("[server] expected the keys of a push of rows");
+    }
+  } else if (copy.kind == CopyKind::kPut) {
+    TRY(parse_call(CallKind::kPut, call));
+  } else {
+    TRY(check_unit_kind(copy.call.kind));
+  }
+  if (copy.parts > kStateParts) return wrong("parts of at most", kStateParts, copy.parts);
+  return copy;
+}
+
+Result<std::vector<uint32_t>> parse_ranks(rpc::Bytes body) {
+  return numbers_of<uint32_t>(body);
+}
+
+Result<std::vector<uint64_t>> parse_keys(rpc::Bytes body) {
+  return numbers_of<uint64_t>(body);
+}
+
+Result<ParsedClock> parse_clock(rpc::Bytes body) {
+  ParsedClock clock;
+  const size_t entries = body.size() < sizeof clock.state ? 0 : body.size() - sizeof clock.state;
+  if (entries == 0 || entries % sizeof(WorkerEntry) != 0 ||
+      entries / sizeof(WorkerEntry) > kWorkersMax) {
+    return wrong("a clock with entries of bytes", sizeof(WorkerEntry), body.size());
+  }
+  std::memcpy(&clock.state, body.data(), sizeof clock.state);
+  clock.workers.resize(entries / sizeof(WorkerEntry));
+  std::memcpy(clock.workers.data(), body.data() + sizeof clock.state, entries);
+  const auto not_below = [](const WorkerEntry& a, const WorkerEntry& b) {
+    return a.worker >= b.worker;
+  };
+  if (std::ranges::adjacent_find(clock.workers, not_below) != clock.workers.end()) {
+    return invalid("[server] expected workers in ascending order");
+  }
+  return clock;
 }
 
 Result<ReplyHead> parse_reply(rpc::Bytes head) {
@@ -101,6 +171,7 @@ Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats
     parsed.keys = std::move(keys);
   }
   const rpc::Bytes values = body.subspan(key_bytes);
+  parsed.sent = values;
   if (what.encoding != Encoding::kF32 && kind == CallKind::kPush) {
     parsed.decoded.resize(what.floats);
     decode(what, values, parsed.decoded);

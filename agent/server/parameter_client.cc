@@ -50,28 +50,34 @@ std::vector<float> gather(std::span<const float> values, const std::vector<uint3
 
 }  // namespace
 
-ParameterClient::ParameterClient(Options options, std::shared_ptr<const View> view)
-    : options_(std::move(options)), routing_(std::move(view)), residuals_(options_.catalog) {
-  for (const rpc::Client::ServerAddress& server : options_.servers) {
-    peers_[server.rank] = options_.rpc->add_server(server);
-    sent_lists_[server.rank] = std::make_shared<SentLists>();
-  }
-}
+ParameterClient::ParameterClient(Options options, std::shared_ptr<CurrentView> view)
+    : options_(std::move(options)), view_(std::move(view)), residuals_(options_.catalog) {}
 
 Result<std::unique_ptr<ParameterClient>> ParameterClient::create(Options options) {
   TRY(check_catalog(options.catalog));
   TRY(check_view(options.view, options.catalog));
   auto view = std::make_shared<const View>(std::move(options.view));
-  std::unique_ptr<ParameterClient> client(new ParameterClient(std::move(options), std::move(view)));
-  for (const uint32_t server : client->routing_.servers()) {
-    if (client->peers_.contains(server)) continue;
-    return invalid("[server] the address of rank " + std::to_string(server) + " is missing");
-  }
-  return client;
+  TRY_ASSIGN(auto current, CurrentView::create({.rpc = options.rpc,
+                                                .servers = std::move(options.servers),
+                                                .patience = options.view_patience},
+                                               std::move(view)));
+  return std::unique_ptr<ParameterClient>(
+      new ParameterClient(std::move(options), std::move(current)));
 }
 
-CallHead ParameterClient::head_of(UnitKind kind, uint32_t unit, uint64_t clock) const {
-  return {.kind = kind, .unit = unit, .fence = routing_.fence(), .clock = clock};
+Status ParameterClient::install(const View& view) {
+  TRY(check_view(view, options_.catalog));
+  return view_->install(std::make_shared<const View>(view));
+}
+
+std::unique_ptr<TransferPart> ParameterClient::part_of(const rpc::Method& method,
+                                                       const CallHead& head) const {
+  auto part = std::make_unique<TransferPart>(view_);
+  part->method = &method;
+  part->head = head;
+  part->timeout = options_.timeout;
+  part->recorder = options_.recorder;
+  return part;
 }
 
 Status ParameterClient::check(const TensorCall& call) const {
@@ -107,16 +113,15 @@ Status ParameterClient::check(const RowsCall& call) const {
 Transfer ParameterClient::begin(const TensorCall& call) {
   if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
   std::vector<std::unique_ptr<TransferPart>> parts;
-  const auto [first, last] = routing_.ranges_of(call.tensor);
+  const auto routing = view_->routing();
+  const auto [first, last] = routing->ranges_of(call.tensor);
   for (size_t i = first; i < last; ++i) {
-    const DenseRange& range = routing_.view().ranges[i];
-    auto part = std::make_unique<TransferPart>();
-    part->peer = peers_.at(range.chain.front());
-    part->method = call.method;
-    part->head = head_of(UnitKind::kRange, static_cast<uint32_t>(i), call.clock);
-    part->head.learning_rate = call.learning_rate;
-    part->timeout = options_.timeout;
-    part->head.encoding = call.encoding;
+    const DenseRange& range = routing->view().ranges[i];
+    auto part = part_of(*call.method, {.kind = UnitKind::kRange,
+                                       .unit = static_cast<uint32_t>(i),
+                                       .encoding = call.encoding,
+                                       .clock = call.clock,
+                                       .learning_rate = call.learning_rate});
     const uint64_t count = range.end - range.begin;
     if (!call.into.empty()) {
       part->into = call.into.subspan(range.begin, count);
@@ -128,7 +133,7 @@ Transfer ParameterClient::begin(const TensorCall& call) {
           call.tensor, range.begin, call.values.subspan(range.begin, count), call.encoding);
       part->values = part->encoded;
     }
-    part->begin(false);
+    view_->begin(*part);
     parts.push_back(std::move(part));
   }
   return Transfer(std::move(parts));
@@ -137,23 +142,21 @@ Transfer ParameterClient::begin(const TensorCall& call) {
 Transfer ParameterClient::begin(const RowsCall& call) {
   if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
   const size_t dim = options_.catalog.tables[call.table].dim;
-  std::vector<RoutedKeys> lists = routing_.split(call.keys);
+  std::vector<RoutedKeys> lists = view_->routing()->split(call.keys);
   const bool is_whole = lists.size() == 1;
   std::vector<std::unique_ptr<TransferPart>> parts;
   for (RoutedKeys& list : lists) {
     if (!call.is_push && list.keys.empty() && !is_whole) continue;
-    auto part = std::make_unique<TransferPart>();
-    part->peer = peers_.at(list.server);
-    part->method = call.method;
-    part->head = head_of(UnitKind::kTable, call.table, call.clock);
-    part->head.learning_rate = call.learning_rate;
-    part->timeout = options_.timeout;
-    part->sent = sent_lists_.at(list.server);
+    auto part = part_of(*call.method, {.kind = UnitKind::kTable,
+                                       .unit = call.table,
+                                       .encoding = call.encoding,
+                                       .clock = call.clock,
+                                       .learning_rate = call.learning_rate,
+                                       .slot = list.slot});
     part->routed = std::move(list);
     part->keys = part->routed.keys;
     part->head.key_count = part->keys.size();
     part->head.signature = signature_of(part->keys);
-    part->head.encoding = call.encoding;
     if (call.is_push) {
       if (!is_whole) part->rows = gather(call.values, part->routed.places, dim);
       const std::span<const float> rows =
@@ -173,7 +176,7 @@ Transfer ParameterClient::begin(const RowsCall& call) {
         part->scatter_to = call.into;
       }
     }
-    part->begin(!part->sent->has(part->head.signature));
+    view_->begin(*part);
     parts.push_back(std::move(part));
   }
   return Transfer(std::move(parts));

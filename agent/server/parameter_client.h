@@ -1,25 +1,23 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "agent/rpc/client.h"
 #include "agent/server/catalog.h"
+#include "agent/server/client_history.h"
+#include "agent/server/current_view.h"
 #include "agent/server/encoding.h"
 #include "agent/server/messages.h"
 #include "agent/server/residuals.h"
-#include "agent/server/routing.h"
 #include "agent/server/view.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::server {
 
-class SentLists;
 struct TransferPart;
 
 // A pull, push or put under way, or its outcome: calls to one or more servers. Move-only; used by
@@ -42,9 +40,9 @@ class Transfer {
   // Whether wait() would not block for a server, except to send keys that it has forgotten.
   bool is_done() const;
   // Blocks until all calls are done; afterwards the caller's memory is not used any more. Errors:
-  // - kConflict: another view, or the push has been taken before;
-  // - kUnavailable: the view is older than this one, there is no room for more rows, or as
-  //   rpc::Call::wait();
+  // - kConflict: the server has a later view, or another one of this number; or the push has been
+  //   taken before;
+  // - kUnavailable: there is no room for more rows, or as rpc::Call::wait();
   // - kInvalid: wrong options.
   // The message names the server and the unit.
   Result<Outcome> wait();
@@ -77,11 +75,21 @@ class ParameterClient {
     rpc::Client* rpc = nullptr;  // outlives this and its transfers
     Catalog catalog;
     View view;
-    std::vector<rpc::Client::ServerAddress> servers;  // at least the primaries of the view
-    Duration timeout{};                               // of a call; 0: no limit
+    // All servers that may be a primary, in this view or a later one.
+    std::vector<rpc::Client::ServerAddress> servers;
+    Duration timeout{};  // of a call; 0: no limit
+    // How long a call whose server is gone, or has a later view, waits for install(); then it
+    // fails. 0: not at all.
+    Duration view_patience{};
+    ClientRecorder recorder;  // may be empty
   };
   // kInvalid for wrong options.
   static Result<std::unique_ptr<ParameterClient>> create(Options options);
+
+  // Goes by a later view from now on. Calls that are not done move with their units, and those that
+  // failed because of the view are repeated; pushes are taken once all the same. kConflict for an
+  // earlier view, kInvalid if a primary has no address. From any thread.
+  Status install(const View& view);
 
   // Rows of one table. Keys ascend.
   struct RowsPull {
@@ -128,18 +136,16 @@ class ParameterClient {
  private:
   struct TensorCall;
   struct RowsCall;
-  ParameterClient(Options options, std::shared_ptr<const View> view);
+  ParameterClient(Options options, std::shared_ptr<CurrentView> view);
   Transfer begin(const TensorCall& call);
   Transfer begin(const RowsCall& call);
   Status check(const TensorCall& call) const;
   Status check(const RowsCall& call) const;
-  CallHead head_of(UnitKind kind, uint32_t unit, uint64_t clock) const;
+  std::unique_ptr<TransferPart> part_of(const rpc::Method& method, const CallHead& head) const;
 
   Options options_;
-  Routing routing_;
+  std::shared_ptr<CurrentView> view_;
   Residuals residuals_;
-  std::map<uint32_t, rpc::Peer> peers_;                        // by rank
-  std::map<uint32_t, std::shared_ptr<SentLists>> sent_lists_;  // likewise
 };
 
 }  // namespace lockstep::server

@@ -11,25 +11,8 @@
 namespace lockstep::server {
 namespace {
 
-Status check_chains(const View& view) {
-  const auto is_single = [](const auto& held) { return held.chain.size() == 1; };
-  if (std::ranges::all_of(view.ranges, is_single) && std::ranges::all_of(view.arcs, is_single)) {
-    return {};
-  }
-  return invalid("[server] copies are not in this version: expected chains of one server");
-}
-
-bool is_held_by(const Chain& chain, uint32_t rank) {
-  return chain.front() == rank;
-}
-
 Error ended_error() {
   return unavailable("[server] the server has ended");
-}
-
-std::string name_of(const TensorSpec& tensor, const DenseRange& range) {
-  return tensor.name + ", elements " + std::to_string(range.begin) + " to " +
-         std::to_string(range.end);
 }
 
 }  // namespace
@@ -38,7 +21,6 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(Options options
   comm::UniqueFd listener(options.rpc.listen_fd);
   TRY(check_catalog(options.catalog));
   TRY(check_view(options.view, options.catalog));
-  TRY(check_chains(options.view));
   TRY(check_consistency(options.consistency, options.view.workers.size()));
   if (options.view.round != options.rpc.self.round) {
     return invalid("[server] expected a view of round " + std::to_string(options.rpc.self.round) +
@@ -49,6 +31,8 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(Options options
   auto view = std::make_shared<const View>(std::move(options.view));
   std::unique_ptr<ParameterServer> server(new ParameterServer(std::move(options), std::move(view)));
   server->rpc_ = std::move(rpc);
+  TRY(server->check_first());
+  server->place_units();
   server->add_methods();
   return server;
 }
@@ -56,6 +40,12 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(Options options
 ParameterServer::ParameterServer(Options options, std::shared_ptr<const View> view)
     : options_(std::move(options)),
       rank_(options_.rpc.self.rank),
+      peers_({.self = options_.rpc.self,
+              .limits = options_.rpc.limits,
+              .clock = options_.rpc.clock,
+              .nonce = options_.rpc.nonce,
+              .memory = {}},
+             options_.servers),
       replies_(std::make_shared<ReplyMemory>(
           ReplyMemory::Options{.bytes_max = options_.reply_bytes_max,
                                .on_room =
@@ -65,9 +55,7 @@ ParameterServer::ParameterServer(Options options, std::shared_ptr<const View> vi
                                      });
                                    }})),
       routing_(std::make_unique<Routing>(std::move(view))),
-      strand_(std::make_unique<Strand>()) {
-  add_units();
-}
+      strand_(std::make_unique<Strand>()) {}
 
 ParameterServer::~ParameterServer() {
   replies_->close();
@@ -78,58 +66,44 @@ ParameterServer::~ParameterServer() {
   // Requests have to be destroyed before their server.
   strand_->run([&] {
     for (const auto& [id, unit] : units_) unit->fail_waiting(ended_error());
+    units_.clear();
+    for (const Early& early : early_)
+      early.request->fail(ended_error().code, ended_error().message);
+    early_.clear();
   });
   rpc_.reset();
+  peers_.close();
   strand_.reset();
-}
-
-void ParameterServer::add_unit(const UnitId& id, std::string name,
-                               std::unique_ptr<UnitState> state) {
-  units_[id] = std::make_unique<Unit>(Unit::Options{.id = id,
-                                                    .name = std::move(name),
-                                                    .state = std::move(state),
-                                                    .consistency = options_.consistency,
-                                                    .workers = routing_->view().workers,
-                                                    .replies = replies_,
-                                                    .recorder = options_.recorder});
-}
-
-void ParameterServer::add_units() {
-  const View& view = routing_->view();
-  for (uint32_t i = 0; i < view.ranges.size(); ++i) {
-    const DenseRange& range = view.ranges[i];
-    if (!is_held_by(range.chain, rank_)) continue;
-    const TensorSpec& tensor = options_.catalog.tensors[range.tensor];
-    add_unit({UnitKind::kRange, i}, name_of(tensor, range),
-             std::make_unique<RangeState>(range.end - range.begin, tensor.optimizer));
-  }
-  const bool has_rows =
-      std::ranges::any_of(view.arcs, [&](const Arc& arc) { return is_held_by(arc.chain, rank_); });
-  if (!has_rows) return;
-  for (uint32_t i = 0; i < options_.catalog.tables.size(); ++i) {
-    const TableSpec& table = options_.catalog.tables[i];
-    const RowStore::Options rows{.seed = options_.seed, .table = i, .rows_max = options_.rows_max};
-    add_unit({UnitKind::kTable, i}, table.name, std::make_unique<RowsState>(table, rows));
-  }
 }
 
 void ParameterServer::add_methods() {
   serve(kPush, CallKind::kPush, &Unit::push);
   serve(kPull, CallKind::kPull, &Unit::pull);
   serve(kPut, CallKind::kPut, &Unit::put);
+  rpc_->add(kCopy, [this](rpc::Request request) {
+    post([this](rpc::Request taken) { take_copy(std::move(taken)); }, std::move(request));
+  });
+  rpc_->add(kInstallView,
+            [this](rpc::Request request) {
+              post([this](rpc::Request taken) { take_view(std::move(taken)); }, std::move(request));
+            },
+            {.body_bytes_max = kViewTextMax, .place = nullptr});
   if (options_.add_methods) options_.add_methods(*rpc_);
 }
 
 void ParameterServer::serve(const rpc::Method& method, CallKind kind,
                             void (Unit::*handler)(UnitCall)) {
   rpc_->add(method, [this, kind, handler](rpc::Request request) {
-    const std::lock_guard lock(mutex_);
-    if (is_ending_) return request.fail(ended_error().code, ended_error().message);
-    auto shared = std::make_shared<rpc::Request>(std::move(request));
-    strand_->post([this, kind, handler, shared = std::move(shared)] {
-      take(kind, handler, std::move(*shared));
-    });
+    post([this, kind, handler](rpc::Request taken) { take(kind, handler, std::move(taken)); },
+         std::move(request));
   });
+}
+
+void ParameterServer::post(const Take& take, rpc::Request request) {
+  const std::lock_guard lock(mutex_);
+  if (is_ending_) return request.fail(ended_error().code, ended_error().message);
+  auto shared = std::make_shared<rpc::Request>(std::move(request));
+  strand_->post([take, shared = std::move(shared)] { take(std::move(*shared)); });
 }
 
 Status ParameterServer::start() {
@@ -140,10 +114,12 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
   const auto fail = [&](const Error& error) { request.fail(error.code, error.message); };
   const auto head = parse_call(kind, request.head());
   if (!head.ok()) return fail(head.error());
-  const Status same_view = check_fence(head->fence, routing_->fence());
-  if (!same_view.ok()) return fail(same_view.error());
-  const auto unit = units_.find({head->kind, head->unit});
-  if (unit == units_.end()) {
+  const Take again = [this, kind, handler](rpc::Request taken) {
+    take(kind, handler, std::move(taken));
+  };
+  if (!is_of_this_view(head->fence, request, again)) return;
+  const auto unit = units_.find({head->kind, head->unit, head->slot});
+  if (unit == units_.end() || !unit->second->is_primary()) {
     return fail(invalid("[server] rank " + std::to_string(rank_) + " does not have unit " +
                         std::to_string(head->unit)));
   }
@@ -151,16 +127,36 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
   if (!body.ok()) return fail(body.error());
   auto keys = keys_of(request.rank(), *head, *body);
   if (!keys.ok()) return fail(keys.error());
+  const uint32_t worker = request.rank();
   (unit->second.get()->*handler)({.request = std::move(request),
+                                  .worker = worker,
                                   .head = *head,
                                   .keys = *std::move(keys),
                                   .values = body->values,
-                                  .decoded = std::move(body->decoded)});
+                                  .decoded = std::move(body->decoded),
+                                  .sent = body->sent});
 }
 
-Status ParameterServer::check_keys(std::span<const uint64_t> keys) const {
+bool ParameterServer::is_of_this_view(const Fence& fence, rpc::Request& request,
+                                      const Take& again) {
+  const Fence& own = routing_->fence();
+  if (fence.round == own.round && fence.number > own.number) {
+    std::erase_if(early_, [](const Early& early) {
+      if (early.request->is_wanted()) return false;
+      early.request->fail(Code::kUnavailable, "[server] nobody waits for the call any more");
+      return true;
+    });
+    early_.push_back({std::make_shared<rpc::Request>(std::move(request)), again});
+    return false;
+  }
+  const Status same_view = check_fence(fence, own);
+  if (!same_view.ok()) request.fail(same_view.error().code, same_view.error().message);
+  return same_view.ok();
+}
+
+Status ParameterServer::check_keys(uint32_t slot, std::span<const uint64_t> keys) const {
   for (const uint64_t key : keys) {
-    if (routing_->primary_of(key) != rank_) {
+    if (routing_->slot_of(key) != slot) {
       return invalid("[server] rank " + std::to_string(rank_) + " does not have the row of key " +
                      std::to_string(key));
     }
@@ -182,39 +178,15 @@ Result<KeyList> ParameterServer::keys_of(uint32_t worker, const CallHead& head,
   }
   KeyLists& lists = key_lists_[worker];
   if (body.keys != nullptr) {
-    TRY(check_keys(*body.keys));
+    TRY(check_keys(head.slot, *body.keys));
     TRY(lists.add(head.signature, body.keys));
     return body.keys;
   }
-  if (KeyList known = lists.find(head.signature, head.key_count)) return known;
+  // All keys of a list are in one slot.
+  const KeyList known = lists.find(head.signature, head.key_count);
+  if (known != nullptr && !known->empty()) TRY(check_keys(head.slot, std::span(*known).first(1)));
+  if (known != nullptr) return known;
   return not_found("[server] no list of keys has this signature: send it");
-}
-
-Status ParameterServer::install(const View& view) {
-  TRY(check_view(view, options_.catalog));
-  TRY(check_consistency(options_.consistency, view.workers.size()));
-  Status done;
-  strand_->run([&] { done = switch_to(std::make_shared<const View>(view)); });
-  return done;
-}
-
-Status ParameterServer::switch_to(std::shared_ptr<const View> view) {
-  const View& now = routing_->view();
-  if (view->round != now.round || view->number <= now.number) {
-    return conflict("[server] expected a view after number " + std::to_string(now.number) +
-                    " of round " + std::to_string(now.round) + ", got " +
-                    std::to_string(view->number) + " of round " + std::to_string(view->round));
-  }
-  if (view->ranges != now.ranges || view->arcs != now.arcs) {
-    return invalid("[server] moving ranges is not in this version");
-  }
-  routing_ = std::make_unique<Routing>(std::move(view));
-  const std::vector<uint32_t>& workers = routing_->view().workers;
-  std::erase_if(key_lists_, [&](const auto& lists) {
-    return !std::ranges::binary_search(workers, lists.first);
-  });
-  for (const auto& [id, unit] : units_) unit->set_workers(workers);
-  return {};
 }
 
 void ParameterServer::fail_waiting(const Error& error) {

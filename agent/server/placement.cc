@@ -33,15 +33,15 @@ void place_tensors(const Catalog& catalog, const std::vector<uint32_t>& servers,
 
 struct Point {
   uint64_t position = 0;
-  uint32_t server = 0;
+  uint32_t slot = 0;
 };
 
 std::vector<Point> ring_of(const std::vector<uint32_t>& servers, uint32_t virtual_nodes) {
   std::vector<Point> points;
-  for (const uint32_t server : servers) {
+  for (uint32_t slot = 0; slot < servers.size(); ++slot) {
     for (uint64_t node = 0; node < virtual_nodes; ++node) {
-      const uint64_t name = kernels::mixed_bits(uint64_t{server} << 32 | node);
-      points.push_back({ring_position(name), server});
+      const uint64_t name = kernels::mixed_bits(uint64_t{servers[slot]} << 32 | node);
+      points.push_back({ring_position(name), slot});
     }
   }
   std::ranges::sort(points, {}, &Point::position);
@@ -49,14 +49,11 @@ std::vector<Point> ring_of(const std::vector<uint32_t>& servers, uint32_t virtua
 }
 
 void place_rows(const std::vector<uint32_t>& servers, const PlacementOptions& options, View& view) {
-  const std::vector<Point> points = ring_of(servers, options.virtual_nodes);
-  for (size_t i = 0; i < points.size(); ++i) {
-    Chain chain;
-    for (size_t at = i; chain.size() <= options.copies; at = (at + 1) % points.size()) {
-      const uint32_t server = points[at].server;
-      if (std::ranges::find(chain, server) == chain.end()) chain.push_back(server);
-    }
-    view.arcs.push_back({points[i].position, std::move(chain)});
+  for (size_t i = 0; i < servers.size(); ++i) {
+    view.slots.push_back({followers(servers, i, options.copies)});
+  }
+  for (const Point& point : ring_of(servers, options.virtual_nodes)) {
+    view.arcs.push_back({point.position, point.slot});
   }
 }
 

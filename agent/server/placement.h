@@ -27,10 +27,10 @@ struct PlacementOptions {
 
 // Returns the view that places the catalog's parameters on the servers:
 // - a range's primary is the server with the fewest elements so far; its copies are the servers
-// that
-//   follow it in the list;
-// - an arc belongs to the server whose point begins it; its copies are the next other servers on
-//   the ring. A server more, or less, moves only the arcs that it gets or had.
+//   that follow it in the list;
+// - each server is the primary of one slot, whose copies are likewise the servers that follow it;
+//   an arc belongs to the slot of the server whose point begins it. A server more, or less, moves
+//   only the arcs that it gets or had.
 // Pure. kInvalid for a wrong catalog, no server or worker, or not more servers than copies.
 Result<View> place(const Catalog& catalog, const ViewMembers& members,
                    const PlacementOptions& options);

@@ -6,6 +6,15 @@
 
 namespace lockstep::server {
 
+StateSource source_of(std::span<const std::byte> bytes) {
+  return [bytes](std::span<std::byte> to) mutable -> Status {
+    if (to.size() > bytes.size()) return corrupt("[server] a saved state is too short");
+    std::ranges::copy(bytes.first(to.size()), to.begin());
+    bytes = bytes.subspan(to.size());
+    return {};
+  };
+}
+
 RangeState::RangeState(uint64_t count, const optim::OptimizerOptions& optimizer)
     : count_(count),
       optimizer_(optimizer),
@@ -17,6 +26,7 @@ void RangeState::read(std::span<const uint64_t>, uint64_t, std::span<float> out)
 }
 
 void RangeState::update(std::span<const Gradient> gradients, const UpdateStep& step) {
+  if (!is_held_) return;
   const kernels::OpTable& ops = kernels::cpu_ops();
   const auto count = static_cast<int64_t>(count_);
   const float* sum = gradients.front().values.data();
@@ -70,6 +80,11 @@ Status RangeState::load(const SavedState& saved, const StateSource& source,
   }
   if (begin < end) updates_ = static_cast<int64_t>(saved.updates);
   return {};
+}
+
+Result<UnitState::Parts> RangeState::save_parts(uint32_t, const StateSink& sink) const {
+  TRY(save(sink));
+  return Parts{.end = kStateParts, .saved = saved_state()};
 }
 
 UnitState::Size RangeState::size() const {

@@ -16,13 +16,7 @@ std::vector<uint32_t> sorted_once(std::vector<uint32_t> ranks) {
 
 Routing::Routing(std::shared_ptr<const View> view)
     : view_(std::move(view)), fence_(fence_of(*view_)) {
-  for (const Arc& arc : view_->arcs) row_servers_.push_back(arc.chain.front());
-  row_servers_ = sorted_once(std::move(row_servers_));
-  for (const Arc& arc : view_->arcs) {
-    const auto at = std::ranges::lower_bound(row_servers_, arc.chain.front());
-    row_server_of_.push_back(static_cast<uint32_t>(at - row_servers_.begin()));
-  }
-  servers_ = row_servers_;
+  for (const Holders& slot : view_->slots) servers_.push_back(slot.chain.front());
   for (const DenseRange& range : view_->ranges) servers_.push_back(range.chain.front());
   servers_ = sorted_once(std::move(servers_));
 }
@@ -34,10 +28,10 @@ std::pair<size_t, size_t> Routing::ranges_of(uint32_t tensor) const {
 }
 
 std::vector<RoutedKeys> Routing::split(std::span<const uint64_t> keys) const {
-  std::vector<RoutedKeys> lists(row_servers_.size());
-  for (size_t i = 0; i < lists.size(); ++i) lists[i].server = row_servers_[i];
+  std::vector<RoutedKeys> lists(view_->slots.size());
+  for (uint32_t i = 0; i < lists.size(); ++i) lists[i].slot = i;
   for (uint32_t place = 0; place < keys.size(); ++place) {
-    RoutedKeys& list = lists[row_server_of_[arc_of(*view_, ring_position(keys[place]))]];
+    RoutedKeys& list = lists[slot_of(keys[place])];
     list.keys.push_back(keys[place]);
     list.places.push_back(place);
   }

@@ -10,9 +10,9 @@
 
 namespace lockstep::server {
 
-// The keys of one server, among those of a call.
+// The keys of one slot, among those of a call.
 struct RoutedKeys {
-  uint32_t server = 0;
+  uint32_t slot = 0;
   std::vector<uint64_t> keys;    // ascending
   std::vector<uint32_t> places;  // their indices in the call's list
 };
@@ -26,22 +26,20 @@ class Routing {
   const Fence& fence() const { return fence_; }
   // Returns the indices of the tensor's ranges: [first, second).
   std::pair<size_t, size_t> ranges_of(uint32_t tensor) const;
-  // Returns the rank of the row's primary. The view has arcs.
-  uint32_t primary_of(uint64_t key) const {
-    return view_->arcs[arc_of(*view_, ring_position(key))].chain.front();
+  // Returns the slot of the row. The view has arcs.
+  uint32_t slot_of(uint64_t key) const {
+    return view_->arcs[arc_of(*view_, ring_position(key))].slot;
   }
   // Ranks of all primaries, ascending.
   const std::vector<uint32_t>& servers() const { return servers_; }
-  // Splits ascending keys by primary. Every primary of an arc gets a list, maybe an empty one:
-  // each has a clock for the table.
+  // Splits ascending keys by slot. Every slot gets a list, maybe an empty one: each has a clock for
+  // the table.
   std::vector<RoutedKeys> split(std::span<const uint64_t> keys) const;
 
  private:
   std::shared_ptr<const View> view_;
   Fence fence_;
   std::vector<uint32_t> servers_;
-  std::vector<uint32_t> row_servers_;    // primaries of arcs, ascending
-  std::vector<uint32_t> row_server_of_;  // by arc: index in row_servers_
 };
 
 }  // namespace lockstep::server

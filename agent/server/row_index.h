@@ -31,6 +31,14 @@ class RowIndex {
   template <class HashOf>
   void erase(uint64_t hash, uint32_t row, const HashOf& hash_of);
 
+  // Calls `use(row)` with the rows whose hashes begin with this byte.
+  template <class Use>
+  void visit_part(uint32_t part, const Use& use) const {
+    for (size_t slot = 0; slot < parts_[part].slots; ++slot) {
+      if (parts_[part].tags[slot] != 0) use(parts_[part].rows[slot]);
+    }
+  }
+
   // Memory of the slots.
   size_t bytes() const;
 

@@ -159,8 +159,22 @@ std::span<const uint64_t> RowStore::sweep(uint64_t now) {
   return expired_;
 }
 
-Status RowStore::visit(
-    const std::function<Status(const RowMeta& meta, std::span<const float> floats)>& use) const {
+void RowStore::expire(std::span<const uint64_t> keys) {
+  for (const uint64_t key : keys) {
+    if (const auto row = row_of(key)) remove(*row);
+  }
+  expired_.clear();
+}
+
+Status RowStore::visit_part(uint32_t part, const Visitor& use) const {
+  Status done;
+  index_.visit_part(part, [&](uint32_t row) {
+    if (done.ok()) done = use(meta(row), {floats(row), row_floats_});
+  });
+  return done;
+}
+
+Status RowStore::visit(const Visitor& use) const {
   for (uint32_t row = 0; row < taken_rows_; ++row) {
     if (meta(row).frequency == kFree) continue;
     TRY(use(meta(row), {floats(row), row_floats_}));

@@ -67,9 +67,15 @@ class RowStore {
   // clock `now`. Returns their keys, valid until the next sweep.
   std::span<const uint64_t> sweep(uint64_t now);
 
+  // Removes those of the rows that exist. Their keys are not those of a sweep.
+  void expire(std::span<const uint64_t> keys);
+
   // Calls `use` with each row and its values and states, until it returns an error.
-  Status visit(
-      const std::function<Status(const RowMeta& meta, std::span<const float> floats)>& use) const;
+  using Visitor = std::function<Status(const RowMeta& meta, std::span<const float> floats)>;
+  Status visit(const Visitor& use) const;
+  // A row is in one of 256 parts, by a hash of its key that is the same in all stores.
+  uint32_t part_of(uint64_t key) const { return static_cast<uint32_t>(hash_of(key) >> 56); }
+  Status visit_part(uint32_t part, const Visitor& use) const;
   // Adds a row that visit() has shown, here or elsewhere. kCorrupt if its key has a row, or if it
   // is none; kUnavailable if there is no room.
   Status put(const RowMeta& saved, std::span<const float> values_and_states);

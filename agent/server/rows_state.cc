@@ -1,6 +1,7 @@
 #include "agent/server/rows_state.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/ops/op_table.h"
 
@@ -10,7 +11,10 @@ RowsState::RowsState(const TableSpec& spec, const RowStore::Options& options)
     : spec_(spec), store_(spec, options), states_(optim::state_kinds(spec.optimizer).size()) {}
 
 Status RowsState::use(std::span<const uint64_t> keys, uint64_t now) {
-  return store_.use(keys, now);
+  if (held_parts_ == kStateParts) return store_.use(keys, now);
+  std::vector<uint64_t> held;
+  std::ranges::copy_if(keys, std::back_inserter(held), [&](uint64_t key) { return holds(key); });
+  return store_.use(held, now);
 }
 
 void RowsState::read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) {
@@ -27,6 +31,21 @@ Status RowsState::save(const StateSink& sink) const {
     TRY(sink(std::as_bytes(std::span(&meta, 1))));
     return sink(std::as_bytes(floats));
   });
+}
+
+Result<UnitState::Parts> RowsState::save_parts(uint32_t first, const StateSink& sink) const {
+  Parts parts{.end = first, .saved = {.floats = spec_.dim * (1 + states_)}};
+  const uint64_t row_bytes = sizeof(RowMeta) + parts.saved.floats * sizeof(float);
+  do {
+    TRY(store_.visit_part(parts.end,
+                          [&](const RowMeta& meta, std::span<const float> floats) -> Status {
+                            ++parts.saved.count;
+                            TRY(sink(std::as_bytes(std::span(&meta, 1))));
+                            return sink(std::as_bytes(floats));
+                          }));
+    ++parts.end;
+  } while (parts.end < kStateParts && parts.saved.count * row_bytes < kPartBytes);
+  return parts;
 }
 
 Status RowsState::load(const SavedState& saved, const StateSource& source,
@@ -77,6 +96,10 @@ void RowsState::update(std::span<const Gradient> gradients, const UpdateStep& st
   const float* gradient = sum.values.data();
   uint32_t updates = 0;
   for (const uint64_t key : sum.keys) {
+    if (!holds(key)) {
+      gradient += spec_.dim;
+      continue;
+    }
     const RowStore::Row row = store_.begin_update(key, step.now);
     // Rows with the same number of updates are one call of the kernel. Rows do not move.
     if (row.updates != updates) run(step.learning_rate, updates);

@@ -21,6 +21,7 @@ class RowsState final : public UnitState {
   void update(std::span<const Gradient> gradients, const UpdateStep& step) override;
   Status put(std::span<const float> values) override;
   std::span<const uint64_t> sweep(uint64_t now) override { return store_.sweep(now); }
+  void expire(std::span<const uint64_t> keys) override { store_.expire(keys); }
   Size size() const override { return {.rows = store_.rows(), .bytes = store_.bytes()}; }
 
   SavedState saved_state() const override {
@@ -28,16 +29,20 @@ class RowsState final : public UnitState {
   }
   Status save(const StateSink& sink) const override;
   Status load(const SavedState& saved, const StateSource& source, const StatePlace& place) override;
+  Result<Parts> save_parts(uint32_t first, const StateSink& sink) const override;
+  void hold_parts(uint32_t parts) override { held_parts_ = parts; }
 
   const RowStore& store() const { return store_; }
 
  private:
+  bool holds(uint64_t key) const { return store_.part_of(key) < held_parts_; }
   Gradient add_up(std::span<const Gradient> gradients);
   void run(double learning_rate, uint32_t updates);
 
   TableSpec spec_;
   RowStore store_;
   size_t states_ = 0;
+  uint32_t held_parts_ = kStateParts;
   kernels::Stream stream_;
   // Scratch.
   std::vector<uint64_t> sum_keys_;

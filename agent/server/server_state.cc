@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "agent/server/parameter_server.h"
+#include "agent/server/row_store.h"
 
 namespace lockstep::server {
 namespace {
@@ -38,16 +39,6 @@ Result<T> read_value(const StateSource& source) {
   return value;
 }
 
-Status pass_over(uint64_t bytes, const StateSource& source) {
-  std::vector<std::byte> scratch(std::min<uint64_t>(bytes, 1 << 20));
-  while (bytes > 0) {
-    const uint64_t now = std::min<uint64_t>(bytes, scratch.size());
-    TRY(source(std::span(scratch).first(now)));
-    bytes -= now;
-  }
-  return {};
-}
-
 Status check_head(const UnitHead& head, const Catalog& catalog) {
   const bool is_range = head.kind == static_cast<uint32_t>(UnitKind::kRange);
   const bool is_table = head.kind == static_cast<uint32_t>(UnitKind::kTable);
@@ -70,12 +61,14 @@ Status ParameterServer::save(const StateSink& sink) {
 }
 
 Status ParameterServer::save_units(const StateSink& sink) {
-  StateHead head{.units = units_.size()};
+  const auto is_saved = [](const auto& held) { return held.second->is_primary(); };
+  StateHead head{.units = static_cast<uint64_t>(std::ranges::count_if(units_, is_saved))};
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   const Digest digest = digest_of(options_.catalog);
   std::memcpy(head.catalog, digest.data(), sizeof head.catalog);
   TRY(sink(bytes_of(head)));
   for (const auto& [id, unit] : units_) {
+    if (!unit->is_primary()) continue;
     UnitHead of_unit{.kind = static_cast<uint32_t>(id.kind),
                      .index = id.index,
                      .saved = unit->state().saved_state()};
@@ -105,18 +98,38 @@ Status ParameterServer::load_units(const StateSource& source) {
   if (std::memcmp(head.catalog, digest.data(), sizeof head.catalog) != 0) {
     return corrupt("[server] the state is that of another model or optimizer");
   }
-  const StatePlace rows{.holds = [&](uint64_t key) { return routing_->primary_of(key) == rank_; }};
   for (uint64_t i = 0; i < head.units; ++i) {
     TRY_ASSIGN(const UnitHead saved, read_value<UnitHead>(source));
     TRY(check_head(saved, options_.catalog));
     if (saved.kind == static_cast<uint32_t>(UnitKind::kTable)) {
-      const auto unit = units_.find({UnitKind::kTable, saved.index});
-      const uint64_t row = sizeof(RowMeta) + sizeof(float) * saved.saved.floats;
-      TRY(unit == units_.end() ? pass_over(saved.saved.count * row, source)
-                               : unit->second->state().load(saved.saved, source, rows));
+      TRY(load_rows(saved.index, saved.saved, source));
       continue;
     }
     TRY(load_range(saved.index, saved.begin, saved.saved, source));
+  }
+  return {};
+}
+
+// The rows may be of several slots. They are read in blocks, which each unit looks through.
+Status ParameterServer::load_rows(uint32_t table, SavedState saved, const StateSource& source) {
+  // More states than any optimizer has.
+  if (saved.floats > uint64_t{8} * options_.catalog.tables[table].dim) {
+    return corrupt("[server] a saved row has " + std::to_string(saved.floats) + " floats");
+  }
+  const uint64_t row = sizeof(RowMeta) + sizeof(float) * saved.floats;
+  const uint64_t block_rows = std::max<uint64_t>(1, kPartBytes / row);
+  std::vector<std::byte> block;
+  for (uint64_t left = saved.count; left > 0;) {
+    const uint64_t rows = std::min(left, block_rows);
+    left -= rows;
+    block.resize(rows * row);
+    TRY(source(block));
+    for (const auto& [id, unit] : units_) {
+      if (id.kind != UnitKind::kTable || id.index != table) continue;
+      const StatePlace place{
+          .holds = [&, slot = id.slot](uint64_t key) { return routing_->slot_of(key) == slot; }};
+      TRY(unit->state().load({.count = rows, .floats = saved.floats}, source_of(block), place));
+    }
   }
   return {};
 }
@@ -130,14 +143,8 @@ Status ParameterServer::load_range(uint32_t tensor, uint64_t begin, const SavedS
     if (id.kind != UnitKind::kRange) continue;
     const DenseRange& range = routing_->view().ranges[id.index];
     if (range.tensor != tensor) continue;
-    size_t at = 0;
-    const StateSource again = [&](std::span<std::byte> to) -> Status {
-      if (to.size() > bytes.size() - at) return corrupt("[server] a saved range is too short");
-      std::memcpy(to.data(), bytes.data() + at, to.size());
-      at += to.size();
-      return {};
-    };
-    TRY(unit->state().load(saved, again, {.saved_begin = begin, .own_begin = range.begin}));
+    TRY(unit->state().load(saved, source_of(bytes),
+                           {.saved_begin = begin, .own_begin = range.begin, .holds = nullptr}));
   }
   return {};
 }

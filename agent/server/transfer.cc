@@ -8,8 +8,14 @@
 
 namespace lockstep::server {
 
+TransferPart::~TransferPart() {
+  view->remove(*this);
+}
+
 void TransferPart::begin(bool sends_keys) {
-  head.flags = sends_keys ? CallHead::kSendsKeys : 0;
+  const bool says_so = repeats && method == &kPush;
+  head.flags = static_cast<uint16_t>((sends_keys ? CallHead::kSendsKeys : 0) |
+                                     (says_so ? CallHead::kRepeats : 0));
   std::vector<rpc::Bytes> body;
   if (sends_keys) body.push_back(std::as_bytes(keys));
   if (!values.empty()) body.push_back(values);
@@ -17,22 +23,33 @@ void TransferPart::begin(bool sends_keys) {
   if (is_encoded) encoded.resize(encoded_bytes(reply));
   const std::span<std::byte> memory[] = {is_encoded ? std::span(encoded)
                                                     : std::as_writable_bytes(into)};
-  call =
-      peer.call(*method, {.head = std::as_bytes(std::span(&head, 1)),
-                          .body = body,
-                          .into = into.empty() ? std::span<const std::span<std::byte>>() : memory,
-                          .reply_bytes_max = 0,
-                          .timeout = timeout});
+  rpc::CallOptions options{.head = std::as_bytes(std::span(&head, 1)),
+                           .body = body,
+                           .into = into.empty() ? std::span<const std::span<std::byte>>() : memory,
+                           .reply_bytes_max = 0,
+                           .timeout = timeout};
+  if (view->is_patient()) options.on_done = [view = view] { view->notify(); };
+  // Another call into the same memory ends first.
+  call = rpc::Call();
+  call = peer.call(*method, options);
+}
+
+// Whether the server has forgotten the list of keys.
+bool TransferPart::lacks_keys() const {
+  const bool has_sent_keys = (head.flags & CallHead::kSendsKeys) != 0;
+  const Status& status = call.status();
+  return !status.ok() && status.error().code == Code::kNotFound && sent != nullptr &&
+         !has_sent_keys;
 }
 
 Result<ReplyHead> TransferPart::wait() {
-  const bool has_sent_keys = (head.flags & CallHead::kSendsKeys) != 0;
-  const Status first = call.wait();
-  if (!first.ok() && first.error().code == Code::kNotFound && sent != nullptr && !has_sent_keys) {
+  view->wait(*this);
+  while (lacks_keys()) {
     sent->remove(head.signature);
-    begin(true);
+    view->begin(*this);
+    view->wait(*this);
   }
-  TRY(call.wait());
+  TRY(call.status());
   if (sent != nullptr) sent->add(head.signature);
   return finish();
 }
@@ -47,6 +64,17 @@ Result<ReplyHead> TransferPart::finish() {
   }
   if (reply.encoding != Encoding::kF32) decode(reply, encoded, into);
   scatter();
+  if (recorder) {
+    const auto kind = method == &kPull   ? ClientEvent::Kind::kPull
+                      : method == &kPush ? ClientEvent::Kind::kPush
+                                         : ClientEvent::Kind::kPut;
+    recorder({.kind = kind,
+              .unit = {head.kind, head.unit, head.slot},
+              .clock = head.clock,
+              .reply = said,
+              .keys = keys,
+              .values = into});
+  }
   return said;
 }
 
@@ -67,7 +95,7 @@ Transfer& Transfer::operator=(Transfer&&) noexcept = default;
 Transfer::~Transfer() = default;
 
 bool Transfer::is_done() const {
-  return std::ranges::all_of(parts_, [](const auto& part) { return part->call.is_done(); });
+  return std::ranges::all_of(parts_, [](const auto& part) { return part->view->is_done(*part); });
 }
 
 Result<Transfer::Outcome> Transfer::wait() {

@@ -52,6 +52,11 @@ Result<UnitClock::Verdict> UnitClock::judge_push(uint32_t worker, uint64_t clock
   return clock == own && is_within_bound(clock) ? Verdict::kNow : Verdict::kWait;
 }
 
+bool UnitClock::has_pushed(uint32_t worker, uint64_t clock) const {
+  const auto own = clocks_.find(worker);
+  return own != clocks_.end() && clock < own->second;
+}
+
 Result<UnitClock::Verdict> UnitClock::judge_pull(uint32_t worker, uint64_t clock) const {
   TRY(check_worker(worker));
   const bool is_ready = is_synchronous() ? clock <= step_ : is_within_bound(clock);
@@ -91,6 +96,21 @@ UnitClock::WorkerClock UnitClock::slowest() const {
 
 uint64_t UnitClock::clock_of(uint32_t worker) const {
   return clocks_.at(worker);
+}
+
+ParsedClock UnitClock::state() const {
+  ParsedClock state{.state = {.step = step_, .highest = highest_}, .workers = {}};
+  for (const auto& [worker, clock] : clocks_) {
+    state.workers.push_back({.worker = worker, .clock = clock});
+  }
+  return state;
+}
+
+void UnitClock::set_state(const ParsedClock& state) {
+  step_ = state.state.step;
+  highest_ = state.state.highest;
+  clocks_.clear();
+  for (const WorkerEntry& entry : state.workers) clocks_[entry.worker] = entry.clock;
 }
 
 uint64_t UnitClock::now() const {

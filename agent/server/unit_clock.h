@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "agent/server/messages.h"
 #include "common/base/result.h"
 
 namespace lockstep::server {
@@ -47,6 +48,8 @@ class UnitClock {
   enum class Verdict { kNow, kWait, kLate };
   // kConflict if the rank is not a worker of the view, or has pushed with this clock before.
   Result<Verdict> judge_push(uint32_t worker, uint64_t clock) const;
+  // Whether the worker's push with this clock was taken.
+  bool has_pushed(uint32_t worker, uint64_t clock) const;
   // kConflict if the rank is not a worker of the view.
   Result<Verdict> judge_pull(uint32_t worker, uint64_t clock) const;
 
@@ -69,6 +72,9 @@ class UnitClock {
   // The time of the unit, which never goes back: the highest clock of a worker or, if updates are
   // synchronous, their number.
   uint64_t now() const;
+  // The whole state, for a copy.
+  ParsedClock state() const;
+  void set_state(const ParsedClock& state);
   bool is_synchronous() const { return consistency_.kind == ConsistencyKind::kSynchronous; }
 
  private:

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "agent/optim/optimizer.h"
+#include "agent/server/limits.h"
+#include "agent/server/messages.h"
 #include "common/base/result.h"
 
 namespace lockstep::server {
@@ -27,13 +29,8 @@ struct UpdateStep {
 using StateSink = std::function<Status(std::span<const std::byte>)>;
 using StateSource = std::function<Status(std::span<std::byte>)>;
 
-// The extent of a saved state: elements, updates and arrays (values and the optimizer's states) of
-// a range; rows, 0 and floats of each row with its states of a table.
-struct SavedState {
-  uint64_t count = 0;
-  uint64_t updates = 0;
-  uint64_t floats = 0;
-};
+// Reads from these bytes, which outlive it. kCorrupt at their end.
+StateSource source_of(std::span<const std::byte> bytes);
 
 // The part of a saved state that a unit takes.
 struct StatePlace {
@@ -63,6 +60,8 @@ class UnitState {
   // Removes a share of the rows that have expired, and returns their keys, valid until the next
   // call.
   virtual std::span<const uint64_t> sweep(uint64_t now) = 0;
+  // Removes these rows, of which some may not exist: a copy does what sweep() did elsewhere.
+  virtual void expire(std::span<const uint64_t> keys) = 0;
 
   struct Size {
     uint64_t rows = 0;
@@ -76,6 +75,18 @@ class UnitState {
   virtual Status save(const StateSink& sink) const = 0;
   virtual Status load(const SavedState& saved, const StateSource& source,
                       const StatePlace& place) = 0;
+
+  // A copy is filled in parts while the original changes. The state is cut into kStateParts parts,
+  // rows by a hash of their keys, and a range not at all. Saves part `first` and those after it
+  // that fit in kPartBytes.
+  struct Parts {
+    uint32_t end = 0;  // the first part that was not saved
+    SavedState saved;
+  };
+  virtual Result<Parts> save_parts(uint32_t first, const StateSink& sink) const = 0;
+  // From now on this state has the first `parts` parts only. Updates, uses and expiries of others
+  // are dropped: they come with their part, by load().
+  virtual void hold_parts(uint32_t parts) = 0;
 };
 
 // A part of a dense tensor and the optimizer's states.
@@ -91,10 +102,13 @@ class RangeState final : public UnitState {
   void update(std::span<const Gradient> gradients, const UpdateStep& step) override;
   Status put(std::span<const float> values) override;
   std::span<const uint64_t> sweep(uint64_t) override { return {}; }
+  void expire(std::span<const uint64_t>) override {}
   Size size() const override;
   SavedState saved_state() const override;
   Status save(const StateSink& sink) const override;
   Status load(const SavedState& saved, const StateSource& source, const StatePlace& place) override;
+  Result<Parts> save_parts(uint32_t first, const StateSink& sink) const override;
+  void hold_parts(uint32_t parts) override { is_held_ = parts == kStateParts; }
 
  private:
   uint64_t arrays() const { return values_.size() / count_; }
@@ -104,6 +118,7 @@ class RangeState final : public UnitState {
   std::vector<float> values_;  // and the states
   std::vector<float> sum_;
   int64_t updates_ = 0;
+  bool is_held_ = true;
   kernels::Stream stream_;
 };
 

@@ -14,7 +14,7 @@ Error wrong(const std::string& what) {
   return invalid("[server] view: " + what);
 }
 
-Status check_chain(const Chain& chain, const std::string& where) {
+Status check_chain(const Chain& chain, std::optional<uint32_t> joining, const std::string& where) {
   if (chain.empty() || chain.size() > kChainMax) {
     return wrong(where + ": expected 1 to " + std::to_string(kChainMax) + " servers, got " +
                  std::to_string(chain.size()));
@@ -23,6 +23,9 @@ Status check_chain(const Chain& chain, const std::string& where) {
   std::ranges::sort(sorted);
   if (std::ranges::adjacent_find(sorted) != sorted.end()) {
     return wrong(where + ": a server is named twice");
+  }
+  if (joining && (std::ranges::binary_search(sorted, *joining) || chain.size() == kChainMax)) {
+    return wrong(where + ": a server that joins is in the chain, or there is no room for it");
   }
   return {};
 }
@@ -34,7 +37,7 @@ Status check_ranges(const View& view, const Catalog& catalog) {
   for (size_t i = 0; i < view.ranges.size(); ++i) {
     const DenseRange& range = view.ranges[i];
     const std::string where = "range " + std::to_string(i);
-    TRY(check_chain(range.chain, where));
+    TRY(check_chain(range.chain, range.joining, where));
     if (tensor < catalog.tensors.size() && at == catalog.tensors[tensor].count) {
       ++tensor;
       at = 0;
@@ -59,12 +62,18 @@ Status check_ranges(const View& view, const Catalog& catalog) {
 }
 
 Status check_arcs(const View& view, const Catalog& catalog) {
-  if (view.arcs.empty() != catalog.tables.empty()) {
-    return wrong("expected arcs exactly if there are tables");
+  if (view.arcs.empty() != catalog.tables.empty() || view.arcs.empty() != view.slots.empty()) {
+    return wrong("expected slots and arcs exactly if there are tables");
+  }
+  for (size_t i = 0; i < view.slots.size(); ++i) {
+    TRY(check_chain(view.slots[i].chain, view.slots[i].joining, "slot " + std::to_string(i)));
   }
   for (size_t i = 0; i < view.arcs.size(); ++i) {
     const std::string where = "arc " + std::to_string(i);
-    TRY(check_chain(view.arcs[i].chain, where));
+    if (view.arcs[i].slot >= view.slots.size()) {
+      return wrong(where + ": expected a slot below " + std::to_string(view.slots.size()) +
+                   ", got " + std::to_string(view.arcs[i].slot));
+    }
     if (i > 0 && view.arcs[i].first <= view.arcs[i - 1].first) {
       return wrong(where + ": expected a position above the arc before");
     }
@@ -76,6 +85,46 @@ Status check_arcs(const View& view, const Catalog& catalog) {
 
 uint64_t ring_position(uint64_t key) {
   return kernels::mixed_bits(key);
+}
+
+std::vector<UnitId> units_of(const View& view, const Catalog& catalog) {
+  std::vector<UnitId> units;
+  for (uint32_t i = 0; i < view.ranges.size(); ++i) units.push_back({UnitKind::kRange, i});
+  for (uint32_t table = 0; table < catalog.tables.size(); ++table) {
+    for (uint32_t slot = 0; slot < view.slots.size(); ++slot) {
+      units.push_back({UnitKind::kTable, table, slot});
+    }
+  }
+  return units;
+}
+
+Holders holders_of(const View& view, const UnitId& id) {
+  if (id.kind == UnitKind::kTable) return view.slots[id.slot];
+  return {view.ranges[id.index].chain, view.ranges[id.index].joining};
+}
+
+const Chain& chain_of(const View& view, const UnitId& id) {
+  return id.kind == UnitKind::kTable ? view.slots[id.slot].chain : view.ranges[id.index].chain;
+}
+
+bool have_same_units(const View& a, const View& b) {
+  const auto same_range = [](const DenseRange& x, const DenseRange& y) {
+    return x.tensor == y.tensor && x.begin == y.begin && x.end == y.end;
+  };
+  return std::ranges::equal(a.ranges, b.ranges, same_range) && a.slots.size() == b.slots.size() &&
+         a.arcs == b.arcs;
+}
+
+bool may_become(const Holders& now, const Holders& next) {
+  Chain all = now.chain;
+  if (now.joining) all.push_back(*now.joining);
+  auto from = all.begin();
+  for (const uint32_t server : next.chain) {
+    from = std::find(from, all.end(), server);
+    if (from == all.end()) return false;
+    ++from;
+  }
+  return true;
 }
 
 size_t arc_of(const View& view, uint64_t position) {
@@ -95,8 +144,9 @@ Status check_view(const View& view, const Catalog& catalog) {
   for (size_t i = 1; i < view.workers.size(); ++i) {
     if (view.workers[i] <= view.workers[i - 1]) return wrong("expected workers in ascending order");
   }
-  if (view.ranges.size() > kRangesMax || view.arcs.size() > kArcsMax) {
-    return wrong("it has too many ranges or arcs");
+  if (view.ranges.size() > kRangesMax || view.slots.size() > kSlotsMax ||
+      view.arcs.size() > kArcsMax) {
+    return wrong("it has too many ranges, slots or arcs");
   }
   TRY(check_ranges(view, catalog));
   return check_arcs(view, catalog);

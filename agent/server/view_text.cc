@@ -20,6 +20,11 @@ void append(std::string& out, const Chain& ranks) {
   for (const uint32_t rank : ranks) append(out, rank);
 }
 
+void append_holders(std::string& out, const Chain& chain, std::optional<uint32_t> joining) {
+  append(out, chain);
+  if (joining) out += " +" + std::to_string(*joining);
+}
+
 // Reads the lines and words of a text. Words are separated by one space.
 class Reader {
  public:
@@ -50,15 +55,25 @@ class Reader {
     line_ = line_.substr(std::min(line_.size(), word.size() + 1));
     return value;
   }
-  // Takes the rest of the line.
+  // Takes the rest of the line, or what comes before a word with a plus.
   std::optional<std::vector<uint32_t>> take_ranks(size_t max) {
     std::vector<uint32_t> ranks;
-    while (!line_.empty()) {
+    while (!line_.empty() && !line_.starts_with('+')) {
       const auto rank = take_number<uint32_t>();
       if (!rank || ranks.size() == max) return {};
       ranks.push_back(*rank);
     }
     return ranks;
+  }
+  // Takes the rest of the line, ranks and a rank that joins.
+  bool take_holders(Chain& chain, std::optional<uint32_t>& joining) {
+    auto ranks = take_ranks(kChainMax);
+    if (!ranks) return false;
+    chain = *std::move(ranks);
+    if (line_.empty()) return true;
+    line_ = line_.substr(1);
+    joining = take_number<uint32_t>();
+    return joining && line_.empty();
   }
   std::string_view line() const { return line_; }
   Error expected(const std::string& what) const {
@@ -96,21 +111,34 @@ Status parse_range(Reader& reader, View& view) {
   const auto tensor = reader.take_number<uint32_t>();
   const auto begin = reader.take_number<uint64_t>();
   const auto end = reader.take_number<uint64_t>();
-  auto chain = reader.take_ranks(kChainMax);
-  if (!tensor || !begin || !end || !chain || view.ranges.size() == kRangesMax) {
+  DenseRange range;
+  if (!tensor || !begin || !end || !reader.take_holders(range.chain, range.joining) ||
+      view.ranges.size() == kRangesMax) {
     return reader.expected("range, a tensor, begin, end and servers");
   }
-  view.ranges.push_back({*tensor, *begin, *end, *std::move(chain)});
+  range.tensor = *tensor;
+  range.begin = *begin;
+  range.end = *end;
+  view.ranges.push_back(std::move(range));
+  return {};
+}
+
+Status parse_slot(Reader& reader, View& view) {
+  Holders slot;
+  if (!reader.take_holders(slot.chain, slot.joining) || view.slots.size() == kSlotsMax) {
+    return reader.expected("slot and servers");
+  }
+  view.slots.push_back(std::move(slot));
   return {};
 }
 
 Status parse_arc(Reader& reader, View& view) {
   const auto first = reader.take_number<uint64_t>(16);
-  auto chain = reader.take_ranks(kChainMax);
-  if (!first || !chain || view.arcs.size() == kArcsMax) {
-    return reader.expected("arc, a position and servers");
+  const auto slot = reader.take_number<uint32_t>();
+  if (!first || !slot || view.arcs.size() == kArcsMax) {
+    return reader.expected("arc, a position and a slot");
   }
-  view.arcs.push_back({*first, *std::move(chain)});
+  view.arcs.push_back({*first, *slot});
   return {};
 }
 
@@ -129,13 +157,17 @@ std::string text_of(const View& view) {
     for (const uint64_t number : {uint64_t{range.tensor}, range.begin, range.end}) {
       append(out, number);
     }
-    append(out, range.chain);
+    append_holders(out, range.chain, range.joining);
+  }
+  for (const Holders& slot : view.slots) {
+    out += "\nslot";
+    append_holders(out, slot.chain, slot.joining);
   }
   for (const Arc& arc : view.arcs) {
     char position[32];
     std::snprintf(position, sizeof position, "%016llx", static_cast<unsigned long long>(arc.first));
     out += std::string("\narc ") + position;
-    append(out, arc.chain);
+    append(out, arc.slot);
   }
   return out + '\n';
 }
@@ -156,10 +188,12 @@ Result<View> parse_view(std::string_view text) {
   while (reader.next_line()) {
     if (reader.take("range")) {
       TRY(parse_range(reader, view));
+    } else if (reader.take("slot")) {
+      TRY(parse_slot(reader, view));
     } else if (reader.take("arc")) {
       TRY(parse_arc(reader, view));
     } else {
-      return reader.expected("range or arc");
+      return reader.expected("range, slot or arc");
     }
   }
   if (text_of(view) != text) return invalid("[server] view: the text is not in canonical form");

@@ -1,4 +1,5 @@
-// Input that a parameter server reads from other processes: heads and bodies of calls, and views.
+// Input that a parameter server reads from other processes: heads and bodies of calls of workers
+// and of servers, and views.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -42,6 +43,32 @@ void hear_call(std::span<const uint8_t> input) {
   }
 }
 
+// The first byte is the floats of a row, then comes the head.
+void hear_copy(std::span<const uint8_t> input) {
+  if (input.empty()) return;
+  const uint64_t floats = input[0] + 1u;
+  const rpc::Bytes rest = std::as_bytes(input.subspan(1));
+  const size_t head_bytes = std::min(rest.size(), sizeof(server::CopyHead));
+  const auto head = server::parse_copy(rest.first(head_bytes));
+  if (!head.ok()) {
+    CHECK(head.error().code == Code::kInvalid);
+    return;
+  }
+  CHECK(head->parts <= server::kStateParts);
+  std::vector<uint64_t> aligned((rest.size() - head_bytes + 7) / 8 + 1);
+  std::memcpy(aligned.data(), rest.data() + head_bytes, rest.size() - head_bytes);
+  const rpc::Bytes body = std::as_bytes(std::span(aligned)).first(rest.size() - head_bytes);
+  if (const auto keys = server::parse_keys(body); keys.ok()) CHECK(keys->size() == body.size() / 8);
+  if (const auto ranks = server::parse_ranks(body); ranks.ok()) {
+    CHECK(ranks->size() == body.size() / 4);
+  }
+  if (const auto clock = server::parse_clock(body); clock.ok()) CHECK(!clock->workers.empty());
+  if (head->kind == server::CopyKind::kPush) {
+    const auto parsed = server::parse_body(server::CallKind::kPush, head->call, floats, body);
+    if (parsed.ok() && head->call.kind == server::UnitKind::kTable) CHECK(parsed->keys != nullptr);
+  }
+}
+
 void read_view(std::string_view text) {
   const auto view = server::parse_view(text);
   if (!view.ok()) {
@@ -53,13 +80,19 @@ void read_view(std::string_view text) {
                                 .tables = {{.name = "t", .dim = 2}}};
   if (!server::check_view(*view, catalog).ok()) return;
   CHECK(server::arc_of(*view, 0) < view->arcs.size());
+  for (const server::UnitId& id : server::units_of(*view, catalog)) {
+    const server::Holders holders = server::holders_of(*view, id);
+    CHECK(!holders.chain.empty() && server::may_become(holders, holders));
+  }
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  if (data[0] % 2 == 0) {
+  if (data[0] % 4 == 2) {
+    hear_copy({data + 1, size - 1});
+  } else if (data[0] % 2 == 0) {
     hear_call({data + 1, size - 1});
   } else {
     read_view(fuzz::fuzz_text(data + 1, size - 1));

@@ -127,9 +127,11 @@ Trained train_on(const Consistency& consistency, uint64_t seed) {
 
 constexpr uint64_t kSeed = 41;
 
+// Counts those of a range, or of all slots of a table.
 size_t updates_of(const std::vector<KeptEvent>& events, uint32_t worker, UnitId unit) {
   return static_cast<size_t>(std::ranges::count_if(events, [&](const KeptEvent& kept) {
-    return kept.event.kind == HistoryEvent::Kind::kUpdate && kept.event.unit == unit &&
+    return kept.event.kind == HistoryEvent::Kind::kUpdate && kept.event.unit.kind == unit.kind &&
+           kept.event.unit.index == unit.index &&
            std::ranges::find(kept.workers, worker) != kept.workers.end();
   }));
 }
@@ -185,7 +187,7 @@ TEST(Asynchronous, IsASequenceThatHasEveryPushOnce) {
   expect_replay(trained);
   for (const uint32_t worker : {0u, 1u, 2u}) {
     EXPECT_EQ(updates_of(trained.events, worker, {UnitKind::kRange, 0}), kSteps);
-    // Both servers have rows of the table.
+    // The table has two slots.
     EXPECT_EQ(updates_of(trained.events, worker, {UnitKind::kTable, 0}), 2 * kSteps);
   }
 }

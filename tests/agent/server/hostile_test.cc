@@ -1,6 +1,7 @@
 // Members of the round that send a parameter server what no worker sends.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -84,7 +85,7 @@ TEST_F(Hostile, KeysAreRefused) {
   // A key of the other server's.
   const Routing routing(std::make_shared<const View>(servers_.view()));
   uint64_t key = 1;
-  while (routing.primary_of(key) != 9) ++key;
+  while (test::primary_of(routing, key) != 9) ++key;
   EXPECT_NE(refused(kPull, rows(1), {key}).message.find("does not have the row of key"),
             std::string::npos);
   expect_service();
@@ -95,7 +96,7 @@ TEST_F(Hostile, KeysAreRefused) {
 TEST_F(Hostile, SignaturesHarmOnlyTheirSender) {
   const Routing routing(std::make_shared<const View>(servers_.view()));
   uint64_t key = 1;
-  while (routing.primary_of(key) != 8) ++key;
+  while (test::primary_of(routing, key) != 8) ++key;
   const std::vector<uint64_t> body = {key};
   const rpc::Bytes parts[] = {std::as_bytes(std::span(body))};
   const CallHead head = rows(1);
@@ -107,6 +108,36 @@ TEST_F(Hostile, SignaturesHarmOnlyTheirSender) {
   const CallHead known = rows(1, 0);
   EXPECT_EQ(peer.call(kPull, {.head = std::as_bytes(std::span(&known, 1))}).wait().error().code,
             Code::kNotFound);
+}
+
+// A worker is not the server before this one in a chain.
+TEST_F(Hostile, WorkersAreNoServersOfAChain) {
+  CopyHead head;
+  head.call.fence = fence_of(servers_.view());
+  const auto bytes = std::as_bytes(std::span(&head, 1));
+  EXPECT_NE(refused(kCopy, bytes, {0, 0}).message.find("rank 1 is not the server before rank 8"),
+            std::string::npos);
+  head.call.fence.number = 0;
+  EXPECT_EQ(refused(kCopy, bytes, {}).code, Code::kConflict);
+  EXPECT_EQ(refused(kCopy, bytes.first(100), {}).code, Code::kInvalid);
+  expect_service();
+}
+
+TEST_F(Hostile, ViewsAreRefused) {
+  EXPECT_EQ(refused(kInstallView, rpc::Bytes(), {1, 2, 3}).code, Code::kInvalid);
+  const auto install = [&](const View& view) {
+    const std::string text = text_of(view);
+    const rpc::Bytes body[] = {std::as_bytes(std::span(text))};
+    return peer_.call(kInstallView, {.body = body}).wait();
+  };
+  View view = servers_.view();
+  EXPECT_TRUE(install(view).ok());  // it is there already
+  view.workers = {0};
+  EXPECT_EQ(install(view).error().code, Code::kConflict);
+  view.number = 2;
+  view.slots[0].joining = 3;  // has no address
+  EXPECT_EQ(install(view).error().code, Code::kInvalid);
+  expect_service();
 }
 
 TEST_F(Hostile, AnyBytesAreRefused) {
@@ -123,7 +154,8 @@ TEST_F(Hostile, AnyBytesAreRefused) {
     std::vector<std::byte> head(sizeof right);
     std::memcpy(head.data(), &right, sizeof right);
     head[at] ^= std::byte{0x80};
-    rpc::Call call = peer_.call(kPush, {.head = head});
+    // A call of a later view waits for it.
+    rpc::Call call = peer_.call(kPush, {.head = head, .timeout = std::chrono::milliseconds(200)});
     EXPECT_FALSE(call.wait().ok()) << at;
   }
   expect_service();

@@ -52,6 +52,9 @@ TEST(Messages, RefuseHeadsThatNoWorkerSends) {
       {CallKind::kPush, {}, [](CallHead& h) { h.learning_rate = NAN; }, "at least 0"},
       {CallKind::kPut, rows(1), [](CallHead&) {}, "rows cannot be put"},
       {CallKind::kPull, rows(1), [](CallHead& h) { h.flags = 3; }, "got 3"},
+      {CallKind::kPush, rows(1), [](CallHead& h) { h.flags = 4; }, "flags of at most 3, got 4"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.slot = 1; }, "a range has no keys"},
+      {CallKind::kPull, {}, [](CallHead& h) { h.spare = 1; }, "spare bytes"},
       {CallKind::kPull, rows(1), [](CallHead& h) { h.key_count = kKeysMax + 1; },
        "keys of at most"},
   };
@@ -67,6 +70,56 @@ TEST(Messages, RefuseHeadsThatNoWorkerSends) {
   EXPECT_FALSE(parse_call(CallKind::kPull, bytes_of(head).first(71)).ok());
   EXPECT_FALSE(parse_call(CallKind::kPull, {}).ok());
   EXPECT_TRUE(parse_call(CallKind::kPull, bytes_of(head)).ok());
+}
+
+TEST(Messages, OfServersAreHeardOrRefused) {
+  const struct {
+    CopyHead head;
+    std::string says;  // empty: it is taken
+  } cases[] = {
+      {{.call = {.learning_rate = 0.5}}, ""},
+      {{.kind = CopyKind::kPush, .call = rows(2)}, ""},
+      {{.kind = CopyKind::kPut}, ""},
+      {{.kind = CopyKind::kPart, .parts = 256}, ""},
+      {{.magic = 1}, "the magic"},
+      {{.kind = CopyKind{0}}, "a kind of at most 6, got 0"},
+      {{.kind = CopyKind{7}}, "a kind of at most 6, got 7"},
+      {{.kind = CopyKind::kPart, .parts = 257}, "parts of at most 256, got 257"},
+      {{.kind = CopyKind::kPush, .call = rows(2, false)}, "expected the keys of a push"},
+      {{.kind = CopyKind::kPush, .call = {.learning_rate = NAN}}, "at least 0"},
+      {{.kind = CopyKind::kPut, .call = rows(1)}, "rows cannot be put"},
+      {{.kind = CopyKind::kExpiry, .call = {.kind = UnitKind{3}}}, "a kind of unit"},
+  };
+  for (const auto& each : cases) {
+    const auto parsed = parse_copy(std::as_bytes(std::span(&each.head, 1)));
+    EXPECT_EQ(parsed.ok(), each.says.empty());
+    if (parsed.ok()) continue;
+    EXPECT_EQ(parsed.error().code, Code::kInvalid);
+    EXPECT_NE(parsed.error().message.find(each.says), std::string::npos) << parsed.error().message;
+  }
+  const CopyHead head;
+  EXPECT_FALSE(parse_copy(std::as_bytes(std::span(&head, 1)).first(135)).ok());
+}
+
+TEST(Messages, HaveClocksOfAscendingWorkers) {
+  const auto parse = [](const std::vector<uint64_t>& numbers) {
+    return parse_clock(std::as_bytes(std::span(numbers)));
+  };
+  const auto clock = parse({5, 7, 1, 6, 3, 7});
+  ASSERT_TRUE(clock.ok());
+  EXPECT_EQ(clock->state.step, 5u);
+  EXPECT_EQ(clock->state.highest, 7u);
+  ASSERT_EQ(clock->workers.size(), 2u);
+  EXPECT_EQ(clock->workers[1].worker, 3u);
+  EXPECT_EQ(clock->workers[1].clock, 7u);
+  EXPECT_FALSE(parse({}).ok());
+  EXPECT_FALSE(parse({5, 7}).ok());
+  EXPECT_FALSE(parse({5, 7, 1}).ok());
+  EXPECT_FALSE(parse({5, 7, 3, 6, 1, 7}).ok());
+  EXPECT_FALSE(parse({5, 7, 3, 6, 3, 7}).ok());
+  const std::vector<uint32_t> odd(3);
+  EXPECT_FALSE(parse_keys(std::as_bytes(std::span(odd))).ok());
+  EXPECT_TRUE(parse_ranks(std::as_bytes(std::span(odd))).ok());
 }
 
 // A body: keys, and then floats.

@@ -9,6 +9,7 @@
 
 #include "agent/server/routing.h"
 #include "common/base/random.h"
+#include "tests/agent/server/servers.h"
 
 namespace lockstep::server {
 namespace {
@@ -43,13 +44,13 @@ TEST(Placement, CutsTensorsIntoNearlyEqualRangesOnTheLeastLoadedServers) {
   EXPECT_EQ(view, placed({2, 3, 5}, {.range_elements_max = 100'000}));
 }
 
-TEST(Placement, GivesEachRangeAndArcAChainOfDifferentServers) {
+TEST(Placement, GivesEachRangeAndSlotAChainOfDifferentServers) {
   const View view = placed({2, 3, 5, 6}, {.copies = 2});
   for (const DenseRange& range : view.ranges) EXPECT_EQ(range.chain.size(), 3u);
   std::set<uint32_t> primaries;
-  for (const Arc& arc : view.arcs) {
-    EXPECT_EQ(std::set<uint32_t>(arc.chain.begin(), arc.chain.end()).size(), 3u);
-    primaries.insert(arc.chain.front());
+  for (const Holders& slot : view.slots) {
+    EXPECT_EQ(std::set<uint32_t>(slot.chain.begin(), slot.chain.end()).size(), 3u);
+    primaries.insert(slot.chain.front());
   }
   EXPECT_EQ(primaries.size(), 4u);
 }
@@ -59,7 +60,7 @@ TEST(Placement, SpreadsRowsEvenly) {
   const Routing routing(shared(placed({2, 3, 5, 6}, {.virtual_nodes = 256})));
   std::map<uint32_t, double> rows;
   constexpr int kKeys = 40'000;
-  for (uint64_t key = 0; key < kKeys; ++key) ++rows[routing.primary_of(key)];
+  for (uint64_t key = 0; key < kKeys; ++key) ++rows[test::primary_of(routing, key)];
   for (const auto& [server, count] : rows) {
     EXPECT_NEAR(count * 4 / kKeys, 1.0, 4.0 / std::sqrt(256.0)) << server;
   }
@@ -71,8 +72,8 @@ TEST(Placement, MovesOnlyTheRowsThatANewServerGets) {
   int moved = 0;
   constexpr int kKeys = 20'000;
   for (uint64_t key = 0; key < kKeys; ++key) {
-    if (before.primary_of(key) == after.primary_of(key)) continue;
-    EXPECT_EQ(after.primary_of(key), 4u);
+    if (test::primary_of(before, key) == test::primary_of(after, key)) continue;
+    EXPECT_EQ(test::primary_of(after, key), 4u);
     ++moved;
   }
   EXPECT_NEAR(static_cast<double>(moved) / kKeys, 0.25, 0.1);
@@ -87,7 +88,7 @@ TEST(Placement, RefusesMoreCopiesThanServers) {
       << refused.error().message;
 }
 
-TEST(Routing, SplitsKeysByPrimaryAndKeepsTheirPlaces) {
+TEST(Routing, SplitsKeysBySlotAndKeepsTheirPlaces) {
   const Routing routing(shared(placed({2, 3, 5}, {})));
   Random random(11);
   std::set<uint64_t> drawn;
@@ -98,7 +99,7 @@ TEST(Routing, SplitsKeysByPrimaryAndKeepsTheirPlaces) {
     ASSERT_EQ(list.keys.size(), list.places.size());
     for (size_t i = 0; i < list.keys.size(); ++i) {
       EXPECT_EQ(list.keys[i], keys[list.places[i]]);
-      EXPECT_EQ(routing.primary_of(list.keys[i]), list.server);
+      EXPECT_EQ(routing.slot_of(list.keys[i]), list.slot);
       if (i > 0) {
         EXPECT_GT(list.keys[i], list.keys[i - 1]);
       }
@@ -108,7 +109,7 @@ TEST(Routing, SplitsKeysByPrimaryAndKeepsTheirPlaces) {
   EXPECT_EQ(count, keys.size());
 }
 
-TEST(Routing, HasAListForEveryServerOfRows) {
+TEST(Routing, HasAListForEverySlot) {
   const Routing routing(shared(placed({2, 3, 5}, {})));
   const std::vector<RoutedKeys> lists = routing.split({});
   ASSERT_EQ(lists.size(), 3u);

@@ -16,6 +16,10 @@ comm::Identity server_identity(uint32_t rank) {
   return identity;
 }
 
+uint32_t primary_of(const server::Routing& routing, uint64_t key) {
+  return routing.view().slots[routing.slot_of(key)].chain.front();
+}
+
 Servers::Servers(ServersSetup setup) : setup_(std::move(setup)) {
   auto view = server::place(setup_.catalog,
                             {.round = 7, .workers = setup_.workers, .servers = setup_.servers},

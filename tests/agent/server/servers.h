@@ -10,12 +10,16 @@
 #include "agent/server/parameter_client.h"
 #include "agent/server/parameter_server.h"
 #include "agent/server/placement.h"
+#include "agent/server/routing.h"
 #include "tests/agent/rpc/support.h"
 
 namespace lockstep::test {
 
 // A member of a world of sixteen ranks.
 comm::Identity server_identity(uint32_t rank);
+
+// Returns the rank of the primary of a key's row.
+uint32_t primary_of(const server::Routing& routing, uint64_t key);
 
 struct ServersSetup {
   server::Catalog catalog;

@@ -11,7 +11,7 @@
 namespace lockstep::server {
 namespace {
 
-Catalog catalog() {
+Catalog small_catalog() {
   return {.tensors = {{.name = "w", .count = 100}, {.name = "b", .count = 3}},
           .tables = {{.name = "user", .dim = 4}}};
 }
@@ -19,24 +19,25 @@ Catalog catalog() {
 View small() {
   return {.round = 7,
           .number = 3,
-          .catalog = digest_of(catalog()),
+          .catalog = digest_of(small_catalog()),
           .workers = {0, 1},
-          .ranges = {{0, 0, 60, {2, 3}}, {0, 60, 100, {3, 2}}, {1, 0, 3, {2, 3}}},
-          .arcs = {{0x10, {2, 3}}, {0xff00000000000000, {3, 2}}}};
+          .ranges = {{0, 0, 60, {2, 3}}, {0, 60, 100, {3}, 2}, {1, 0, 3, {2, 3}}},
+          .slots = {{{2, 3}}, {{3}, 2}},
+          .arcs = {{0x10, 0}, {0xff00000000000000, 1}}};
 }
 
 TEST(View, HasOneText) {
   const std::string text = text_of(small());
   EXPECT_EQ(text, "lockstep-view 1\nround 7\nnumber 3\ncatalog " + hex(small().catalog) +
-                      "\nworkers 0 1\nrange 0 0 60 2 3\nrange 0 60 100 3 2\nrange 1 0 3 2 3\n"
-                      "arc 0000000000000010 2 3\narc ff00000000000000 3 2\n");
+                      "\nworkers 0 1\nrange 0 0 60 2 3\nrange 0 60 100 3 +2\nrange 1 0 3 2 3\n"
+                      "slot 2 3\nslot 3 +2\narc 0000000000000010 0\narc ff00000000000000 1\n");
   const auto parsed = parse_view(text);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_EQ(*parsed, small());
 }
 
 TEST(View, OfManyServersSurvivesItsText) {
-  const auto view = place(catalog(), {.round = 1, .workers = {0}, .servers = {1, 2, 3, 4}},
+  const auto view = place(small_catalog(), {.round = 1, .workers = {0}, .servers = {1, 2, 3, 4}},
                           {.copies = 1, .range_elements_max = 7});
   ASSERT_TRUE(view.ok());
   const auto parsed = parse_view(text_of(*view));
@@ -98,19 +99,58 @@ TEST(View, IsCheckedAgainstTheCatalog) {
        "range 3: expected tensor 2"},
       {[](View& v) { v.ranges.clear(); }, "end before the last tensor"},
       {[](View& v) { v.arcs.clear(); }, "arcs exactly if there are tables"},
+      {[](View& v) { v.slots.clear(); }, "arcs exactly if there are tables"},
       {[](View& v) { v.arcs[1].first = 0x10; }, "arc 1: expected a position above"},
-      {[](View& v) { v.arcs[1].chain = {}; }, "arc 1: expected 1 to 8 servers"},
+      {[](View& v) { v.arcs[1].slot = 2; }, "arc 1: expected a slot below 2, got 2"},
+      {[](View& v) { v.slots[1].chain = {}; }, "slot 1: expected 1 to 8 servers"},
+      {[](View& v) { v.slots[1].joining = 3; }, "slot 1: a server that joins is in the chain"},
   };
-  EXPECT_TRUE(check_view(small(), catalog()).ok());
+  EXPECT_TRUE(check_view(small(), small_catalog()).ok());
   for (const auto& each : cases) {
     View changed = small();
     each.change(changed);
-    const Status checked = check_view(changed, catalog());
+    const Status checked = check_view(changed, small_catalog());
     ASSERT_FALSE(checked.ok()) << each.says;
     EXPECT_EQ(checked.error().code, Code::kInvalid);
     EXPECT_NE(checked.error().message.find(each.says), std::string::npos)
         << checked.error().message;
   }
+}
+
+TEST(View, LetsChainsLoseServersAndGetTheOneThatJoined) {
+  const struct {
+    Holders now;
+    Holders next;
+    bool may;
+  } cases[] = {
+      {{{2, 3, 4}}, {{2, 3, 4}}, true}, {{{2, 3, 4}}, {{3, 4}}, true},
+      {{{2, 3, 4}}, {{2, 4}}, true},    {{{2, 3, 4}}, {{4}}, true},
+      {{{2, 3, 4}}, {{4, 3}}, false},   {{{2, 3}}, {{2, 3, 4}}, false},
+      {{{2, 3}}, {{2, 3}, 4}, true},    {{{2, 3}, 4}, {{2, 3, 4}}, true},
+      {{{2, 3}, 4}, {{3, 4}, 5}, true}, {{{2, 3}, 4}, {{4}}, true},
+      {{{2, 3}, 4}, {{4, 2}}, false},   {{{2, 3}, 4}, {{2, 3}}, true},
+  };
+  for (const auto& each : cases) EXPECT_EQ(may_become(each.now, each.next), each.may);
+}
+
+TEST(View, NamesItsUnits) {
+  const std::vector<UnitId> units = units_of(small(), small_catalog());
+  EXPECT_EQ(units, (std::vector<UnitId>{{UnitKind::kRange, 0},
+                                        {UnitKind::kRange, 1},
+                                        {UnitKind::kRange, 2},
+                                        {UnitKind::kTable, 0, 0},
+                                        {UnitKind::kTable, 0, 1}}));
+  EXPECT_EQ(holders_of(small(), units[1]), (Holders{{3}, 2}));
+  EXPECT_EQ(holders_of(small(), units[3]), (Holders{{2, 3}}));
+  View other = small();
+  other.slots[0].chain = {5};
+  other.ranges[0].joining = 5;
+  EXPECT_TRUE(have_same_units(small(), other));
+  other.ranges[0].end = 50;
+  EXPECT_FALSE(have_same_units(small(), other));
+  other = small();
+  other.arcs[0].slot = 1;
+  EXPECT_FALSE(have_same_units(small(), other));
 }
 
 TEST(View, HasOneArcForEveryPosition) {
