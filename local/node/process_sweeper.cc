@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace lockstep::local {
 namespace {
 
 constexpr int kLooksMax = 500;
+constexpr int kUnknownLooksMax = 100;  // a program may begin with an empty environment
 constexpr auto kPause = std::chrono::milliseconds(10);  // time for killed processes to disappear
 constexpr size_t kEnvironmentBytesMax = 4u << 20;
 
@@ -47,10 +50,28 @@ void read_environment(const char* pid, std::string& text) {
   close(fd);
 }
 
+// Returns whether the process is our child, and alive. Descendants become that when their parents
+// end (ProcessHost).
+bool is_living_child(const char* pid) {
+  std::ifstream file("/proc/" + std::string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');  // a name may have parentheses
+  if (name_end == std::string::npos) return false;
+  std::istringstream rest(text.substr(name_end + 1));
+  char state = 'Z';
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent == getpid() && state != 'Z' && state != 'X';
+}
+
+// Returns whether there is a child whose environment cannot be read yet, because it is just
+// executing a program: nobody knows which container it belongs to.
 template <class Visit>
-void visit_containers(Visit visit) {
+bool visit_containers(Visit visit) {
+  bool any_unknown = false;
   std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
-  if (folder == nullptr) return;
+  if (folder == nullptr) return false;
   std::string text;
   pid_t self = getpid();
   while (const dirent* entry = readdir(folder.get())) {
@@ -60,7 +81,9 @@ void visit_containers(Visit visit) {
     read_environment(entry->d_name, text);
     std::string_view container = container_in(text);
     if (!container.empty()) visit(static_cast<pid_t>(pid), container);
+    if (text.empty() && is_living_child(entry->d_name)) any_unknown = true;
   }
+  return any_unknown;
 }
 
 }  // namespace
@@ -93,7 +116,7 @@ void ProcessSweeper::loop() {
     for (const auto& [container, task] : tasks_) wanted.insert(container);
     lock.unlock();
     std::set<std::string> found;
-    visit_containers([&](pid_t pid, std::string_view container) {
+    const bool any_unknown = visit_containers([&](pid_t pid, std::string_view container) {
       if (!wanted.contains(container)) return;
       kill(pid, SIGKILL);
       found.emplace(container);
@@ -103,6 +126,8 @@ void ProcessSweeper::loop() {
     for (const std::string& container : wanted) {
       auto task = tasks_.find(container);
       if (found.contains(container) && ++task->second.looks < kLooksMax) continue;
+      const bool may_be_found = any_unknown && !found.contains(container);
+      if (may_be_found && ++task->second.unknown_looks < kUnknownLooksMax) continue;
       if (found.contains(container))
         log_error("processes of a container did not end after SIGKILL", {{"container", container}});
       done.push_back(std::move(task->second.on_done));
@@ -110,7 +135,7 @@ void ProcessSweeper::loop() {
     }
     lock.unlock();
     for (const OnDone& on_done : done) on_done();
-    if (!found.empty()) std::this_thread::sleep_for(kPause);
+    if (!found.empty() || any_unknown) std::this_thread::sleep_for(kPause);
     lock.lock();
   }
 }

@@ -32,6 +32,7 @@ class ProcessSweeper {
   struct Task {
     OnDone on_done;
     int looks = 0;
+    int unknown_looks = 0;
   };
   void loop();
 
