@@ -378,7 +378,10 @@ void add_device(const StepOptions& options, const Measured& measured, Json& json
 Json parts_of(const std::vector<StepNumbers>& steps) {
   Json parts = Json::object();
   for (const StepNumber& number : step_number_table()) {
-    if (number.metric.scope != MetricScope::kRank) continue;  // not seconds of a part
+    if (std::string_view(number.metric.labels[0].name ? number.metric.labels[0].name : "") !=
+        "part") {
+      continue;
+    }
     const auto part = std::get<StepNumber::Value>(number.member);
     parts[number.metric.labels[0].value] = spread_of(steps, part).median;
   }

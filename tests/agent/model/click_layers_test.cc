@@ -142,8 +142,10 @@ TEST(ClickLayers, TakeABatchWithoutRows) {
   const Golden golden;
   const std::vector<uint32_t> row_begin = {0};
   const ClickBatch none{.row_begin = row_begin};
+  std::vector<float> factor_gradients = {7, 8};
   layers.forward(none, {}, golden.tensors(), {});
-  layers.backward(none, golden.tensors(), {}, 1, {}, {});
+  layers.backward(none, golden.tensors(), {}, 1, factor_gradients, {});
+  EXPECT_EQ(factor_gradients, (std::vector<float>{7, 8}));
 }
 
 }  // namespace
