@@ -65,7 +65,7 @@ ParameterServer::~ParameterServer() {
   }
   // Requests have to be destroyed before their server.
   strand_->run([&] {
-    for (const auto& [id, unit] : units_) unit->fail_waiting(ended_error());
+    for (const auto& [id, unit] : units_) unit->end(ended_error());
     units_.clear();
     for (const Early& early : early_)
       early.request->fail(ended_error().code, ended_error().message);

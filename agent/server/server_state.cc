@@ -18,7 +18,7 @@ struct StateHead {
 };
 static_assert(sizeof(StateHead) == 48);
 
-// Stands before the state of each unit.
+// Precedes the state of each unit.
 struct UnitHead {
   uint32_t kind = 0;   // UnitKind
   uint32_t index = 0;  // of the tensor or table in the catalog

@@ -167,7 +167,7 @@ void ParameterServer::place_unit(const UnitId& id, const Holders& holders) {
   const bool joins = holders.joining == rank_;
   const auto known = units_.find(id);
   if (known != units_.end() && (joins || !is_in(holders.chain, rank_))) {
-    known->second->fail_waiting(conflict("[server] there is another view now"));
+    known->second->end(conflict("[server] there is another view now"));
     units_.erase(known);
   }
   if (!joins && !is_in(holders.chain, rank_)) return;

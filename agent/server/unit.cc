@@ -204,6 +204,10 @@ void Unit::fail_waiting(const Error& error) {
     for (const SharedCall& call : *waiting) refuse(*call, error);
     waiting->clear();
   }
+}
+
+void Unit::end(const Error& error) {
+  fail_waiting(error);
   pushed_.clear();
   promises_.refuse(error);
   inbox_.begin(error);

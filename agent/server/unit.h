@@ -75,8 +75,10 @@ class Unit {
   void set_workers(std::span<const uint32_t> workers);
   // Takes the calls that need not wait any more.
   void settle();
-  // Refuses what waits.
+  // Refuses calls that wait for their turn.
   void fail_waiting(const Error& error);
+  // The last call: refuses everything, and forgets all requests.
+  void end(const Error& error);
 
   // Goes on after `first` steps of earlier rounds. Only before the first push.
   void begin_at(uint64_t first);

@@ -20,10 +20,10 @@ inline const rpc::Method kMeet("lockstep.job.meet", rpc::Repeats::kNever);
 // All servers: a worker has completed a step; StepReport to StepNews.
 inline const rpc::Method kReportStep("lockstep.job.step", rpc::Repeats::kNever);
 // All servers, from rank 0 while all others wait: the state of a checkpoint. LoadCall; the body is
-// its manifest.
+// its manifest. StorageReply.
 inline const rpc::Method kLoadState("lockstep.job.load", rpc::Repeats::kNever);
-// Likewise: writes the server's state. The body is the folder; the reply's body the list of files
-// (format_files()). A repeated call for the same folder gets the same reply.
+// Likewise: writes the server's state. The body is the folder. StorageReply, whose body is the list
+// of files (format_files()). A repeated call for the same folder gets the same reply.
 inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed);
 // All servers: the worker needs them no more. LeaveCall. A server ends once all workers have left.
 inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
@@ -63,6 +63,11 @@ struct StepNews {
 
 struct LoadCall {
   uint64_t first = 0;  // clock to begin at
+};
+
+// An error of the server's storage is an answer, so that it is not taken for a lost server.
+struct StorageReply {
+  uint64_t failure = 0;  // 1 + the code of an error, whose message is the body; 0: none
 };
 
 struct LeaveCall {

@@ -125,11 +125,25 @@ Result<StepNews> JobLink::report(const StepReport& report) {
   return news;
 }
 
+Result<std::string_view> JobLink::storage_answer(const rpc::Call& call) {
+  TRY_ASSIGN(const StorageReply reply, reply_of<StorageReply>(call));
+  const std::string_view text(reinterpret_cast<const char*>(call.body().data()),
+                              call.body().size());
+  if (reply.failure == 0) return text;
+  const auto code = static_cast<Code>(reply.failure - 1);
+  return Error{code, std::string(text), Blame::kStorage};
+}
+
 Status JobLink::load(const std::string& manifest, uint64_t first) {
   const LoadCall head{.first = first};
   const rpc::Bytes body[] = {std::as_bytes(std::span(manifest))};
   std::vector<rpc::Call> calls = call_all(kLoadState, {.head = head_bytes(head), .body = body});
-  return wait_all(calls);
+  TRY(wait_all(calls));
+  for (const rpc::Call& call : calls) {
+    const Result<std::string_view> answered = storage_answer(call);
+    if (!answered.ok()) return answered.error();
+  }
+  return {};
 }
 
 Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
@@ -138,8 +152,7 @@ Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
   TRY(wait_all(calls));
   std::vector<ManifestFile> files;
   for (const rpc::Call& call : calls) {
-    const std::string_view text(reinterpret_cast<const char*>(call.body().data()),
-                                call.body().size());
+    TRY_ASSIGN(const std::string_view text, storage_answer(call));
     TRY_ASSIGN(std::vector<ManifestFile> more, parse_files(text));
     std::ranges::move(more, std::back_inserter(files));
   }

@@ -35,7 +35,7 @@ class JobLink {
   Result<Values> meet(const Values& values = {});
   // Tells all servers of a completed step. Blocks until they answer.
   Result<StepNews> report(const StepReport& report);
-  // Rank 0, while all other workers wait in meet():
+  // Rank 0, while all other workers wait in meet(). Errors of a server's storage blame storage.
   Status load(const std::string& manifest, uint64_t first);
   // Returns the files that the servers wrote to the folder.
   Result<std::vector<ManifestFile>> save(std::string_view folder);
@@ -44,6 +44,8 @@ class JobLink {
 
  private:
   explicit JobLink(std::unique_ptr<rpc::Client> client) : client_(std::move(client)) {}
+  // Valid as long as the call.
+  static Result<std::string_view> storage_answer(const rpc::Call& call);
   rpc::Call call(size_t server, const rpc::Method& method, rpc::CallOptions options) const;
   std::vector<rpc::Call> call_all(const rpc::Method& method, const rpc::CallOptions& options) const;
   // Blocks until all are done, or one of them has failed: others may wait for a peer that it lost.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/comm/make_communicator.h"
+#include "agent/rpc/limits.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
 #include "agent/train/checkpoint/chunked_file.h"
 #include "agent/train/exit_code.h"
@@ -154,16 +155,27 @@ void ServerProcess::carry_out(JobDesk::Order order) {
   rpc::Request& request = order.request;
   if (order.kind == JobDesk::OrderKind::kLoad) {
     const Status loaded = load(request);
-    if (loaded.ok()) return request.answer({});
-    return request.fail(loaded.error().code, loaded.error().message);
+    return answer(request, loaded.ok() ? Result<std::string>(std::string()) : loaded.error());
   }
   progress_.enter(WorkerPhase::kSaving);
   const Result<std::string> files = save(text_of(request.body()));
   progress_.enter(WorkerPhase::kTraining);
-  if (!files.ok()) return request.fail(files.error().code, files.error().message);
-  auto text = std::make_shared<const std::string>(*files);
+  answer(request, files);
+}
+
+void ServerProcess::answer(rpc::Request& request, const Result<std::string>& done) {
+  StorageReply reply;
+  if (!done.ok()) {
+    if (done.error().blame != Blame::kStorage) {
+      return request.fail(done.error().code, done.error().message);
+    }
+    reply.failure = 1 + static_cast<uint64_t>(done.error().code);
+  }
+  auto text = std::make_shared<const std::string>(
+      done.ok() ? *done : done.error().message.substr(0, rpc::kErrorTextMax));
   const rpc::Bytes body[] = {std::as_bytes(std::span(*text))};
-  request.answer({.body = body, .on_free = [text]() mutable { text.reset(); }});
+  request.answer(
+      {.head = head_bytes(reply), .body = body, .on_free = [text]() mutable { text.reset(); }});
 }
 
 Status ServerProcess::load(const rpc::Request& request) {

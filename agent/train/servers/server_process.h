@@ -35,6 +35,8 @@ class ServerProcess {
  private:
   Status serve();
   void carry_out(JobDesk::Order order);
+  // `done`: the body of the reply.
+  static void answer(rpc::Request& request, const Result<std::string>& done);
   Status load(const rpc::Request& request);
   // Returns the list of files.
   Result<std::string> save(std::string_view folder);
