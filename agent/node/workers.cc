@@ -138,7 +138,8 @@ void WorkerSet::start(RoundMachine& machine, TimePoint now) {
   std::vector<Survivor> survivors = take_survivors(assignment);
   clear();
   const int64_t local_size = assignment.world.processes_per_node;
-  share_ = static_cast<double>(local_size) / static_cast<double>(assignment.world.world_size());
+  share_ = 1 / static_cast<double>(std::ranges::count(assignment.world.members, MemberRole::kWorker,
+                                                      &WorldMember::role));
   is_command_ = !assignment.train;
   totals_.resize(static_cast<size_t>(local_size));
   oom_kills_ = cgroup_.oom_kills();

@@ -41,6 +41,7 @@ constexpr char kDeepClickFamilies[] = "wideAndDeep deepFactorizationMachine";
 constexpr char kMissingDimension[] = "missing, expected a number, or spec.train.model.preset";
 constexpr char kMeshGroups[] = "world pipeline data tensor";
 constexpr int64_t kPortsEnd = 65536;
+constexpr int64_t kServerRanksMax = 1024;  // of a view (agent/server/limits.h)
 // TF_CONFIG names every rank, and Linux limits an environment variable to 128 KiB (execve(2)).
 constexpr int64_t kTensorflowWorldMax = 2048;
 
@@ -668,6 +669,9 @@ void Table::add_servers() {
   require(spec_, "parameterServers.nodes", !has_servers || ranks <= kWorldSizeMax,
           "a world of [{} ]ranks of workers and servers, expected at most " + text(kWorldSizeMax),
           {ranks});
+  const Expression server_ranks = spec_["parameterServers.nodes"] * processes_;
+  require(spec_, "parameterServers.nodes", !has_servers || server_ranks <= kServerRanksMax,
+          "[{} ]ranks of servers, expected at most " + text(kServerRanksMax), {server_ranks});
   require(spec_, "parameterServers", !has_servers || spec_.given("train"),
           "only valid with spec.train; omit the field, because a command does this itself");
   require(spec_, "train.optimizer.clipNorm",

@@ -62,8 +62,8 @@ enum class Exchange : uint8_t {
   kServers,    // parameter servers do, which are other processes; the ranks exchange nothing
 };
 
-// "allReduce", "firstRank", "host", "servers". The last one is not parsed: spec.parameterServers
-// stands for it.
+// "allReduce", "firstRank", "host", "servers". The last one is not parsed: it follows from
+// spec.parameterServers.
 std::string_view exchange_name(Exchange exchange);
 Result<Exchange> parse_exchange(std::string_view name);
 

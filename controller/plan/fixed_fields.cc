@@ -12,6 +12,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr char kNodes[] = "nodes";
+constexpr char kServers[] = "parameterServers";
 constexpr size_t kHexDigits = 8;
 
 using Fingerprints = std::map<std::string, std::string>;  // by path below spec
@@ -56,7 +57,9 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
   }
   // The node indices of servers follow those of workers.
   if (spec.parameterServers) add(kNodes, document[kNodes], prints);
-  const Json defaults = fixed_part(TrainingJobSpec{});
+  TrainingJobSpec with_all;
+  with_all.parameterServers.emplace();
+  const Json defaults = fixed_part(with_all);
   const Json train_defaults = train_to_json(TrainSpec{});
   for (const FixedField& field : fixed_rules()) {
     const Json* value = find_member(document, field.name);
@@ -71,6 +74,7 @@ Fingerprints fingerprints(const TrainingJobSpec& spec) {
       }
       continue;
     }
+    if (path == kServers) prints[path] = "is";  // likewise
     const Json* fallback = find_member(defaults, field.name);
     add(path, fallback == nullptr ? *value : without_defaults(*value, *fallback), prints);
   }

@@ -130,8 +130,12 @@ bool is_watched(const Pass& pass, const PodView& pod) {
   return serves && pod.phase == "Running" && !pod.ip.empty();
 }
 
+// An edit that is refused may give a node another role, so either name will do.
 bool has_name_of_member(const TrainingJob& job, const PodView& pod) {
-  return pod.name == member_pod_name(job, pod.node_index, pod.incarnation);
+  const auto has_name = [&](MemberRole role) {
+    return pod.name == pod_name(job.metadata.name, role, pod.node_index, pod.incarnation);
+  };
+  return has_name(MemberRole::kWorker) || has_name(MemberRole::kServer);
 }
 
 }  // namespace

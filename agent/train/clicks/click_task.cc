@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "agent/server/limits.h"
+#include "agent/train/stop_signal.h"
 #include "common/base/log.h"
 
 namespace lockstep::train {
@@ -45,6 +47,13 @@ Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
   const int64_t first = share * parts_.config.rank;
   rows_.clear();
   TRY(reader_->read(global, first, first + share, rows_));
+  if (rows_.keys.size() > server::kKeysMax) {
+    return invalid("[train] " + std::to_string(rows_.keys.size()) +
+                       " features of a rank in a step, expected at most " +
+                       std::to_string(server::kKeysMax) +
+                       ": lower spec.train.batch.global, or add workers",
+                   Blame::kConfig);
+  }
   Outcome outcome{.counted = rows_.size()};
   outcome.numbers.data_seconds = to_seconds(parts_.clock.now() - began);
   TRY_ASSIGN(const ClickStep::Outcome done,
@@ -68,6 +77,7 @@ Status ClickTask::validate(int64_t step, StepNumbers& numbers) {
     rows_.clear();
     TRY(reader.read_on(kValidationRows, rows_));
     if (rows_.size() == 0) break;
+    if (StopSignal::requested()) return {};
     labels.insert(labels.end(), rows_.labels.begin(), rows_.labels.end());
     TRY(step_.predict(rows_, static_cast<uint64_t>(step), logits));
   }

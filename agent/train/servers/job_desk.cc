@@ -69,7 +69,7 @@ std::vector<uint32_t> JobDesk::others_than(const auto& by_rank) const {
 
 uint64_t JobDesk::step() const {
   const std::lock_guard lock(mutex_);
-  return news_.step;
+  return *std::ranges::min_element(reached_);
 }
 
 std::optional<AwaitedWorkers> JobDesk::awaited() const {

@@ -203,7 +203,9 @@ Status ServedWorker::step_once() {
                     .counted_workers = round_->workers - round_->consistency.backup_workers});
   if (!outcome.ok()) return blaming_servers(outcome.error());
   ++step_;
-  staleness_ = std::max(staleness_, outcome->staleness);
+  // If updates are synchronous a pull has all of them, however far behind a worker is.
+  const bool is_synchronous = round_->consistency.kind == server::ConsistencyKind::kSynchronous;
+  if (!is_synchronous) staleness_ = std::max(staleness_, outcome->staleness);
   late_steps_ += outcome->is_late ? 1 : 0;
   const bool stops = StopSignal::requested() || hears_stop_;
   TRY_ASSIGN(const StepNews news, link_->report({.step = static_cast<uint64_t>(step_),
@@ -361,7 +363,9 @@ Status ServedWorker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
   TRY(link_->meet());
   if (is_first() && !stopping_) TRY(blaming_servers(task_->finish(step_)));
-  TRY(link_->leave(stopping_));
+  // A server may end before its answer has gone out. It knew then that all have left.
+  const Status left = link_->leave(stopping_);
+  if (!left.ok() && left.error().blame != Blame::kPeer) return left;
   log_info("consistency",
            {{"rank", config_.rank}, {"staleness", staleness_}, {"lateSteps", late_steps_}});
   progress_.enter(WorkerPhase::kDone);

@@ -85,7 +85,7 @@ class ServedWorker {
   double loss_ = 0;  // of the newest step that all workers have completed
   double smoothed_seconds_ = 0;
   uint64_t staleness_ = 0;  // the largest of a step
-  int64_t late_steps_ = 0;  // whose gradients counted for nothing
+  int64_t late_steps_ = 0;  // steps whose gradients counted for nothing
 };
 
 }  // namespace lockstep::train

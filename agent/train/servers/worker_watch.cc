@@ -36,6 +36,8 @@ void WorkerWatch::look(uint64_t step, std::optional<AwaitedWorkers> awaited, Tim
 std::optional<uint32_t> WorkerWatch::hung(TimePoint now) const {
   if (!awaited_) return std::nullopt;
   const bool is_step = awaited_->operation == kStep;
+  const bool is_first_alone = awaited_->ranks.size() == 1 && awaited_->ranks.front() == 0;
+  if (!is_step && is_first_alone) return std::nullopt;
   const Duration limit = is_step ? limit_.of_next_step() : limit_.of_pause();
   if (now - since_ < limit) return std::nullopt;
   return awaited_->ranks.front();

@@ -21,8 +21,8 @@ struct AwaitedWorkers {
 };
 
 // Decides whether a worker that others wait for hangs, from looks at regular intervals. A step has
-// the limit of HangLimit. Between steps, when rank 0 may save or validate, its pause is the limit.
-// One thread.
+// the limit of HangLimit, a meeting its pause. If rank 0 alone is missing from a meeting there is
+// no limit: it saves or validates while the others wait, for as long as that takes. One thread.
 class WorkerWatch {
  public:
   // `floor`, `pause`: as HangLimit().

@@ -1,6 +1,7 @@
 // Real processes of workers and servers, without a controller.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -473,6 +474,29 @@ TEST(ClickWorkers, NameAServerThatHangs) {
   for (const int64_t rank : {1 - ended, int64_t{2}, int64_t{3}}) world.kill(rank, SIGKILL);
   EXPECT_EQ(world.wait()[static_cast<size_t>(ended)], kExitPeerLost) << world.log(ended);
   EXPECT_EQ(world.progress(ended).suspect_rank, 3) << world.log(ended);
+}
+
+// A server that can open no file fails its part of a checkpoint, and training goes on.
+TEST(ClickWorkers, GoOnIfAServerCannotSave) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.steps = 100000;
+  options.train.validation.everySteps = 0;
+  options.checkpoint_every = 20;
+  WorkerWorld world(options);
+  world.start();
+  world.wait_until(0, [](const ProgressNumbers& numbers) { return numbers.step > 3; });
+  rlimit before{};
+  ASSERT_EQ(prlimit(world.pid(3), RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(prlimit(world.pid(3), RLIMIT_NOFILE, &none, nullptr), 0);
+  world.wait_until(0, [&](const ProgressNumbers&) { return world.storage_notes(0).failed > 0; });
+  ASSERT_EQ(prlimit(world.pid(3), RLIMIT_NOFILE, &before, nullptr), 0);
+  const int64_t saved = world.storage_notes(0).saved;
+  world.wait_until(0, [&](const ProgressNumbers&) { return world.storage_notes(0).saved > saved; });
+  EXPECT_NE(world.log(0).find("the checkpoint could not be saved"), std::string::npos);
+  world.kill(0, SIGTERM);
+  EXPECT_EQ(world.wait(), std::vector<int>(4, kExitStopped)) << world.log(0);
 }
 
 TEST(ClickWorkers, NameTheBrokenLine) {

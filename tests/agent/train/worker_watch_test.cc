@@ -59,8 +59,12 @@ TEST_F(WorkerWatchTest, IsPatientInTheFirstStepsAndInPauses) {
   look_for(2 * kLook, 0, step_of(1, {0}));
   EXPECT_EQ(watch_.hung(now_), 0u);
   train();
-  look_for(kPause - kLook, step_, AwaitedWorkers{"meeting", 3, {0}});
+  look_for(kPause - kLook, step_, AwaitedWorkers{"meeting", 3, {1}});
   EXPECT_FALSE(watch_.hung(now_));
+  look_for(2 * kLook, step_, AwaitedWorkers{"meeting", 3, {1}});
+  EXPECT_EQ(watch_.hung(now_), 1u);
+  look_for(3 * kPause, step_, AwaitedWorkers{"meeting", 4, {0}});
+  EXPECT_FALSE(watch_.hung(now_)) << "rank 0 may validate for long";
   look_for(kFloor + kLook, step_, step_of(step_ + 1, {1}));
   EXPECT_FALSE(watch_.hung(now_)) << "the step after a pause may take as long";
 }

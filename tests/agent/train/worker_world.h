@@ -69,6 +69,7 @@ class WorkerWorld {
   void change_nodes(const std::vector<int64_t>& from);
   // Between two rounds: the next ones have these servers.
   void change_servers(const ParameterServersSpec& servers) { options_.servers = servers; }
+  pid_t pid(int64_t rank) const { return processes_[static_cast<size_t>(rank)].pid; }
   // Returns whether a process of this rank runs.
   bool runs(int64_t rank);
   ProgressNumbers progress(int64_t rank) const;

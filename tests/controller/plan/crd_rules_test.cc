@@ -391,6 +391,7 @@ std::vector<Case> server_cases() {
        click_spec(train, "consistency: asynchronous, backupWorkers: 1")},
       {"spec.parameterServers.backupWorkers", click_spec(train, "backupWorkers: 2")},
       {"spec.parameterServers.nodes", click_spec(train, "nodes: 4096", ", processesPerNode: 16")},
+      {"spec.parameterServers.nodes", click_spec(train, "nodes: 1025")},
       {"spec.parameterServers.copies", click_spec(train, "copies: 1")},
   };
   const std::pair<const char*, const char*> of_spec[] = {

@@ -106,6 +106,31 @@ TEST(Servers, KeepTheNumberOfNodesWhileTheJobHasPods) {
   EXPECT_TRUE(changed_fields(fixed, scene.seen.job.spec).empty());
 }
 
+// A later version may have further fields with defaults.
+TEST(Servers, AreRecordedWithoutTheirDefaults) {
+  Scene scene = served_scene();
+  TrainingJobSpec& spec = scene.seen.job.spec;
+  spec.parameterServers = ParameterServersSpec{};
+  EXPECT_NE(fixed_fields(spec).find("parameterServers=is,"), std::string::npos)
+      << fixed_fields(spec);
+  const std::string fixed = fixed_fields(spec);
+  spec.parameterServers->staleness = 3;
+  EXPECT_EQ(changed_fields(fixed, spec).size(), 1u);
+}
+
+// The edit is stored, because the API server's rules do not know of it.
+TEST(Servers, StayMembersWhenARefusedEditWouldMakeOneAWorker) {
+  Scene scene = served_scene();
+  run_pods(scene);
+  ASSERT_EQ(scene.status().round, 1);
+  scene.seen.job.spec.nodes = 3;
+  ++scene.seen.job.metadata.generation;
+  const Plan plan = scene.plan();
+  EXPECT_EQ(plan.watch.size(), 4u);
+  EXPECT_TRUE(only<CreatePod>(plan).empty());
+  EXPECT_TRUE(only<DeletePod>(plan).empty());
+}
+
 TEST(Servers, OfTheJobsNamesAreRecognised) {
   EXPECT_FALSE(pod_labels_by_name("job", "job-other-1-1"));
   EXPECT_FALSE(pod_labels_by_name("job", "job-server-1"));
