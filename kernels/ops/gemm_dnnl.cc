@@ -1,4 +1,3 @@
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
@@ -8,51 +7,13 @@
 #include <vector>
 
 #include "kernels/device/parallel.h"
+#include "kernels/ops/dnnl_engine.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/own_gemm.h"
 
 namespace lockstep::kernels {
 
 namespace {
-
-dnnl_cpu_isa_t isa_of(CpuLevel level) {
-  switch (level) {
-    case CpuLevel::kBaseline:
-      return dnnl_cpu_isa_sse41;  // the lowest that oneDNN has
-    case CpuLevel::kAvx2:
-      return dnnl_cpu_isa_avx2;
-    case CpuLevel::kAvx512:
-      return dnnl_cpu_isa_avx512_core;
-    case CpuLevel::kAvx512Bf16:
-      return dnnl_cpu_isa_avx512_core_bf16;
-    case CpuLevel::kAmx:
-      return dnnl_cpu_isa_all;
-  }
-  return dnnl_cpu_isa_all;
-}
-
-// oneDNN takes a cap only before its first use of the CPU. Without a cap of ours, oneDNN's own
-// variable (DNNL_MAX_CPU_ISA) stays in force.
-void cap_instruction_set() {
-  static const bool done = [] {
-    const CpuLevel cap = cpu_level_cap().value();
-    if (cap < CpuLevel::kAmx) CHECK(dnnl_set_max_cpu_isa(isa_of(cap)) == dnnl_success);
-    return true;
-  }();
-  (void)done;
-}
-
-// One engine for the process. oneDNN requires that a primitive which uses the library's scratchpad
-// runs on the thread that made it, so streams and primitives are per thread.
-dnnl_engine_t cpu_engine() {
-  static const dnnl_engine_t engine = [] {
-    cap_instruction_set();
-    dnnl_engine_t made = nullptr;
-    CHECK(dnnl_engine_create(&made, dnnl_cpu, 0) == dnnl_success);
-    return made;
-  }();
-  return engine;
-}
 
 struct Key {
   int64_t m, n, k;
@@ -110,8 +71,8 @@ class Prepared {
       CHECK(dnnl_primitive_attr_set_post_ops(attributes, sum) == dnnl_success);
     }
     dnnl_primitive_desc_t description = nullptr;
-    CHECK(dnnl_primitive_desc_create(&description, &matmul, attributes, cpu_engine(), nullptr) ==
-          dnnl_success);
+    CHECK(dnnl_primitive_desc_create(&description, &matmul, attributes, dnnl_cpu_engine(),
+                                     nullptr) == dnnl_success);
     CHECK(dnnl_primitive_create(&primitive_, description) == dnnl_success);
     dnnl_primitive_desc_destroy(description);
     dnnl_primitive_attr_destroy(attributes);
@@ -142,7 +103,7 @@ class Prepared {
  private:
   void add(int role, const dnnl_memory_desc_t& desc) {
     dnnl_memory_t memory = nullptr;
-    CHECK(dnnl_memory_create(&memory, &desc, cpu_engine(), DNNL_MEMORY_NONE) == dnnl_success);
+    CHECK(dnnl_memory_create(&memory, &desc, dnnl_cpu_engine(), DNNL_MEMORY_NONE) == dnnl_success);
     args_.push_back({role, memory});
   }
 
@@ -154,7 +115,8 @@ class Prepared {
 class Cache {
  public:
   Cache() {
-    CHECK(dnnl_stream_create(&stream_, cpu_engine(), dnnl_stream_default_flags) == dnnl_success);
+    CHECK(dnnl_stream_create(&stream_, dnnl_cpu_engine(), dnnl_stream_default_flags) ==
+          dnnl_success);
   }
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -180,7 +142,7 @@ struct ChosenIsa {
 };
 
 ChosenIsa chosen_isa() {
-  cap_instruction_set();
+  dnnl_cpu_engine();  // the instruction set is capped with it
   switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_avx512_core_amx:
       return {"avx512_core_amx", CpuLevel::kAmx};
@@ -216,8 +178,7 @@ void gemm(const Gemm& args) {
   if (args.m == 0 || args.n == 0) return;
   CHECK(args.k > 0);
   if (is_own_faster(args)) return own_gemm(args);
-  const int thread_count = threads();
-  if (omp_get_max_threads() != thread_count) omp_set_num_threads(thread_count);
+  set_dnnl_threads();
   static thread_local Cache cache;
   cache.run({.m = args.m,
              .n = args.n,
@@ -227,7 +188,7 @@ void gemm(const Gemm& args) {
              .accumulate = args.accumulate,
              .bias = args.bias != nullptr,
              .dtype = args.a.dtype,
-             .threads = thread_count},
+             .threads = threads()},
             args);
 }
 
