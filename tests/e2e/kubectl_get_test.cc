@@ -139,7 +139,7 @@ TEST_P(KubectlGetTest, ExplainsTheFieldsOfATrainingJob) {
   EXPECT_TRUE(has(spec, "nodes\t<integer>"));
   EXPECT_TRUE(has(spec, "train\t<Object>"));
   EXPECT_TRUE(has(ok("explain trainingjob.spec --recursive"), "learningRate\t<number>"));
-  EXPECT_TRUE(has(ok("explain tj.spec.nodes"), "Number of pods of the job."));
+  EXPECT_TRUE(has(ok("explain tj.spec.nodes"), "Number of pods of the job, but for those"));
   EXPECT_TRUE(has(refused("explain tj.spec.nope"), "\"nope\" does not exist"));
   EXPECT_TRUE(has(ok("explain pod"), "Pod"));
 }
