@@ -22,6 +22,7 @@
 #include "agent/train/clicks/click_log.h"
 #include "agent/train/clicks/click_step.h"
 #include "agent/train/servers/round_plan.h"
+#include "common/crypto/aead.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -516,6 +517,7 @@ TEST(ClickWorkers, NameTheBrokenLine) {
 }
 
 TEST(ClickWorkers, EncryptWhatTheySend) {
+  if (!can_encrypt().ok()) GTEST_SKIP() << can_encrypt().error().message;
   const TemporaryFolder folder;
   WorkerWorld::Options options = click_job(folder, kLogisticRegression);
   options.encrypts = true;
