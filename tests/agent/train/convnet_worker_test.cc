@@ -29,8 +29,9 @@ WorkerWorld::Options digits_world(int64_t nodes, int64_t per_node = 1) {
                 .seed = 3};
   train.steps = kSteps;
   train.batch = {.global = 32};
-  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them. The steps
-  // are small, since the order of sums depends on the batch of a rank, and errors grow with a step.
+  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them. The
+  // steps are small, since the order of sums depends on the batch of a rank, and errors grow with a
+  // step.
   train.optimizer = {.learningRate = 1e-4, .epsilon = 1e-3};
   train.validation = {.everySteps = 3};
   return {.nodes = nodes, .per_node = per_node, .train = train};
