@@ -66,9 +66,9 @@ HEADS = {
 class ProgressPage:
     """What rank 0 tells its agent; readable after the rank's end. Offsets: docs/formats.md."""
 
-    MAGIC = 0x4c4b5350524f470b
+    MAGIC = 0x4c4b5350524f470c
     NUMBERS, STEP, STEP_IS_KNOWN, ROUND, PHASE = 8, 16, 24, 480, 488
-    STORAGE = 800
+    STORAGE = 816
     Notes = collections.namedtuple("Notes", "saved failed failed_step save_seconds blocked_seconds set_aside "
                                             "set_aside_step resumed_step")
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/api/message_fields.h"
+#include "common/api/servers_view.h"
 #include "common/base/check.h"
 #include "common/base/utf8.h"
 #include "common/layout/pipeline_schedule.h"
@@ -69,9 +70,12 @@ Status check_world(const Assignment& assignment) {
     return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t needed = protocol_needed(
-      world, assignment.train,
-      {.keeps_states = assignment.checkpoint.memory.has_value(), .losses = assignment.losses});
+  const auto& servers = assignment.parameter_servers;
+  const int64_t needed =
+      protocol_needed(world, assignment.train,
+                      {.keeps_states = assignment.checkpoint.memory.has_value(),
+                       .losses = assignment.losses,
+                       .has_copies = servers && servers->copies > 0});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -81,6 +85,8 @@ Status check_world(const Assignment& assignment) {
   if (has_servers(world) != assignment.parameter_servers.has_value()) {
     return invalid("assignment.parameterServers: expected them if and only if the world has some");
   }
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view, server_count(world));
+  if (!view.ok()) return invalid("assignment.serversView: " + view.error().message);
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
     return invalid("assignment.world: found roles or a layout, expected none without train");
@@ -148,11 +154,13 @@ bool shares_evenly(const BatchSpec& batch, int64_t data_ranks) {
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec) {
   return {.keeps_states = spec.checkpoint.memory.has_value(),
-          .losses = spec.train ? loss_rules(spec) : LossRules()};
+          .losses = spec.train ? loss_rules(spec) : LossRules(),
+          .has_copies = spec.parameterServers && spec.parameterServers->copies > 0};
 }
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
+  if (has_servers(world) && wishes.has_copies) return kProtocolWithCopies;
   if (has_servers(world)) return kProtocolWithServers;
   if (train && is_click_family(train->model.family)) return kProtocolWithServers;
   if (train && (is_convnet(train->model) || train->dropout > 0)) return kProtocolWithConvnets;

@@ -61,7 +61,8 @@ namespace lockstep {
 //      and read a table of pieces (`data.pieces`)
 //  11  workers train convolutional networks, and drop out activations (`dropout`)
 //  12  workers train click models; a world may have servers (`parameterServers`)
-inline constexpr int64_t kProtocolNewest = 12;
+//  13  servers have copies, and views of a round change which of them count (`serversView`)
+inline constexpr int64_t kProtocolNewest = 13;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -86,6 +87,8 @@ inline constexpr int64_t kProtocolWithAverages = 10;
 inline constexpr int64_t kProtocolWithConvnets = 11;
 // Older workers know no such families, and refuse servers.
 inline constexpr int64_t kProtocolWithServers = 12;
+// Older agents and workers know no views but the first one.
+inline constexpr int64_t kProtocolWithCopies = 13;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -101,6 +104,7 @@ bool shares_evenly(const BatchSpec& batch, int64_t data_ranks);
 struct WorkerWishes {
   bool keeps_states = false;  // CheckpointSpec::memory
   LossRules losses = {};
+  bool has_copies = false;  // ParameterServersSpec::copies
 };
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec);
@@ -136,6 +140,10 @@ struct Assignment {
   std::optional<TrainSpec> train;
   std::vector<std::string> command;
   std::optional<ParameterServersSpec> parameter_servers;  // given if the world has servers
+  // The newest view of the round's servers (servers_view.h); empty: the first one. The agent gives it
+  // to its processes. If it has the agent's own server as gone, and since a later view than that in
+  // which the server's processes were started, they are killed and started anew.
+  std::string servers_view;
   std::vector<std::string> variables;  // for a command, in addition to torchrun's
   int64_t restarts = 0;                // of the job so far; max_restarts is the limit
   int64_t max_restarts = 0;
@@ -224,6 +232,8 @@ struct WorkerState {
   std::optional<WorkerWait> wait;
   bool is_lifeless = false;          // it runs, but has shown no sign of life for a while
   bool lacks_bf16 = false;           // its device can't multiply bf16
+  int64_t servers_view = 0;          // the newest that the process follows; 0: none yet
+  bool is_filling = false;           // a server: it is filling the one that joins
   std::optional<WorkerSpeed> speed;  // of the built-in loop, once it is known in this round
 
   bool operator==(const WorkerState&) const = default;
@@ -247,6 +257,8 @@ struct AgentState {
   int64_t incarnation = 0;
   int64_t round = 0;  // the round it runs; 0: none yet
   std::string hash;
+  int64_t servers_view = 0;     // the newest view that it was assigned; 0: of none
+  int64_t servers_started = 0;  // the view in which its processes were started; 0: of none
   std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
   std::vector<WorkerState> workers;
   std::optional<RoundBeginning> beginning;  // of the round; once it is over

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/api/agent_messages.h"
+#include "common/api/servers_view.h"
 #include "common/api/status_fields.h"
 #include "common/api/training_job_fields.h"
 #include "common/api/world_fields.h"
@@ -38,6 +39,8 @@ struct Schema<Assignment> {
     visit(Field{.name = "command", .bytes_max = kCommandWordBytesMax, .items_max = 1000},
           &Assignment::command);
     visit(Field{.name = "parameterServers"}, &Assignment::parameter_servers);
+    visit(Field{.name = "serversView", .bytes_max = kServersViewBytesMax},
+          &Assignment::servers_view);
     visit(Field{.name = "variables", .choices = "jax tensorflow mpi", .items_max = 3},
           &Assignment::variables);
     visit(Field{.name = "restarts", .minimum = 0}, &Assignment::restarts);
@@ -130,6 +133,8 @@ struct Schema<WorkerState> {
     visit(Field{.name = "wait"}, &WorkerState::wait);
     visit(Field{.name = "lifeless"}, &WorkerState::is_lifeless);
     visit(Field{.name = "lacksBf16"}, &WorkerState::lacks_bf16);
+    visit(Field{.name = "serversView", .minimum = 0}, &WorkerState::servers_view);
+    visit(Field{.name = "filling"}, &WorkerState::is_filling);
     visit(Field{.name = "speed"}, &WorkerState::speed);
   }
 };
@@ -157,6 +162,8 @@ struct Schema<AgentState> {
     visit(Field{.name = "incarnation", .minimum = 0}, &AgentState::incarnation);
     visit(Field{.name = "round", .minimum = 0, .required = true}, &AgentState::round);
     visit(Field{.name = "hash", .bytes_max = 256}, &AgentState::hash);
+    visit(Field{.name = "serversView", .minimum = 0}, &AgentState::servers_view);
+    visit(Field{.name = "serversStarted", .minimum = 0}, &AgentState::servers_started);
     visit(Field{.name = "phase",
                 .choices = "Idle Starting Running Completed Failed Stopping Exiting"},
           &AgentState::phase);

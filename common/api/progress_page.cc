@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kPageBytes = 8192;
-constexpr uint64_t kMagic = 0x4c4b53'50524f47'0b;  // "LKSPROG" and the layout's version
+constexpr uint64_t kMagic = 0x4c4b53'50524f47'0c;  // "LKSPROG" and the layout's version
 // The file must not shrink (the agent's access would raise SIGBUS) or grow.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -30,7 +30,7 @@ struct ProgressPage::Layout {
 };
 
 CollectiveBoard ProgressPage::board() const {
-  constexpr size_t kBoardAt = 1632;
+  constexpr size_t kBoardAt = 1648;
   static_assert(sizeof(Layout) <= kBoardAt && kBoardAt + CollectiveBoard::kBytes <= kPageBytes);
   CHECK(page_ != nullptr);
   return CollectiveBoard(reinterpret_cast<std::byte*>(page_) + kBoardAt);

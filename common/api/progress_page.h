@@ -40,6 +40,8 @@ struct ProgressNumbers : StepNumbers {
   double first_step_unix_seconds = 0;  // wall clock at the end of the round's first step
   Holdings holdings;
   int64_t micro_batch = -1;  // of the step, whose pass it issued last; -1: none
+  int64_t servers_view = 0;  // the newest view of the servers that it follows; 0: none yet
+  uint64_t is_filling = 0;   // 1: a server that is filling the one that joins
 
   bool operator==(const ProgressNumbers&) const = default;
 };

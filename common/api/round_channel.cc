@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "common/api/servers_view.h"
 
 namespace lockstep {
 namespace {
@@ -53,6 +56,31 @@ Status send_whole(int fd, Message& message) {
   return {};
 }
 
+// A message of the agent.
+struct Received {
+  std::string text;
+  int fd = -1;  // attached to it
+};
+
+// Waits as receive_next(). kInvalid if the text is longer than `bytes_max`.
+Result<std::optional<Received>> receive(int fd, int wait_ms, size_t bytes_max) {
+  pollfd ready = {fd, POLLIN, 0};
+  if (poll(&ready, 1, wait_ms) <= 0) return std::optional<Received>();
+  Received received{.text = std::string(bytes_max, '\0')};
+  Message message(received.text.data(), bytes_max);
+  const ssize_t bytes = recvmsg(fd, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<Received>();
+  if (bytes <= 0) return unavailable(std::string(kWhere) + "the agent has closed it");
+  received.fd = attached_to(message);
+  if ((message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    if (received.fd >= 0) close(received.fd);
+    return invalid(std::string(kWhere) + "expected at most " + std::to_string(bytes_max) +
+                   " bytes and one descriptor");
+  }
+  received.text.resize(static_cast<size_t>(bytes));
+  return std::optional<Received>(std::move(received));
+}
+
 }  // namespace
 
 Result<std::array<int, 2>> make_round_channel() {
@@ -97,22 +125,28 @@ Status send_next(int fd, const NextRound& next) {
 }
 
 Result<std::optional<NextRound>> receive_next(int fd, int wait_ms) {
-  pollfd ready = {fd, POLLIN, 0};
-  if (poll(&ready, 1, wait_ms) <= 0) return std::optional<NextRound>();
-  std::string path(kConfigPathBytesMax, '\0');
-  Message message(path.data(), path.size());
-  const ssize_t bytes = recvmsg(fd, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<NextRound>();
-  if (bytes <= 0) return unavailable(std::string(kWhere) + "the agent has closed it");
-  NextRound next;
-  next.shm_fd = attached_to(message);
-  if ((message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    if (next.shm_fd >= 0) close(next.shm_fd);
-    return invalid(std::string(kWhere) + "expected a path and at most one descriptor");
+  TRY_ASSIGN(std::optional<Received> received, receive(fd, wait_ms, kConfigPathBytesMax));
+  if (!received) return std::optional<NextRound>();
+  return std::optional(
+      NextRound{.config_path = std::move(received->text), .shm_fd = received->fd});
+}
+
+Result<bool> send_view(int fd, const std::string& text) {
+  if (text.empty() || text.size() > kServersViewBytesMax) {
+    return invalid(std::string(kWhere) + "expected a view of at most " +
+                   std::to_string(kServersViewBytesMax) + " bytes, found " +
+                   std::to_string(text.size()));
   }
-  path.resize(static_cast<size_t>(bytes));
-  next.config_path = std::move(path);
-  return std::optional<NextRound>(std::move(next));
+  if (send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+  if (errno == EAGAIN || errno == EINTR) return false;
+  return errno_error(std::string(kWhere) + "send", errno);
+}
+
+Result<std::optional<std::string>> receive_view(int fd, int wait_ms) {
+  TRY_ASSIGN(std::optional<Received> received, receive(fd, wait_ms, kServersViewBytesMax));
+  if (!received) return std::optional<std::string>();
+  if (received->fd >= 0) close(received->fd);
+  return std::optional(std::move(received->text));
 }
 
 }  // namespace lockstep

@@ -32,6 +32,12 @@ struct NextRound {
 // does not block.
 Result<std::array<int, 2>> make_round_channel();
 
+// Gives a process the newest view of the servers (servers_view.h), in a round with servers; its
+// processes never get a NextRound. Returns false if there is no room now.
+Result<bool> send_view(int fd, const std::string& text);
+// As receive_next(), for a view's text.
+Result<std::optional<std::string>> receive_view(int fd, int wait_ms);
+
 Status send_left(int fd, const LeftRound& left);
 // Returns nothing if there is no such message yet.
 std::optional<LeftRound> receive_left(int fd);

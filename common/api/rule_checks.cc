@@ -291,8 +291,6 @@ std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
   const bool is_clicks = is_click_family(train.model.family);
   const auto number = [](double value) { return dump_json(Json(value)); };
   return {
-      {spec.parameterServers->copies > 0, "spec.parameterServers.copies",
-       text(spec.parameterServers->copies), "0"},
       {spec.gpusPerNode > 0, "spec.gpusPerNode", text(spec.gpusPerNode), "0"},
       {spec.elastic.has_value(), "spec.elastic", "an elastic job", "none"},
       {spec.checkpoint.memory.has_value(), "spec.checkpoint.memory", "it", "none"},

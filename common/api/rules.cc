@@ -672,6 +672,12 @@ void Table::add_servers() {
   const Expression server_ranks = spec_["parameterServers.nodes"] * processes_;
   require(spec_, "parameterServers.nodes", !has_servers || server_ranks <= kServerRanksMax,
           "[{} ]ranks of servers, expected at most " + text(kServerRanksMax), {server_ranks});
+  const Expression copies = spec_["parameterServers.copies"];
+  require(servers, "copies", servers["copies"] + 1 <= servers["nodes"],
+          "{} further servers hold each parameter, expected less than the nodes[ ({})]",
+          {servers["copies"], servers["nodes"]});
+  require(spec_, "parameterServers.copies", !has_servers || copies == 0 || processes_ == 1,
+          "{} needs one process on each node[, found {}]", {copies, processes_});
   require(spec_, "parameterServers", !has_servers || spec_.given("train"),
           "only valid with spec.train; omit the field, because a command does this itself");
   require(spec_, "train.optimizer.clipNorm",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/api/codec.h"
+#include "common/api/servers_view.h"
 #include "common/api/step_number_table.h"
 #include "common/api/training_job.h"
 
@@ -336,6 +337,12 @@ struct Schema<TrainingJobStatus> {
           &TrainingJobStatus::nodes);
     visit(Field{.name = "servers", .meaning = "Desired and ready pods of parameter servers."},
           &TrainingJobStatus::servers);
+    visit(Field{.name = "serversView",
+                .meaning = "Which parameter servers of the round hold what they should: number of "
+                           "the view, then for each server since which view it does (1), is "
+                           "gone (-2), or is filled by the others (+3). Absent: all do.",
+                .bytes_max = kServersViewBytesMax},
+          &TrainingJobStatus::serversView);
     visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},
           &TrainingJobStatus::rendezvous);
     visit(Field{.name = "progress", .meaning = "Progress of the training."},

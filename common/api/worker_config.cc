@@ -1,6 +1,7 @@
 #include "common/api/worker_config.h"
 
 #include "common/api/message_fields.h"
+#include "common/api/servers_view.h"
 
 namespace lockstep {
 
@@ -17,6 +18,8 @@ struct Schema<WorkerConfig> {
     visit(Field{.name = "gpus", .minimum = 0}, &WorkerConfig::gpus);
     visit(Field{.name = "train", .required = true}, &WorkerConfig::train);
     visit(Field{.name = "parameterServers"}, &WorkerConfig::parameter_servers);
+    visit(Field{.name = "serversView", .bytes_max = kServersViewBytesMax},
+          &WorkerConfig::servers_view);
     visit(Field{.name = "checkpoint"}, &WorkerConfig::checkpoint);
     visit(Field{.name = "threads", .minimum = 1, .maximum = 4096}, &WorkerConfig::threads);
     visit(Field{.name = "cpus", .minimum = 0, .maximum = 65536}, &WorkerConfig::cpus);
@@ -48,6 +51,9 @@ Result<WorkerConfig> worker_config_from_json(const Json& document) {
     return invalid("config.rank: " + std::to_string(config.rank) + " is not in the world of " +
                    std::to_string(config.world.world_size()) + " ranks");
   }
+  const Result<ServersView> view =
+      servers_view_from_text(config.servers_view, server_count(config.world));
+  if (!view.ok()) return invalid("config.serversView: " + view.error().message);
   const std::string hash = world_hash(config.world);
   if (config.hash != hash) {
     return invalid("config.hash: found " + in_quotes(config.hash) + ", expected " + hash);

@@ -22,6 +22,7 @@ struct WorkerConfig {
   int64_t gpus = 0;  // of the whole job
   TrainSpec train;
   std::optional<ParameterServersSpec> parameter_servers = {};  // given if the world has servers
+  std::string servers_view = {};  // in which the process begins (servers_view.h)
   CheckpointSpec checkpoint;                                   // path empty: nothing is stored
   int64_t threads = 1;
   int64_t cpus = 0;        // CPUs that the pod may use; 0: all of the machine's

@@ -296,6 +296,11 @@ bool has_servers(const WorldAssignment& world) {
   return !world.members.empty() && world.members.back().role != MemberRole::kWorker;
 }
 
+size_t server_count(const WorldAssignment& world) {
+  const auto members = std::ranges::count(world.members, MemberRole::kServer, &WorldMember::role);
+  return static_cast<size_t>(members * world.processes_per_node);
+}
+
 bool shares_nothing(const WorldLayout& layout) {
   return static_cast<const StateSharing&>(layout) == StateSharing{};
 }

@@ -104,6 +104,8 @@ const WorldMember& member_of(const WorldAssignment& world, int64_t rank);
 RankCoordinates coordinates(const WorldAssignment& world, int64_t rank);
 
 bool has_servers(const WorldAssignment& world);
+// Returns the number of ranks that are servers.
+size_t server_count(const WorldAssignment& world);
 // Returns whether each worker holds everything of its part of the mesh, and gradients are
 // all-reduced in fp32.
 bool shares_nothing(const WorldLayout& layout);

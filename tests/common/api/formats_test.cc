@@ -50,6 +50,7 @@ TEST(Formats, NameEveryMemberOfAWorkersConfiguration) {
                       .token_file = "token"};
   config.world.members.push_back({.host = "10.0.0.1", .port = 29500});
   config.parameter_servers.emplace();
+  config.servers_view = "1:1";
   EXPECT_EQ(test::format_members("Worker's configuration"), members_of(to_json(config)));
 }
 
@@ -119,6 +120,8 @@ ProgressNumbers some_numbers() {
                       .offloaded_bytes = 16,
                       .sharding_ranks = 8};
   numbers.micro_batch = 17;
+  numbers.servers_view = 18;
+  numbers.is_filling = 1;
   return numbers;
 }
 
@@ -176,9 +179,9 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
 
   std::string waits_for = raw(int64_t{5});
   for (int i = 1; i < 8; ++i) waits_for += raw(int64_t{-1});
-  const std::string groups(memory.substr(1808, 2304));
+  const std::string groups(memory.substr(1824, 2304));
   test::expect_format("Progress page", memory,
-                      {{"magic", raw(uint64_t{0x4c4b5350524f470b})},
+                      {{"magic", raw(uint64_t{0x4c4b5350524f470c})},
                        {"sequence", raw(uint64_t{4})},
                        {"numbers", raw<StepNumbers>(numbers)},
                        {"round", raw(uint64_t{3})},
@@ -196,6 +199,8 @@ TEST(Formats, GiveTheOffsetsOfTheProgressPage) {
                        {"offloadedBytes", raw(uint64_t{16})},
                        {"shardingRanks", raw(int64_t{8})},
                        {"microBatch", raw(int64_t{17})},
+                       {"serversView", raw(int64_t{18})},
+                       {"filling", raw(uint64_t{1})},
                        {"gpuSequence", raw(uint64_t{2})},
                        {"gpuSamples", raw(uint64_t{4})},
                        {"busyRatio", raw(0.25)},

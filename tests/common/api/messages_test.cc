@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 13), "assignment.protocol: 13 is out of range, expected 1 to 12");
+  EXPECT_EQ(error_of("/protocol", 14), "assignment.protocol: 14 is out of range, expected 1 to 13");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");
@@ -257,6 +257,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   spec.parallelism = {};
   input.members[1].role = MemberRole::kServer;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 12);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train, {.has_copies = true}), 13);
   input.members[1].role = MemberRole::kWorker;
   spec.train.emplace();
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/api/servers_view.h"
+
 namespace lockstep {
 namespace {
 
@@ -48,6 +50,33 @@ TEST_F(RoundChannel, GivesTheWorkerItsNextRoundWithMemory) {
   EXPECT_EQ(std::string(bytes, 6), "shared");
   close((*next)->shm_fd);
   close(memory);
+}
+
+TEST_F(RoundChannel, GivesTheProcessTheNewestViewOfTheServers) {
+  auto none = receive_view(worker_, 0);
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none->has_value());
+  const std::string longest(kServersViewBytesMax, '7');
+  for (const std::string& text : {std::string("2:1,-2"), longest}) {
+    ASSERT_EQ(send_view(agent_, text).value(), true);
+    const auto view = receive_view(worker_, 1000);
+    ASSERT_TRUE(view.ok());
+    EXPECT_EQ(*view, text);
+  }
+  EXPECT_EQ(send_view(agent_, longest + "7").error().code, Code::kInvalid);
+  EXPECT_EQ(send_view(agent_, "").error().code, Code::kInvalid);
+}
+
+TEST_F(RoundChannel, AViewWaitsForRoomWithoutBlocking) {
+  const std::string longest(kServersViewBytesMax, '7');
+  int sent = 0;
+  while (*send_view(agent_, longest)) ++sent;
+  EXPECT_GT(sent, 0);
+  ASSERT_TRUE(receive_view(worker_, 0).ok());
+  EXPECT_TRUE(*send_view(agent_, longest));
+  close(worker_);
+  worker_ = -1;
+  EXPECT_EQ(send_view(agent_, longest).error().code, Code::kUnavailable);
 }
 
 TEST_F(RoundChannel, NeedsNoMemory) {

@@ -1,0 +1,121 @@
+#include "common/api/servers_view.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/api/problems.h"
+#include "common/base/utf8.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kWhere[] = "[servers view] ";
+
+// Takes a number from 1 on without leading zeros from the front of the text.
+bool take_number(std::string_view& text, int64_t& number) {
+  if (text.empty() || text.front() < '1' || text.front() > '9') return false;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return true;
+}
+
+bool take(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+bool take_standing(std::string_view& text, ServerStanding& standing) {
+  if (take(text, '-')) {
+    standing.state = ServerState::kGone;
+  } else if (take(text, '+')) {
+    standing.state = ServerState::kJoining;
+  }
+  return take_number(text, standing.since);
+}
+
+bool can_be(const ServersView& view) {
+  const auto has_state = [](ServerState state) {
+    return [state](const ServerStanding& server) { return server.state == state; };
+  };
+  const bool are_past = std::ranges::all_of(view.servers, [&](const ServerStanding& server) {
+    const bool is_first = server.since == 1;
+    return server.since <= view.number && (server.state == ServerState::kWhole || !is_first);
+  });
+  return are_past && std::ranges::count_if(view.servers, has_state(ServerState::kJoining)) <= 1 &&
+         std::ranges::any_of(view.servers, has_state(ServerState::kWhole));
+}
+
+Error not_a_view(std::string_view text) {
+  return invalid(std::string(kWhere) + "expected a view such as 4:1,-2,+4, got " +
+                 in_quotes(utf8_tail(text, 64)));
+}
+
+}  // namespace
+
+ServersView first_servers_view(size_t servers) {
+  return {.number = 1, .servers = std::vector<ServerStanding>(servers)};
+}
+
+std::string text_of(const ServersView& view) {
+  std::string text = std::to_string(view.number);
+  char separator = ':';
+  for (const ServerStanding& server : view.servers) {
+    text += separator;
+    separator = ',';
+    if (server.state == ServerState::kGone) text += '-';
+    if (server.state == ServerState::kJoining) text += '+';
+    text += std::to_string(server.since);
+  }
+  return text;
+}
+
+Result<ServersView> servers_view_from_text(std::string_view text) {
+  if (text.size() > kServersViewBytesMax) return not_a_view(text);
+  std::string_view rest = text;
+  ServersView view;
+  if (!take_number(rest, view.number)) return not_a_view(text);
+  for (char separator = ':'; !rest.empty(); separator = ',') {
+    ServerStanding standing;
+    if (!take(rest, separator) || !take_standing(rest, standing)) return not_a_view(text);
+    view.servers.push_back(standing);
+  }
+  if (view.servers.size() > kServersInViewMax || !can_be(view)) return not_a_view(text);
+  return view;
+}
+
+Result<ServersView> servers_view_from_text(std::string_view text, size_t servers) {
+  if (text.empty()) return first_servers_view(servers);
+  TRY_ASSIGN(ServersView view, servers_view_from_text(text));
+  if (view.servers.size() == servers) return view;
+  return invalid(std::string(kWhere) + "expected " + std::to_string(servers) + " servers, got " +
+                 std::to_string(view.servers.size()));
+}
+
+ServersView next_view(const ServersView& view, size_t server, ServerState state) {
+  ServersView next = view;
+  ++next.number;
+  next.servers[server] = {.state = state, .since = next.number};
+  return next;
+}
+
+bool holds_everything(const ServersView& view, int64_t copies) {
+  const size_t count = view.servers.size();
+  for (size_t first = 0; first < count; ++first) {
+    bool is_held = false;
+    for (size_t i = 0; i <= static_cast<size_t>(copies) && i < count; ++i) {
+      is_held |= view.servers[(first + i) % count].state == ServerState::kWhole;
+    }
+    if (!is_held) return false;
+  }
+  return true;
+}
+
+size_t joining_server(const ServersView& view) {
+  const auto joining =
+      std::ranges::find(view.servers, ServerState::kJoining, &ServerStanding::state);
+  return static_cast<size_t>(joining - view.servers.begin());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep {
+
+// Which servers of a round hold what they should (docs/servers.md, "Views"). The controller decides
+// it and records it in status before anybody acts on it; agents hand it to their processes.
+
+enum class ServerState : uint8_t {
+  kWhole,    // has everything that it should hold
+  kJoining,  // is being filled by others
+  kGone,     // has nothing: it was lost, and its agent starts it anew
+};
+
+struct ServerStanding {
+  ServerState state = ServerState::kWhole;
+  int64_t since = 1;  // number of the first view with this state
+
+  bool operator==(const ServerStanding&) const = default;
+};
+
+// A view of a round's servers, by place among the servers. Views are numbered from 1; in the first
+// one all are whole. Each later one changes servers of the one before:
+//   whole or joining or gone -> gone;  gone -> joining;  joining -> whole
+// At most one server joins at a time.
+struct ServersView {
+  int64_t number = 1;
+  std::vector<ServerStanding> servers;
+
+  bool operator==(const ServersView&) const = default;
+};
+
+inline constexpr size_t kServersInViewMax = 1024;
+inline constexpr size_t kServersViewBytesMax = 24 * 1024;
+
+ServersView first_servers_view(size_t servers);
+
+// Returns the view's only text: "4:1,-2,+4" is view 4, with a server that is whole since view 1,
+// one that is gone since view 2, and one that joins since view 4.
+std::string text_of(const ServersView& view);
+// kInvalid for any text that text_of() does not return, and for a view that cannot be.
+Result<ServersView> servers_view_from_text(std::string_view text);
+// Returns the first view if the text is empty. kInvalid also for another number of servers.
+Result<ServersView> servers_view_from_text(std::string_view text, size_t servers);
+
+// Returns the next view, in which that server has this state.
+ServersView next_view(const ServersView& view, size_t server, ServerState state);
+// Returns whether some server is whole of each server and the `copies` that follow it in the list,
+// around its end.
+bool holds_everything(const ServersView& view, int64_t copies);
+// Returns the server that joins, or the number of servers.
+size_t joining_server(const ServersView& view);
+
+}  // namespace lockstep

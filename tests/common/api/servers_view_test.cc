@@ -1,0 +1,78 @@
+#include "common/api/servers_view.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+ServersView parsed(std::string_view text) {
+  const Result<ServersView> view = servers_view_from_text(text);
+  EXPECT_TRUE(view.ok()) << text;
+  return view.ok() ? *view : ServersView();
+}
+
+TEST(ServersView, HasOneText) {
+  EXPECT_EQ(text_of(first_servers_view(3)), "1:1,1,1");
+  ServersView view = first_servers_view(3);
+  view = next_view(view, 1, ServerState::kGone);
+  EXPECT_EQ(text_of(view), "2:1,-2,1");
+  view = next_view(view, 1, ServerState::kJoining);
+  EXPECT_EQ(text_of(view), "3:1,+3,1");
+  EXPECT_EQ(joining_server(view), 1u);
+  view = next_view(view, 1, ServerState::kWhole);
+  EXPECT_EQ(text_of(view), "4:1,4,1");
+  EXPECT_EQ(joining_server(view), 3u);
+  for (const char* text : {"1:1", "2:1,-2,1", "3:1,+3,1", "17:1,-2,+17,9", "9223372036854775807:1"})
+    EXPECT_EQ(text_of(parsed(text)), text);
+}
+
+TEST(ServersView, RefusesEveryOtherText) {
+  for (const char* text :
+       {"", "1", "1:", "0:1", "1:0", "01:1", "1:01", "1: 1", "1:1,", "1:1,,1", "1,1", "-1:1", "1:--1",
+        "1:+-1", "1:1;1", "1:1:1", "9223372036854775808:1", "1:x", "2:3", "1:-1", "1:+1", "2:-2",
+        "2:+2,-2", "4:1,+2,+3"}) {
+    const Result<ServersView> view = servers_view_from_text(text);
+    ASSERT_FALSE(view.ok()) << text;
+    EXPECT_EQ(view.error().code, Code::kInvalid);
+  }
+  EXPECT_FALSE(servers_view_from_text("1:1" + std::string(kServersViewBytesMax, ' ')).ok());
+  EXPECT_FALSE(servers_view_from_text(text_of(first_servers_view(kServersInViewMax + 1))).ok());
+  EXPECT_TRUE(servers_view_from_text(text_of(first_servers_view(kServersInViewMax))).ok());
+}
+
+TEST(ServersView, TheLongestFits) {
+  ServersView view = first_servers_view(kServersInViewMax);
+  view.number = INT64_MAX;
+  for (ServerStanding& server : view.servers) server.since = INT64_MAX;
+  EXPECT_LE(text_of(view).size(), kServersViewBytesMax);
+  EXPECT_EQ(parsed(text_of(view)), view);
+}
+
+TEST(ServersView, NoTextIsTheFirstView) {
+  EXPECT_EQ(*servers_view_from_text("", 2), first_servers_view(2));
+  EXPECT_EQ(*servers_view_from_text("2:1,-2", 2), parsed("2:1,-2"));
+  EXPECT_EQ(servers_view_from_text("2:1,-2", 3).error().message,
+            "[servers view] expected 3 servers, got 2");
+}
+
+TEST(ServersView, SaysWhetherEverythingIsHeld) {
+  struct Case {
+    const char* view;
+    int64_t copies;
+    bool expected;
+  };
+  for (const Case& test : std::initializer_list<Case>{{"1:1,1,1", 0, true},
+                                                      {"2:1,-2,1", 0, false},
+                                                      {"2:1,-2,1", 1, true},
+                                                      {"3:1,-2,-3", 1, false},
+                                                      {"3:-3,-2,1", 1, false},
+                                                      {"3:1,-2,-3", 2, true},
+                                                      {"3:1,-2,1,-3", 1, true},
+                                                      {"3:-2,1,1,-3", 1, false},
+                                                      {"4:1,+4,-3", 1, false},
+                                                      {"3:1,-2", 1, true}})
+    EXPECT_EQ(holds_everything(parsed(test.view), test.copies), test.expected) << test.view;
+}
+
+}  // namespace
+}  // namespace lockstep
