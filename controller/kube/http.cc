@@ -149,7 +149,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (deadline_) timers_.cancel(*deadline_);
     deadline_.reset();
     options_.handler = {};
-    cancel_.cancel();
+    // Cancelling an exchange that has ended would close its connection, unless cpprestsdk has put
+    // it back into its pool already.
+    if (!has_ended()) cancel_.cancel();
     const std::lock_guard lock(mutex_);
     is_refused_ = true;
     is_abandoned_ = true;
@@ -280,8 +282,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     return tls.empty() ? to_error(exception) : unavailable("[http] " + tls);
   }
 
+  bool has_ended() {
+    const std::lock_guard lock(mutex_);
+    return has_ended_;
+  }
+
   void post_end(Result<HttpReply> result) {
     const std::lock_guard lock(mutex_);  // held while posting, so that abandon() waits for it
+    has_ended_ = true;
     if (is_abandoned_) return;
     mailbox_.post([self = shared_from_this(), result = std::move(result)]() mutable {
       self->finish(std::move(result));
@@ -336,6 +344,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   size_t pending_bytes_ = 0;
   bool is_refused_ = false;
   bool is_abandoned_ = false;
+  bool has_ended_ = false;
   bool is_too_large_ = false;
   std::optional<pplx::task_completion_event<void>> resume_;
 };

@@ -161,6 +161,17 @@ TEST(KubeClient, SendsABodyWithoutWaitingForAnAcknowledgementAndNoticesADeadServ
   }
 }
 
+// cpprestsdk closes the connection of a request that is cancelled while it ends.
+TEST(KubeClient, LeavesTheConnectionOfAnAnsweredRequestOpen) {
+  Loop loop;
+  ScriptedServer server([](const Request&, const Peer& peer) { peer.reply(200, "{}"); });
+  KubeClientOptions options = options_for(server);
+  options.rate.per_second = options.rate.burst = 1e9;
+  KubeClient client(options, loop.mailbox, loop.timers, loop.clock);
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(call(loop, client, kGetPod).ok()) << i;
+  EXPECT_EQ(server.ended(), 0);
+}
+
 TEST(KubeClient, KeepsFewRequestsOpenAndTheLeaseWaitsForNone) {
   constexpr int kRequests = 20;
   Loop loop;

@@ -124,6 +124,7 @@ void ScriptedServer::serve(int fd) {
     ++requests_;
     handler_(request, Peer(fd));
   }
+  ++ended_;
   const std::lock_guard lock(mutex_);
   open_.erase(std::find(open_.begin(), open_.end(), fd));
   ::close(fd);

@@ -46,6 +46,8 @@ class ScriptedServer {
   int port() const { return port_; }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
   int requests() const { return requests_; }
+  // Returns the number of connections that have ended.
+  int ended() const { return ended_; }
 
  private:
   void accept_all();
@@ -54,7 +56,7 @@ class ScriptedServer {
   Handler handler_;
   int listener_ = -1;
   int port_ = 0;
-  std::atomic<int> requests_{0};
+  std::atomic<int> requests_{0}, ended_{0};
   std::mutex mutex_;
   std::vector<int> open_;
   std::vector<std::thread> threads_;
