@@ -85,6 +85,7 @@ void Agent::handle_events() {
     machine_.terminate(clock_.now());
   }
   workers_.read_output(clock_.now());
+  workers_.send_views();
   reap();
   drive();
   calls_.run_all();
@@ -112,6 +113,8 @@ void Agent::carry_out(Action action) {
       return;
     case Action::kSpawn:
       return workers_.start(machine_, clock_.now());
+    case Action::kGiveView:
+      return workers_.give_view(machine_.assignment().servers_view);
     case Action::kQuit:
       quit_ = true;
   }

@@ -66,6 +66,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   config.gpus = assignment.gpus_per_node * std::ssize(world.members);
   config.train = *assignment.train;
   config.parameter_servers = assignment.parameter_servers;
+  config.servers_view = assignment.servers_view;
   config.checkpoint = assignment.checkpoint;
   config.threads = threads;
   config.cpus = context.cpus;

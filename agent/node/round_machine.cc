@@ -65,6 +65,14 @@ HoldingsStatus holdings_status(const Holdings& holdings, const WorldLayout& layo
           .offloadedBytes = number(holdings.offloaded_bytes)};
 }
 
+// Returns the number of the assignment's view of the servers; 0 if it has none.
+int64_t view_number(const Assignment& assignment) {
+  const size_t servers = server_count(assignment.world);
+  if (servers == 0) return 0;
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view, servers);
+  return view.ok() ? view->number : 1;
+}
+
 bool ended_by_stop(const WorkerEnd& end) {
   return end.exit_code == kExitStopped || end.signal == SIGTERM || end.signal == SIGKILL;
 }
@@ -131,7 +139,8 @@ Status RoundMachine::assign(const Assignment& assignment, TimePoint now) {
   if (!assignment.train && assignment.command.empty()) {
     return invalid("[assignment] expected train or command, got neither");
   }
-  if (assignment.world.round > live_.round) begin_round(assignment, now);
+  if (assignment.world.round == live_.round) return take_view(assignment, now);
+  begin_round(assignment, now);
   return {};
 }
 
@@ -142,13 +151,19 @@ void RoundMachine::begin_round(const Assignment& assignment, TimePoint now) {
   live_.progress.reset();
   live_.storage.reset();
   live_.holdings.reset();
+  live_.servers_view = view_number(assignment);
+  begin_processes(now);
+}
+
+void RoundMachine::begin_processes(TimePoint now) {
   live_.beginning.reset();
   live_.workers.clear();
-  const int64_t local_size = assignment.world.processes_per_node;
-  const int64_t place = place_in_round(assignment);
+  const WorldAssignment& world = assignment_->world;
+  const int64_t local_size = world.processes_per_node;
+  const int64_t place = place_in_round(*assignment_);
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     WorkerState worker;
-    worker.rank = rank_of(assignment.world, place, local_rank);
+    worker.rank = rank_of(world, place, local_rank);
     worker.local_rank = local_rank;
     live_.workers.push_back(worker);
   }
@@ -161,6 +176,39 @@ void RoundMachine::begin_round(const Assignment& assignment, TimePoint now) {
   assigned_at_ = now;
   cleared_at_.reset();
   actions_ = {Action::kKill};
+}
+
+// A controller that leads no more may still send an older view.
+Status RoundMachine::take_view(const Assignment& assignment, TimePoint now) {
+  const int64_t number = view_number(assignment);
+  if (number < live_.servers_view) return {};
+  if (number == live_.servers_view) {
+    if (assignment.servers_view == assignment_->servers_view) return {};
+    return conflict("[assignment] expected view " + assignment_->servers_view +
+                    " of the servers, got " + assignment.servers_view);
+  }
+  TRY_ASSIGN(const ServersView view,
+             servers_view_from_text(assignment.servers_view, server_count(assignment.world)));
+  assignment_->servers_view = assignment.servers_view;
+  live_.servers_view = number;
+  if (mode_ != Mode::kRunning) return {};  // its processes begin with this view, or end
+  if (is_gone_since_start(view)) {
+    begin_processes(now);
+  } else {
+    actions_.push_back(Action::kGiveView);
+  }
+  return {};
+}
+
+// Returns whether a process of this node lacks what it held, or does not know that others go on
+// without it.
+bool RoundMachine::is_gone_since_start(const ServersView& view) const {
+  const int64_t first = assignment_->world.world_size() - std::ssize(view.servers);
+  return std::ranges::any_of(live_.workers, [&](const WorkerState& worker) {
+    if (worker.rank < first) return false;
+    const ServerStanding& standing = view.servers[static_cast<size_t>(worker.rank - first)];
+    return standing.state == ServerState::kGone && standing.since > live_.servers_started;
+  });
 }
 
 void RoundMachine::begin_stop(int exit_code, Duration grace, TimePoint now) {
@@ -244,6 +292,8 @@ void RoundMachine::progress(int64_t round, int64_t local_rank, const ProgressNum
   worker->micro_batch = std::max<int64_t>(numbers.micro_batch, -1);
   worker->suspect_rank = numbers.suspect_rank;
   worker->lacks_bf16 = numbers.lacks_bf16 != 0;
+  worker->servers_view = std::max<int64_t>(numbers.servers_view, 0);
+  worker->is_filling = numbers.is_filling != 0;
   if (numbers.holdings.sharding_ranks > 0) {
     take_largest(holdings_status(numbers.holdings, assignment_->world.layout), live_.holdings);
   }
@@ -291,6 +341,7 @@ void RoundMachine::all_processes_gone() {
   all_processes_gone_ = true;
   if (mode_ == Mode::kClearing) {
     mode_ = Mode::kRunning;
+    live_.servers_started = live_.servers_view;
     actions_ = {Action::kSpawn};
   } else if (mode_ == Mode::kLeaving) {
     mode_ = Mode::kGone;

@@ -8,6 +8,7 @@
 #include "agent/node/board_watch.h"
 #include "common/api/agent_messages.h"
 #include "common/api/progress_page.h"
+#include "common/api/servers_view.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
@@ -37,6 +38,7 @@ enum class Action {
   kKill,       // SIGKILL to every process below the agent, until all_processes_gone(); while
                // clearing(), not to those that leave their round and can serve the next one
   kSpawn,      // the workers of assignment(); spawned() or start_failed() for each
+  kGiveView,   // of the round's servers (assignment().servers_view), to every worker
   kQuit,       // leave with exit_code()
 };
 
@@ -54,6 +56,7 @@ struct WorkerEnd {
 //
 //   Idle -> [kKill] clearing -> all processes gone: [kSpawn] running -> workers end -> holding
 //   running or holding + newer round -> [kKill] clearing ...
+//   running + view in which this server is gone since -> [kKill] clearing ...
 //   any + Exit or SIGTERM -> [kTerminate] stopping -> all ended, or grace over: [kKill] leaving
 //   holding for too long -> [kKill] leaving;  leaving + all processes gone: [kQuit]
 //
@@ -64,7 +67,8 @@ class RoundMachine {
   RoundMachine(NodeIdentity identity, RoundLimits limits);
 
   // kInvalid: not for this agent, or nothing to run. kConflict: an older round, another hash of the
-  // same round, another incarnation, or the agent is leaving.
+  // same round, another view with the same number, another incarnation, or the agent is leaving. An
+  // older view of the round is ignored.
   Status assign(const Assignment& assignment, TimePoint now);
   void terminate(TimePoint now);  // the agent got SIGTERM
   void note_controller_contact(TimePoint now) { last_contact_ = now; }
@@ -116,6 +120,9 @@ class RoundMachine {
   Status check_identity(const Assignment& assignment) const;
   Status check_round(const Assignment& assignment) const;
   void begin_round(const Assignment& assignment, TimePoint now);
+  void begin_processes(TimePoint now);
+  Status take_view(const Assignment& assignment, TimePoint now);
+  bool is_gone_since_start(const ServersView& view) const;
   void begin_stop(int exit_code, Duration grace, TimePoint now);
   bool must_be_told(TimePoint now) const;
   void leave(TimePoint now);

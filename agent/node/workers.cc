@@ -102,8 +102,9 @@ struct WorkerSet::Worker {
   // Its process has served an earlier round. Until its page has numbers of this one, it is that
   // one's.
   bool has_stayed = false;
-  int output_fd = -1;  // the pipe's read end
-  int rounds_fd = -1;  // the agent's end of its round channel; -1: it ends with its round
+  int output_fd = -1;       // the pipe's read end
+  int rounds_fd = -1;       // the agent's end of its round channel; -1: it ends with its round
+  bool wants_view = false;  // the newest view has not been sent
 };
 
 struct WorkerSet::Survivor {
@@ -196,6 +197,7 @@ std::set<pid_t> WorkerSet::survivors(const Assignment& next) const {
 
 bool WorkerSet::any_may_leave() const {
   return std::ranges::any_of(workers_, [](const auto& worker) {
+    if (worker->launch.config.parameter_servers) return false;  // it ends with its round
     const bool trains = worker->reported && worker->numbers.phase >= WorkerPhase::kTraining;
     return worker->in_round() && worker->rounds_fd >= 0 && trains && !worker->hung;
   });
@@ -242,8 +244,9 @@ Status WorkerSet::start_one(int64_t local_rank, const Assignment& assignment, in
   std::array<int, 2> rounds = {-1, -1};
   if (assignment.train) {
     TRY_ASSIGN(worker.page, ProgressPage::create());
-    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);           // the other ranks must not inherit it
-    if (context_.keep_survivors && launch.config.gpu < 0) {  // on a GPU none stays
+    fcntl(worker.page->fd(), F_SETFD, FD_CLOEXEC);  // the other ranks must not inherit it
+    const bool may_stay = context_.keep_survivors && launch.config.gpu < 0;  // on a GPU none stays
+    if (may_stay || assignment.parameter_servers) {
       TRY_ASSIGN(rounds, make_round_channel());
       worker.rounds_fd = rounds[0];
     }
@@ -302,6 +305,24 @@ Status WorkerSet::hand_over(Worker& worker, Survivor&& survivor, int shm_fd) {
               {{"rank", worker.launch.rank}, {"error", status.error().message}});
   kill(worker.pid, SIGKILL);
   return {};
+}
+
+void WorkerSet::give_view(const std::string& text) {
+  view_ = text;
+  for (const auto& worker : workers_) worker->wants_view = worker->in_round();
+  send_views();
+}
+
+// A process whose channel fails is about to end.
+void WorkerSet::send_views() {
+  for (const auto& worker : workers_) {
+    if (!worker->wants_view || !worker->in_round() || worker->rounds_fd < 0) continue;
+    const Result<bool> sent = send_view(worker->rounds_fd, view_);
+    worker->wants_view = sent.ok() && !*sent;
+    if (sent.ok()) continue;
+    log_warning("cannot give a view of the servers to a process",
+                {{"rank", worker->launch.rank}, {"error", sent.error().message}});
+  }
 }
 
 void WorkerSet::terminate() const {

@@ -47,6 +47,10 @@ class WorkerSet {
   // From now on no worker but these can leave its round: the others are about to be killed, and a
   // message that one of them has just sent counts for nothing.
   void give_up_all_but(const std::set<pid_t>& pids);
+  // Gives all workers this view of the round's servers, as soon as each has room for it.
+  void give_view(const std::string& text);
+  // Sends what had no room.
+  void send_views();
   // Sends SIGTERM to each running worker. For a command, sends it to the whole process group; a
   // lockstep-worker handles its own children until it ends.
   void terminate() const;
@@ -102,6 +106,7 @@ class WorkerSet {
   Cgroup cgroup_;
   OutputQueue* output_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::string view_;  // the newest that was given
   TrainCounters counters_;
   std::vector<RankTotals> totals_;  // by local rank; over all rounds
   std::vector<int> state_fds_;      // by local rank; over all rounds. -1: there is none

@@ -248,10 +248,11 @@ Result<std::vector<parallel::MemoryPart>> server_memory(const TrainingJobSpec& s
   std::vector<uint32_t> ranks(servers);
   std::iota(ranks.begin(), ranks.end(), 0u);
   TRY_ASSIGN(const server::View view,
-             server::place(catalog, {.workers = {0}, .servers = ranks}, {}));
+             server::place(catalog, {.workers = {0}, .servers = ranks},
+                           {.copies = static_cast<uint32_t>(spec.parameterServers->copies)}));
   std::vector<uint64_t> values(servers);
   for (const server::DenseRange& range : view.ranges) {
-    values[range.chain.front()] += range.end - range.begin;
+    for (const uint32_t server : range.chain) values[server] += range.end - range.begin;
   }
   const uint64_t states = 1 + optim::state_kinds(catalog.tensors.front().optimizer).size();
   const uint64_t bytes = *std::ranges::max_element(values) * sizeof(float);

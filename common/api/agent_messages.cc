@@ -71,11 +71,10 @@ Status check_world(const Assignment& assignment) {
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
   const auto& servers = assignment.parameter_servers;
-  const int64_t needed =
-      protocol_needed(world, assignment.train,
-                      {.keeps_states = assignment.checkpoint.memory.has_value(),
-                       .losses = assignment.losses,
-                       .has_copies = servers && servers->copies > 0});
+  const int64_t needed = protocol_needed(world, assignment.train,
+                                         {.keeps_states = assignment.checkpoint.memory.has_value(),
+                                          .losses = assignment.losses,
+                                          .has_copies = servers && servers->copies > 0});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -85,7 +84,8 @@ Status check_world(const Assignment& assignment) {
   if (has_servers(world) != assignment.parameter_servers.has_value()) {
     return invalid("assignment.parameterServers: expected them if and only if the world has some");
   }
-  const Result<ServersView> view = servers_view_from_text(assignment.servers_view, server_count(world));
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, server_count(world));
   if (!view.ok()) return invalid("assignment.serversView: " + view.error().message);
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {

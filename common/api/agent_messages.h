@@ -140,9 +140,9 @@ struct Assignment {
   std::optional<TrainSpec> train;
   std::vector<std::string> command;
   std::optional<ParameterServersSpec> parameter_servers;  // given if the world has servers
-  // The newest view of the round's servers (servers_view.h); empty: the first one. The agent gives it
-  // to its processes. If it has the agent's own server as gone, and since a later view than that in
-  // which the server's processes were started, they are killed and started anew.
+  // The newest view of the round's servers (servers_view.h); empty: the first one. The agent gives
+  // it to its processes. If it has the agent's own server as gone, and since a later view than that
+  // in which the server's processes were started, they are killed and started anew.
   std::string servers_view;
   std::vector<std::string> variables;  // for a command, in addition to torchrun's
   int64_t restarts = 0;                // of the job so far; max_restarts is the limit
@@ -259,7 +259,7 @@ struct AgentState {
   std::string hash;
   int64_t servers_view = 0;     // the newest view that it was assigned; 0: of none
   int64_t servers_started = 0;  // the view in which its processes were started; 0: of none
-  std::string phase;  // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
+  std::string phase;            // Idle, Starting, Running, Completed, Failed, Stopping, Exiting
   std::vector<WorkerState> workers;
   std::optional<RoundBeginning> beginning;  // of the round; once it is over
   // For the built-in loop: reported by the node's lowest rank; the controller uses rank 0's. For a

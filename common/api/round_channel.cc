@@ -127,8 +127,7 @@ Status send_next(int fd, const NextRound& next) {
 Result<std::optional<NextRound>> receive_next(int fd, int wait_ms) {
   TRY_ASSIGN(std::optional<Received> received, receive(fd, wait_ms, kConfigPathBytesMax));
   if (!received) return std::optional<NextRound>();
-  return std::optional(
-      NextRound{.config_path = std::move(received->text), .shm_fd = received->fd});
+  return std::optional(NextRound{.config_path = std::move(received->text), .shm_fd = received->fd});
 }
 
 Result<bool> send_view(int fd, const std::string& text) {

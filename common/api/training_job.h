@@ -463,7 +463,7 @@ struct TrainingJobStatus {
   int64_t restarts = 0;
   NodesStatus nodes;                   // those of workers
   std::optional<NodesStatus> servers;  // only with spec.parameterServers
-  std::string serversView;  // of the round (servers_view.h); empty: the first one
+  std::string serversView;             // of the round (servers_view.h); empty: the first one
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<HoldingsStatus> holdings;

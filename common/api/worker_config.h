@@ -23,7 +23,7 @@ struct WorkerConfig {
   TrainSpec train;
   std::optional<ParameterServersSpec> parameter_servers = {};  // given if the world has servers
   std::string servers_view = {};  // in which the process begins (servers_view.h)
-  CheckpointSpec checkpoint;                                   // path empty: nothing is stored
+  CheckpointSpec checkpoint;      // path empty: nothing is stored
   int64_t threads = 1;
   int64_t cpus = 0;        // CPUs that the pod may use; 0: all of the machine's
   std::string token_file;  // the job's token; each round's transport key is derived from it

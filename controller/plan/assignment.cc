@@ -6,6 +6,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/silence.h"
 #include "controller/plan/world.h"
 
@@ -100,10 +101,13 @@ Verdict assignment(Pass& pass) {
   if (hash != pass.status.worldHash) {
     return start_round(pass, next_round(pass), "the round's assignment has changed");
   }
+  const int64_t view = has_copies(pass) ? servers_view(pass).number : 0;
   std::vector<const PodView*> behind;
   for (const PodView* pod : pass.in_round()) {
     const AgentState* state = pass.last_report(pod);
-    if (state == nullptr || state->round < pass.status.round) behind.push_back(pod);
+    const bool is_behind = state == nullptr || state->round < pass.status.round ||
+                           (state->round == pass.status.round && state->servers_view < view);
+    if (is_behind) behind.push_back(pod);
   }
   if (behind.empty()) {
     pass.plan.why = "all agents have their assignment";

@@ -10,6 +10,7 @@
 #include "controller/plan/draining.h"
 #include "controller/plan/names.h"
 #include "controller/plan/pod_failure.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/silence.h"
 
 namespace lockstep::plan {
@@ -115,6 +116,7 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || is_being_stopped(*state)) continue;
+    if (is_known_to_be_gone(pass, *pod, *state)) continue;
     const TimePoint reported_at = pass.agent(pod)->state_at;
     for (const WorkerState& worker : state->workers) {
       if (!has_failed(worker)) continue;

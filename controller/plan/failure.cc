@@ -11,6 +11,7 @@
 #include "controller/plan/never_started.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/silence.h"
 #include "controller/plan/straggler.h"
 #include "controller/plan/world.h"
@@ -270,8 +271,10 @@ bool is_yet_to_resume(const TrainingJobStatus& status) {
   return status.lastFailure && status.lastFailure->resumedStep < 0;
 }
 
+constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what this server held";
+
 // Applies the job's rules to the failure, else the default action.
-Verdict decide(Pass& pass, const Damage& damage) {
+Verdict decide(Pass& pass, Damage damage) {
   FailureStatus failure = describe(pass, damage);
   const FailureSpec& spec = pass.spec().failure;
   const std::optional<size_t> rule = rule_for(spec.rules, failure);
@@ -306,13 +309,19 @@ Verdict decide(Pass& pass, const Damage& damage) {
   if (action == "RecreatePod" || moves || (!rule && is_of_pod)) {
     add_node(pass, failure.nodeIndex, how.lost);
   }
+  if (how.lost.empty() && can_go_on_without(pass, failure)) {
+    lose_server(pass, failure);
+    damage.ends_round = false;
+    how.because += how.because.empty() ? kGoesOnWithCopies : "; " + std::string(kGoesOnWithCopies);
+  }
   const bool goes_on = pass.formed() && !damage.ends_round;
   if (goes_on && !is_yet_to_resume(pass.status)) failure.resumedStep = failure.step;
   const Verdict verdict = restart(pass, std::move(failure), how);
   replace_lost(pass, how.lost);
   if (damage.ends_round) begin_round(pass, next_round(pass));
   if (pass.formed()) note_pods(pass.status, pass.seen.wall_now);
-  pass.plan.why = "a failure requires the next round";
+  pass.plan.why = damage.ends_round ? "a failure requires the next round"
+                                    : "a failure that the round goes on after";
   return verdict;
 }
 

@@ -101,6 +101,7 @@ Verdict membership(Pass& pass);  // gives each node index an incarnation
 Verdict warning(Pass& pass);     // deletes pods that will be preempted, which begins a drain
 Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
+Verdict servers(Pass& pass);     // directly after failure: the views of servers with copies
 Verdict network(Pass& pass);     // directly before placement: the job's NetworkPolicy
 Verdict placement(Pass& pass);   // makes the pods match the members
 Verdict assignment(Pass& pass);  // forms the round, then sends it to the agents

@@ -15,6 +15,7 @@
 #include "controller/plan/pod_failure.h"
 #include "controller/plan/precision.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/storage.h"
 #include "controller/plan/straggler.h"
 #include "controller/plan/stuck.h"
@@ -112,6 +113,7 @@ bool trains(const AgentState& state) {
 // All ranks are connected to each other.
 bool all_formed(const Pass& pass) {
   for (const PodView* pod : pass.in_round()) {
+    if (pod != nullptr && is_spared(pass, *pod)) continue;
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || state->workers.empty()) return false;
     for (const WorkerState& worker : state->workers) {
@@ -124,6 +126,7 @@ bool all_formed(const Pass& pass) {
 
 bool all_train(const Pass& pass) {
   for (const PodView* pod : pass.in_round()) {
+    if (pod != nullptr && is_spared(pass, *pod)) continue;
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || !trains(*state)) return false;
   }

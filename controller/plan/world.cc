@@ -103,6 +103,8 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
   if (train) train->recompute = recompute_of(train->recompute, world.layout.schedule);
   if (train) train->batch.micro = micro_batch_of(spec);
   const WorkerWishes wishes = action == "Exit" ? wishes_of_exit(spec) : wishes_of(spec);
+  // The spec may have other servers by now than the round that ends.
+  std::string view = action == "Exit" ? "" : pass.status.serversView;
   return {.protocol = protocol_of_round(pass, world, wishes),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,
@@ -112,6 +114,7 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
           .train = std::move(train),
           .command = spec.command,
           .parameter_servers = spec.parameterServers,
+          .servers_view = std::move(view),
           .variables = spec.rendezvous.variables,
           .restarts = pass.status.restarts,
           .max_restarts = spec.failure.maxRestarts,
@@ -159,6 +162,7 @@ void begin_round(Pass& pass, int64_t round) {
     return;
   }
   pass.status.round = round;
+  pass.status.serversView.clear();
   pass.status.worldHash = world_hash(*world);
   pass.status.rendezvous = RendezvousStatus{.host = world->members.front().host,
                                             .port = world->members.front().port,

@@ -668,5 +668,118 @@ TEST(RoundMachine, AWaitChangesTheStateOnceAndItsTimeIsThatOfTheAsking) {
   EXPECT_FALSE(bench.state().workers[1].wait);
 }
 
+// The machine's node is a server, the second of two; node 0 is the worker.
+Assignment with_servers(const std::string& view) {
+  TrainingJobSpec spec;
+  spec.nodes = 1;
+  spec.parameterServers = ParameterServersSpec{.nodes = 2, .copies = 1};
+  WorldInput input{.job_uid = "uid-1", .round = 1, .members = {}};
+  for (int64_t node = 0; node < 3; ++node) {
+    input.members.push_back({.index = node,
+                             .incarnation = 1,
+                             .host = "127.0.0." + std::to_string(node + 1),
+                             .port = 29500,
+                             .role = role_of_node(spec, node)});
+  }
+  Assignment assignment = make_assignment({});
+  assignment.world = *make_world(spec, input);
+  assignment.hash = world_hash(assignment.world);
+  assignment.parameter_servers = spec.parameterServers;
+  assignment.node_index = 2;
+  assignment.servers_view = view;
+  return assignment;
+}
+
+// Its process runs, in the first view.
+struct ServerBench : Bench {
+  ServerBench() {
+    machine = RoundMachine{{"uid-1", "boot", 2, 1}, {}};
+    EXPECT_TRUE(assign(with_servers("")).ok());
+    start(100);
+  }
+  void start(int64_t pid) {
+    EXPECT_EQ(step(), Actions{Action::kKill});
+    machine.all_processes_gone();
+    EXPECT_EQ(step(), Actions{Action::kSpawn});
+    machine.spawned(0, pid);
+    step();
+  }
+};
+
+TEST(RoundMachine, PassesViewsOfTheServersOn) {
+  ServerBench bench;
+  EXPECT_EQ(bench.state().servers_view, 1);
+  EXPECT_EQ(bench.state().servers_started, 1);
+  ASSERT_TRUE(bench.assign(with_servers("2:-2,1")).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kGiveView}) << "the other one is gone";
+  EXPECT_EQ(bench.machine.assignment().servers_view, "2:-2,1");
+  EXPECT_EQ(bench.state().servers_view, 2);
+  EXPECT_EQ(bench.state().servers_started, 1);
+  EXPECT_EQ(bench.state().workers.front().pid, 100);
+  ASSERT_TRUE(bench.assign(with_servers("2:-2,1")).ok());
+  EXPECT_EQ(bench.step(), Actions{}) << "again";
+  ASSERT_TRUE(bench.assign(with_servers("")).ok()) << "an older one";
+  EXPECT_EQ(bench.step(), Actions{});
+  EXPECT_EQ(bench.assign(with_servers("2:1,-2")).error().code, Code::kConflict);
+  EXPECT_EQ(bench.state().servers_view, 2);
+}
+
+TEST(RoundMachine, StartsAServerAnewThatIsGone) {
+  ServerBench bench;
+  bench.end(0, killed_by(SIGKILL));
+  EXPECT_EQ(bench.step(), Actions{});
+  EXPECT_EQ(bench.state().phase, "Failed");
+  ASSERT_TRUE(bench.assign(with_servers("2:1,-2")).ok());
+  EXPECT_EQ(bench.state().servers_started, 1);
+  bench.start(200);
+  const AgentState state = bench.state();
+  EXPECT_EQ(state.phase, "Running");
+  EXPECT_EQ(state.round, 1);
+  EXPECT_EQ(state.servers_view, 2);
+  EXPECT_EQ(state.servers_started, 2);
+  EXPECT_EQ(state.workers.front().pid, 200);
+  EXPECT_EQ(bench.machine.first_failure(), nullptr);
+  ASSERT_TRUE(bench.assign(with_servers("2:1,-2")).ok());
+  EXPECT_EQ(bench.step(), Actions{}) << "once";
+  ASSERT_TRUE(bench.assign(with_servers("3:1,+3")).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kGiveView});
+}
+
+TEST(RoundMachine, KillsAServerThatIsGoneForTheOthers) {
+  ServerBench bench;
+  ASSERT_TRUE(bench.assign(with_servers("2:1,-2")).ok());
+  bench.start(200);
+  EXPECT_EQ(bench.state().servers_started, 2);
+  bench.machine.exited(1, 0, killed_by(SIGKILL), bench.clock.now());
+  EXPECT_EQ(bench.state().servers_started, 2);
+}
+
+TEST(RoundMachine, StartsAServerInTheNewestView) {
+  ServerBench bench;
+  bench.end(0, killed_by(SIGKILL));
+  ASSERT_TRUE(bench.assign(with_servers("2:1,-2")).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kKill});
+  ASSERT_TRUE(bench.assign(with_servers("3:1,-3")).ok());
+  EXPECT_EQ(bench.step(), Actions{});
+  bench.machine.all_processes_gone();
+  EXPECT_EQ(bench.step(), Actions{Action::kSpawn});
+  EXPECT_EQ(bench.machine.assignment().servers_view, "3:1,-3");
+  EXPECT_EQ(bench.state().servers_started, 3);
+}
+
+TEST(RoundMachine, TellsTheViewThatAProcessFollows) {
+  ServerBench bench;
+  ProgressNumbers numbers;
+  numbers.phase = WorkerPhase::kTraining;
+  numbers.servers_view = 2;
+  numbers.is_filling = 1;
+  bench.machine.progress(1, 0, numbers, {});
+  const int64_t before = bench.machine.sequence_beyond_progress();
+  bench.step();
+  EXPECT_GT(bench.machine.sequence_beyond_progress(), before) << "it is told at once";
+  EXPECT_EQ(bench.state().workers.front().servers_view, 2);
+  EXPECT_TRUE(bench.state().workers.front().is_filling);
+}
+
 }  // namespace
 }  // namespace lockstep::node

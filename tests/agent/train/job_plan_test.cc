@@ -164,6 +164,25 @@ TEST(JobPlan, OfServersIsWhatWorkersAllocateAndServersHold) {
   }
 }
 
+TEST(JobPlan, OfServersCountsTheirCopies) {
+  const auto held = [](int64_t copies) {
+    TrainingJobSpec spec = small_job();
+    spec.nodes = 2;
+    spec.parameterServers = ParameterServersSpec{.nodes = 3, .copies = copies};
+    spec.train->optimizer.clipNorm = 0;
+    const JobPlan job = plan_job(spec).value();
+    uint64_t bytes = 0;
+    for (const parallel::MemoryPart& part : job.server) {
+      if (part.basis == parallel::MemoryBasis::kExact) bytes += part.bytes;
+    }
+    return bytes;
+  };
+  const auto parameters =
+      static_cast<uint64_t>(parameter_count(plan_job(small_job()).value().options.design)) * 4;
+  EXPECT_LT(held(0), held(1));
+  EXPECT_EQ(held(2), 4 * parameters) << "each server holds all";
+}
+
 // Returns the options of a world of 2 nodes of 4 ranks, or the error.
 Result<parallel::ComposeOptions> options_of(const StateSharing& sharing) {
   return compose_options(

@@ -27,10 +27,30 @@ TEST(ServersView, HasOneText) {
 }
 
 TEST(ServersView, RefusesEveryOtherText) {
-  for (const char* text :
-       {"", "1", "1:", "0:1", "1:0", "01:1", "1:01", "1: 1", "1:1,", "1:1,,1", "1,1", "-1:1", "1:--1",
-        "1:+-1", "1:1;1", "1:1:1", "9223372036854775808:1", "1:x", "2:3", "1:-1", "1:+1", "2:-2",
-        "2:+2,-2", "4:1,+2,+3"}) {
+  for (const char* text : {"",
+                           "1",
+                           "1:",
+                           "0:1",
+                           "1:0",
+                           "01:1",
+                           "1:01",
+                           "1: 1",
+                           "1:1,",
+                           "1:1,,1",
+                           "1,1",
+                           "-1:1",
+                           "1:--1",
+                           "1:+-1",
+                           "1:1;1",
+                           "1:1:1",
+                           "9223372036854775808:1",
+                           "1:x",
+                           "2:3",
+                           "1:-1",
+                           "1:+1",
+                           "2:-2",
+                           "2:+2,-2",
+                           "4:1,+2,+3"}) {
     const Result<ServersView> view = servers_view_from_text(text);
     ASSERT_FALSE(view.ok()) << text;
     EXPECT_EQ(view.error().code, Code::kInvalid);

@@ -97,6 +97,7 @@ enum class Transition : size_t {
   kSlowReplaced,    // a rule restarts the round because of a slow rank, or fails the job
   kBatchSkipped,    // training went on without batches
   kFailedByLoss,
+  kServersView,  // a round goes on with another view of its servers
   kPendingGivenUp,
   kCompleteByRankZero,
   kExpired,   // deleted by ttlSecondsAfterFinished

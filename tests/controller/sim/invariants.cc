@@ -437,6 +437,7 @@ void Invariants::check_status(const Json& job, const Json& after) {
   check_obedience(job, after);
   check_stragglers(job, after);
   check_losses(job, after);
+  check_servers(job, after);
   check_numbers(after);
 }
 

@@ -99,6 +99,9 @@ class Invariants {
   void check_skips(const Json& job, const Json& after);
   bool has_false_end() const;
   void check_lost_steps(const Json& job, const Json& after);
+  // Servers with copies (invariants_of_servers.cc).
+  void check_servers(const Json& job, const Json& after);
+  void check_holds(const Json& job, const Json& after, const ServersView& view, size_t server);
   void check_partition(const Node& node);
   bool is_alone(const Node& node) const;
   void check_lateness(const Json& job, const Node& node);
@@ -126,6 +129,8 @@ class Invariants {
   // pods lost before there was a round.
   std::map<std::string, std::set<int64_t>> rounds_lost_;
   std::map<std::string, std::set<std::pair<int64_t, int64_t>>> pods_lost_;
+  // By job UID: pod UID and number of the process of servers without which a round went on.
+  std::map<std::string, std::set<std::pair<std::string, int64_t>>> servers_lost_;
   std::map<std::string, TimePoint> deleted_at_;  // by job UID: jobs kept by a finalizer
   std::map<std::string, TimePoint> refused_at_;  // by job UID: when a pod check was refused
   std::optional<TimePoint> accepted_at_;         // when a pod check last succeeded

@@ -124,9 +124,16 @@ void Invariants::check_counted(const Json& job, const Json& after, const Json& f
   const int64_t incarnation = members[static_cast<size_t>(index)];
   const bool is_formed = !string_or(before, "worldHash", "").empty() &&
                          std::ranges::binary_search(round_nodes(before), index);
-  const bool is_new = int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
-                      (is_formed ? rounds_lost_[uid].insert(round).second
-                                 : pods_lost_[uid].insert({index, incarnation}).second);
+  const bool goes_on =
+      string_or(after, "serversView", "") != string_or(before, "serversView", "") &&
+      !string_or(after, "serversView", "").empty();
+  const Node* node = nodes_.find(uid, index, incarnation);
+  const bool is_new =
+      int_or(after, "restarts", 0) == int_or(before, "restarts", 0) ||
+      (goes_on
+           ? node == nullptr || servers_lost_[uid].insert({node->uid, node->served.process}).second
+       : is_formed ? rounds_lost_[uid].insert(round).second
+                   : pods_lost_[uid].insert({index, incarnation}).second);
   if (!is_new) chance_.violate("restarts", "a failure was counted twice");
   const std::string reason = string_or(failure, "reason", "");
   const bool is_by_others = reason == kHang || reason == plan::kSuspected || reason == kStraggler;

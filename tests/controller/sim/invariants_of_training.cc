@@ -138,7 +138,8 @@ void Invariants::check_slow_in_time(const Json& job, const Json& after) {
   if (named != nullptr && is_so_for_long && has_lasted(named->slow.fast_since, kToldMax, now)) {
     chance_.violate("stragglers", "a rank is still named that is as fast as others");
   }
-  for (int64_t rank = 0; rank < std::ssize(round_nodes(after)); ++rank) {
+  const int64_t servers = int_or(member(member(job, "spec"), "parameterServers"), "nodes", 0);
+  for (int64_t rank = 0; rank < std::ssize(round_nodes(after)) - servers; ++rank) {
     const Node& node = *node_of_rank(job, after, rank);
     const bool is_unnamed = !is_set(after, kStraggling) && (is_so_for_long || !changed_at.ok());
     if (is_unnamed && has_lasted(node.slow.slow_since, kToldMax, now)) {

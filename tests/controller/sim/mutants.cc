@@ -621,7 +621,7 @@ std::vector<Mutant> all_mutants() {
   std::vector<Mutant> mutants;
   for (const auto& add : {add_missing, add_views, add_statuses, add_wrong_members, add_wrong_specs,
                           add_wrong_ends, add_repetitions, add_requests, add_checks, add_caches,
-                          add_reports, add_misjudgements, add_places, add_training}) {
+                          add_reports, add_misjudgements, add_places, add_training, add_servers}) {
     add(mutants);
   }
   return mutants;

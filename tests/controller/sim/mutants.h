@@ -24,6 +24,8 @@ Mutation with_agents(std::function<void(Assignment&)> put,
 // Adds mistakes in the mapping between nodes, places and ranks, in rounds that leave out nodes
 // (mutants_of_places.cc).
 void add_places(std::vector<Mutant>& mutants);
+// Adds mistakes about servers with copies (mutants_of_servers.cc).
+void add_servers(std::vector<Mutant>& mutants);
 // Adds mistakes about slow ranks and bad losses (mutants_of_training.cc).
 void add_training(std::vector<Mutant>& mutants);
 

@@ -65,9 +65,10 @@ std::string secret_key_of(const Json& pod) {
 // Refuses an assignment that the agent cannot carry out. One of an older version knows ordinary
 // worlds alone.
 Status check_world(const Node& node, const Assignment& assignment) {
-  const int64_t needed = protocol_needed(
-      assignment.world, assignment.train,
-      {.keeps_states = assignment.checkpoint.memory.has_value(), .losses = assignment.losses});
+  const int64_t needed = protocol_needed(assignment.world, assignment.train,
+                                         {.keeps_states = assignment.checkpoint.memory.has_value(),
+                                          .losses = assignment.losses,
+                                          .has_copies = has_copies(assignment)});
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }
@@ -372,7 +373,11 @@ Result<AgentState> Nodes::put(const loop::AgentAddress& agent, const Assignment&
     end(*node, "Error", static_cast<int>(assignment.exit_code));
     return last;
   }
-  if (round > node->state.round) carry_out(*node, assignment);
+  if (round > node->state.round) {
+    carry_out(*node, assignment);
+  } else {
+    take_view(*node, assignment);
+  }
   return report(*node);
 }
 
@@ -391,6 +396,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   worker.running = true;
   worker.phase = WorkerPhase::kForming;
   node.state.workers = {worker};
+  begin_serving(node);
   changed(node);
   schedule_advance(node.job_uid, kNoticed);
 }
@@ -445,6 +451,7 @@ bool Nodes::proceed(const Round& round) {
   const auto stops = [](const Node* node) { return node->is_stopping; };
   const auto is_hung = [](const Node* node) { return node->hung_at.has_value(); };
   if (std::ranges::none_of(round, runs)) return false;
+  if (!is_whole(round) && waits_for_view(round)) return true;
   if (!is_whole(round)) {
     break_up(round);
   } else if (std::ranges::any_of(round, is_hung)) {
@@ -466,9 +473,10 @@ bool Nodes::is_whole(const Round& round) const {
   const auto ranks = leaving_.find(round.front()->state.hash);
   std::set<int64_t> known = ranks == leaving_.end() ? std::set<int64_t>{} : ranks->second;
   for (const Node* node : round) {
-    if (node->state.phase == "Failed" && !may_leave(*node)) return false;
+    const bool is_spared = goes_on_without(round, *node);
+    if (node->state.phase == "Failed" && !is_spared && !may_leave(*node)) return false;
     const WorkerState& worker = node->state.workers.front();
-    if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
+    if (worker.running || worker.exit_code == 0 || is_spared) known.insert(worker.rank);
   }
   return known.size() == round.front()->assignment.world.members.size();
 }
@@ -498,7 +506,8 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   for (const auto& [other, peer] : nodes_) {
     if (peer->state.hash != hash || peer->state.workers.empty()) continue;
     const WorkerState& worker = peer->state.workers.front();
-    if (!worker.running && worker.exit_code == 0) done.insert(worker.rank);
+    const bool is_gone = has_copies(peer->assignment) && !worker.running;
+    if (is_gone || (!worker.running && worker.exit_code == 0)) done.insert(worker.rank);
   }
   const size_t all = node.assignment.world.members.size();
   if (done.size() < all || leaving_.contains(hash)) return;

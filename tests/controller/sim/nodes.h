@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/api/agent_messages.h"
+#include "common/api/servers_view.h"
 #include "controller/loop/agent_client.h"
 #include "controller/plan/plan.h"
 #include "tests/controller/sim/chance.h"
@@ -27,6 +28,14 @@ struct Slowness {
   bool was_slow = false;                  // in some step
   std::optional<TimePoint> slow_since{};  // enough to be named
   std::optional<TimePoint> fast_since{};  // enough to be named no more
+};
+
+// A process of a server with copies, or of a worker next to one.
+struct Served {
+  int64_t process = 0;       // grows with each start
+  ServersView view{};        // that it follows
+  std::set<size_t> holds{};  // chains, named by their first server, of which it has everything
+  std::set<size_t> given{};  // those that it has given to the one that joins, in this view
 };
 
 // The pod of one node of a job, from its creation to its removal, with its simulated kubelet and
@@ -61,6 +70,7 @@ struct Node {
   TimePoint lost_at{};                 // when it fell silent
   TimePoint marked_at{};               // when it was marked for deletion
   Slowness slow{};
+  Served served{};
 
   bool answers() const { return (is_live || is_stopping) && !is_silent && !ip.empty(); }
   bool is_waited_for() const { return is_live && hung_at; }
@@ -69,6 +79,10 @@ struct Node {
            state.workers.front().phase == WorkerPhase::kTraining;
   }
 };
+
+bool has_copies(const Assignment& assignment);
+// Returns the chains in which a server has a place: its own, and those of the servers before it.
+std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies);
 
 // Returns a command whose rank 0 ends after `steps` steps and each further rank two steps later.
 // With `by_rank_zero`, rank 0 alone ends.
@@ -196,6 +210,18 @@ class Nodes {
   void wait_for_hung(const Round& round);
   bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
+  // Servers with copies (server_copies.cc).
+  void begin_serving(Node& node);
+  void take_view(Node& node, const Assignment& assignment);
+  void serve_anew(Node& node, const ServersView& view);
+  Node* serving(const std::string& uid, int64_t process);
+  void follow_later(const Node& node, const ServersView& view);
+  void follow(Node& node, const ServersView& view);
+  void check_follower(const Node& node, size_t server, const ServersView& before);
+  void fill_later(const Node& node, size_t chain);
+  void fill(Node& node, size_t chain);
+  static bool goes_on_without(const Round& round, const Node& node);
+  bool waits_for_view(const Round& round) const;
   // Steps of the built-in loop (losses.cc, slow_ranks.cc).
   enum class Loss { kGood, kNotFinite, kSpike };
   Loss loss_of(const std::string& job_uid, int64_t step);
@@ -237,9 +263,10 @@ class Nodes {
   std::set<Member> false_reporters_;
   std::map<Member, std::set<int64_t>> failed_;  // rounds in which its worker failed
   std::set<std::pair<Member, int64_t>> failed_by_loss_;
-  std::map<std::string, std::map<int64_t, Loss>> step_losses_;  // by job UID: of steps
-  std::map<std::string, Training> trainings_;                   // by hash
-  std::map<std::string, int64_t> skips_;                        // by job UID
+  std::map<std::string, std::map<int64_t, Loss>> step_losses_;    // by job UID: of steps
+  std::map<std::string, Training> trainings_;                     // by hash
+  std::map<std::string, int64_t> skips_;                          // by job UID
+  std::map<std::pair<std::string, int64_t>, std::string> views_;  // by hash and number
   int64_t failures_caused_ = 0;
   std::vector<TimePoint> losses_;
 };

@@ -113,6 +113,7 @@ class SeedRun {
   // Returns what is wrong; empty if nothing is.
   std::string run() {
     for (int64_t i = kJobsMin + static_cast<int64_t>(random_.below(2)); i > 0; --i) add_job();
+    if (flip(3)) add_job_with_servers();
     run_with_faults();
     simulation_.world.calm_down();
     const bool converged = simulation_.run(time_limit(), [this] { return all_over(); });
@@ -153,6 +154,18 @@ class SeedRun {
     if (jobs_.size() % 3 == 1) options.elastic_min = 1;
     if (!options.is_command && flip(3)) add_rule_about_slow_ranks(options);
     if (!options.is_command && flip(2)) add_rules_about_losses(options);
+    jobs_.push_back({simulation_.world.users.add_job(options), options});
+  }
+
+  // Half of them have copies.
+  void add_job_with_servers() {
+    JobOptions options{.name = "served",
+                       .nodes = between(1, 3),
+                       .steps = kSteps,
+                       .max_restarts = kManyRestarts,
+                       .saves = flip(2),
+                       .servers = between(1, 3)};
+    if (options.servers > 1) options.copies = between(0, 1);
     jobs_.push_back({simulation_.world.users.add_job(options), options});
   }
 

@@ -323,6 +323,42 @@ TEST(Simulation, JobsWithServersHavePodsOfBothRolesAndSurviveTheLossOfEither) {
   EXPECT_GT(replaced, 10);
 }
 
+// A round goes on without a server, and with it again, through faults of everything.
+TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
+  int64_t views = 0;
+  int64_t whole_again = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job({.name = "served",
+                                                 .nodes = 2,
+                                                 .steps = 60,
+                                                 .max_restarts = 1000,
+                                                 .saves = true,
+                                                 .servers = 2 + static_cast<int64_t>(seed % 3),
+                                                 .copies = 1});
+    for (const Fault fault : {Fault::kWorkerKilled, Fault::kServerError, Fault::kLostRequest,
+                              Fault::kLostReply, Fault::kWatchCut, Fault::kCrash, Fault::kStall}) {
+      world.chance.rate(fault) = 0.03;
+    }
+    world.chance.rate(Fault::kPodDeleted) = seed % 2 == 0 ? 0 : 0.01;
+    simulation.run(std::chrono::minutes(2), [&] {
+      const std::string view = simulation.status(key).serversView;
+      whole_again += view.find(',') != std::string::npos && view.find_first_of("+-") > view.size();
+      return simulation.is_over(key);
+    });
+    world.calm_down();
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(20), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
+    EXPECT_TRUE(is_true(simulation.status(key), kComplete)) << simulation.describe();
+    views += world.chance.counts.transitions[static_cast<size_t>(Transition::kServersView)];
+  }
+  EXPECT_GT(views, 100);
+  EXPECT_GT(whole_again, 0);
+}
+
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

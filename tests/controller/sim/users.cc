@@ -61,7 +61,9 @@ void correct(Json& spec) {
   spec["rendezvous"]["port"] = kPort;
 }
 
-bool has_new_agents(const Json& spec) {
+// Whether all rules about losses may be given: jobs with servers can only fail.
+bool can_have_loss_rules(const Json& spec) {
+  if (!member(spec, "parameterServers").is_null()) return false;
   return !member(spec, "train").is_null() && string_or(spec, "image", "") == kNewImage;
 }
 
@@ -90,7 +92,10 @@ std::string Users::add_job(const JobOptions& options) {
   } else {
     job.spec.train =
         options.servers > 0 ? click_training(options.steps) : tiny_training(options.steps);
-    if (options.servers > 0) job.spec.parameterServers = ParameterServersSpec{options.servers};
+    if (options.servers > 0) {
+      job.spec.parameterServers =
+          ParameterServersSpec{.nodes = options.servers, .copies = options.copies};
+    }
     if (options.saves) job.spec.checkpoint.path = "/checkpoints";
     if (options.elastic_min > 0 || options.keeps_every_step) job.spec.checkpoint.memory.emplace();
   }
@@ -149,10 +154,10 @@ void Users::edit_job(const std::string& key) {
   };
   if (chance_.happens(is_suspended ? Fault::kResume : Fault::kSuspend, key)) {
     edit([&](Json& changed) { changed["suspend"] = !is_suspended; });
-  } else if (chance_.happens(Fault::kScale, key)) {
+  } else if (member(spec, "parameterServers").is_null() && chance_.happens(Fault::kScale, key)) {
     const int64_t nodes = 1 + static_cast<int64_t>(chance_.random.below(kNodesMax));
     edit([&](Json& changed) { changed["nodes"] = nodes; });
-  } else if (has_new_agents(spec) && chance_.happens(Fault::kRulesEdited, key)) {
+  } else if (can_have_loss_rules(spec) && chance_.happens(Fault::kRulesEdited, key)) {
     edit([this](Json& changed) { edit_rules(changed); });
   } else if (chance_.happens(is_wrong ? Fault::kCorrection : Fault::kIllegalEdit, key)) {
     edit([&](Json& changed) { changed["rendezvous"]["port"] = is_wrong ? kPort : -1; });

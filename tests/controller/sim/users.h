@@ -27,6 +27,7 @@ struct JobOptions {
   bool has_new_agents = false;    // older ones know no rules about losses
   bool keeps_every_step = false;  // in memory, for SkipBatch
   int64_t servers = 0;            // spec.parameterServers.nodes; 0: none
+  int64_t copies = 0;             // spec.parameterServers.copies
 };
 
 bool is_illegal(const Json& spec);

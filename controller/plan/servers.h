@@ -1,0 +1,23 @@
+#pragma once
+
+#include "common/api/servers_view.h"
+#include "controller/plan/pass.h"
+
+namespace lockstep::plan {
+
+// Whether the round has servers whose parameters others hold, too.
+bool has_copies(const Pass& pass);
+// Returns the view of the round's servers that status has. Only if has_copies().
+ServersView servers_view(const Pass& pass);
+// Whether the round goes on whatever this member does: it is a server that is gone or joins.
+bool is_spared(const Pass& pass, const PodView& pod);
+// Whether the processes of this report are those due to which their server is gone: status has
+// their failure already.
+bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state);
+// Whether the round goes on without the process that failed, a server's: all ranks train, and
+// copies hold everything that it has.
+bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
+// Records that this server is gone: its agent will start it anew.
+void lose_server(Pass& pass, const FailureStatus& failure);
+
+}  // namespace lockstep::plan

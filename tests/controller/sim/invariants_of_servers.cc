@@ -1,0 +1,59 @@
+// Invariants of servers with copies.
+#include <algorithm>
+
+#include "common/api/servers_view.h"
+#include "controller/plan/members.h"
+#include "tests/controller/sim/invariants.h"
+
+namespace lockstep::sim {
+namespace {
+
+Result<ServersView> view_in(const Json& status, size_t servers) {
+  return servers_view_from_text(string_or(status, "serversView", ""), servers);
+}
+
+}  // namespace
+
+// Views are numbered without gaps within a round, and end with it. Each range has a primary that
+// holds it: a server that counts has all that it should, unless it has just died.
+void Invariants::check_servers(const Json& job, const Json& after) {
+  const Json& before = member(job, "status");
+  const std::string text = string_or(after, "serversView", "");
+  if (text == string_or(before, "serversView", "")) {
+    const bool is_same = int_or(before, "round", 0) == int_or(after, "round", 0);
+    if (!is_same && !text.empty()) chance_.violate("servers", "a view outlived its round");
+    return;
+  }
+  const Json& spec = member(member(job, "spec"), "parameterServers");
+  const int64_t copies = int_or(spec, "copies", 0);
+  const auto count = static_cast<size_t>(int_or(spec, "nodes", 0));
+  if (text.empty()) return;
+  const Result<ServersView> now = view_in(after, count);
+  const Result<ServersView> was = view_in(before, count);
+  if (!now.ok() || !was.ok()) return chance_.violate("servers", "status has no view: " + text);
+  chance_.count(Transition::kServersView);
+  const bool is_next =
+      now->number == was->number + 1 && int_or(before, "round", 0) == int_or(after, "round", 0);
+  if (!is_next) chance_.violate("servers", "a view does not follow the one before: " + text);
+  if (!holds_everything(*now, copies)) {
+    chance_.violate("servers", "a range has no primary in view " + text);
+  }
+  for (size_t server = 0; server < count; ++server) check_holds(job, after, *now, server);
+}
+
+void Invariants::check_holds(const Json& job, const Json& after, const ServersView& view,
+                             size_t server) {
+  if (view.servers[server].state != ServerState::kWhole) return;
+  const int64_t rank = int_or(member(job, "spec"), "nodes", 1) + static_cast<int64_t>(server);
+  const Node* node = node_of_rank(job, after, rank);
+  if (node == nullptr || node->state.workers.empty()) return;
+  const bool runs = node->answers() && node->state.workers.front().running;
+  const int64_t copies = node->assignment.parameter_servers->copies;
+  if (!runs ||
+      std::ranges::includes(node->served.holds, chains_of(server, view.servers.size(), copies))) {
+    return;
+  }
+  chance_.violate("servers", "a server counts that lacks what it should hold");
+}
+
+}  // namespace lockstep::sim

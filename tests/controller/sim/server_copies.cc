@@ -1,0 +1,228 @@
+// Servers with copies: what their processes hold, and the views that they follow.
+#include <algorithm>
+
+#include "common/api/servers_view.h"
+#include "tests/controller/sim/nodes.h"
+
+namespace lockstep::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kFollowMax = milliseconds(400);  // until a process has the view of its agent
+constexpr Duration kServesAfter = milliseconds(300);
+constexpr Duration kFillMax = seconds(8);
+// How long workers wait for a view without a server that is gone.
+constexpr Duration kPatience = seconds(120);
+
+size_t servers_of(const Assignment& assignment) {
+  return static_cast<size_t>(assignment.parameter_servers->nodes);
+}
+
+// Returns the server of this rank of a round with servers; nullopt for a worker.
+std::optional<size_t> server_of(const Node& node) {
+  const auto servers = static_cast<int64_t>(servers_of(node.assignment));
+  const int64_t first = node.assignment.world.world_size() - servers;
+  const int64_t rank = node.state.workers.front().rank;
+  return rank < first ? std::nullopt : std::optional(static_cast<size_t>(rank - first));
+}
+
+// Returns the server of the chain to which the one that joins is added: the one that has been whole
+// for the shortest time; nullopt if it does not join this chain.
+std::optional<size_t> filler_of(const ServersView& view, size_t chain, int64_t copies) {
+  const size_t count = view.servers.size();
+  std::optional<size_t> last;
+  bool joins = false;
+  for (size_t i = 0; i <= static_cast<size_t>(copies); ++i) {
+    const size_t server = (chain + i) % count;
+    const ServerStanding& standing = view.servers[server];
+    joins |= standing.state == ServerState::kJoining;
+    if (standing.state != ServerState::kWhole) continue;
+    if (!last || standing.since >= view.servers[*last].since) last = server;
+  }
+  return joins ? last : std::nullopt;
+}
+
+}  // namespace
+
+bool has_copies(const Assignment& assignment) {
+  return assignment.parameter_servers && assignment.parameter_servers->copies > 0;
+}
+
+std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies) {
+  std::set<size_t> chains;
+  for (size_t i = 0; i <= static_cast<size_t>(copies); ++i) {
+    chains.insert((server + servers - i) % servers);
+  }
+  return chains;
+}
+
+// In the first view each server has what it should.
+void Nodes::begin_serving(Node& node) {
+  node.served = {.process = node.served.process + 1};
+  node.state.servers_view = node.state.servers_started = 0;
+  if (!has_copies(node.assignment)) return;
+  const size_t count = servers_of(node.assignment);
+  node.served.view = *servers_view_from_text(node.assignment.servers_view, count);
+  const int64_t number = node.served.view.number;
+  node.state.servers_view = node.state.servers_started = number;
+  node.state.workers.front().servers_view = number;
+  const std::optional<size_t> server = server_of(node);
+  if (!server || number > 1) return;
+  node.served.holds = chains_of(*server, count, node.assignment.parameter_servers->copies);
+}
+
+void Nodes::take_view(Node& node, const Assignment& assignment) {
+  if (!has_copies(node.assignment)) return;
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, servers_of(node.assignment));
+  if (!view.ok() || view->number < node.state.servers_view) return;
+  std::string& known = views_[{node.state.hash, view->number}];
+  if (known.empty()) known = text_of(*view);
+  if (known != text_of(*view)) chance_.violate("servers", "two views have the same number");
+  if (view->number == node.state.servers_view) return;
+  node.assignment.servers_view = assignment.servers_view;
+  node.state.servers_view = view->number;
+  const std::optional<size_t> server = server_of(node);
+  const bool is_gone = server && view->servers[*server].state == ServerState::kGone &&
+                       view->servers[*server].since > node.state.servers_started;
+  if (is_gone) {
+    serve_anew(node, *view);
+  } else {
+    follow_later(node, *view);
+  }
+  changed(node);
+}
+
+// Its agent kills what runs, and starts it anew.
+void Nodes::serve_anew(Node& node, const ServersView& view) {
+  if (node.is_stopping) return;
+  WorkerState worker{.rank = node.state.workers.front().rank, .running = true};
+  node.served = {.process = node.served.process + 1, .view = view};
+  node.state.servers_started = view.number;
+  node.state.phase = "Running";
+  node.state.workers = {worker};
+  node.hung_at.reset();
+  chance_.timers.after(chance_.between(milliseconds(0), kServesAfter),
+                       [this, uid = node.uid, process = node.served.process] {
+                         Node* same = serving(uid, process);
+                         if (same == nullptr) return;
+                         WorkerState& serves = same->state.workers.front();
+                         serves.phase = WorkerPhase::kTraining;
+                         serves.servers_view = same->served.view.number;
+                         changed(*same);
+                       });
+}
+
+// Returns the node if this process of it still runs.
+Node* Nodes::serving(const std::string& uid, int64_t process) {
+  const auto found = nodes_.find(uid);
+  if (found == nodes_.end()) return nullptr;
+  Node& node = *found->second;
+  const bool is_same = node.served.process == process && !node.state.workers.empty();
+  return is_same && node.answers() && node.state.workers.front().running ? &node : nullptr;
+}
+
+void Nodes::follow_later(const Node& node, const ServersView& view) {
+  chance_.timers.after(chance_.between(milliseconds(0), kFollowMax),
+                       [this, uid = node.uid, process = node.served.process, view] {
+                         Node* same = serving(uid, process);
+                         if (same != nullptr) follow(*same, view);
+                       });
+}
+
+void Nodes::follow(Node& node, const ServersView& view) {
+  if (view.number <= node.served.view.number) return;
+  const ServersView before = std::exchange(node.served.view, view);
+  node.served.given.clear();
+  WorkerState& process = node.state.workers.front();
+  process.servers_view = view.number;
+  process.is_filling = false;
+  if (const auto server = server_of(node)) {
+    check_follower(node, *server, before);
+    const int64_t copies = node.assignment.parameter_servers->copies;
+    for (const size_t chain : chains_of(*server, view.servers.size(), copies)) {
+      if (filler_of(view, chain, copies) != *server) continue;
+      process.is_filling = true;
+      fill_later(node, chain);
+    }
+  }
+  changed(node);
+  schedule_advance(node.job_uid, kFollowMax);
+}
+
+// A server that misses that another one was started anew would not give it what it lacks.
+void Nodes::check_follower(const Node& node, size_t server, const ServersView& before) {
+  const ServersView& view = node.served.view;
+  const int64_t copies = node.assignment.parameter_servers->copies;
+  if (view.servers[server].state == ServerState::kWhole &&
+      !std::ranges::includes(node.served.holds, chains_of(server, view.servers.size(), copies))) {
+    chance_.violate("servers", "a server counts that lacks what it should hold");
+  }
+  for (size_t i = 0; i < view.servers.size(); ++i) {
+    const ServerStanding& was = before.servers[i];
+    const ServerStanding& is = view.servers[i];
+    if (i == server || was == is || is.state == ServerState::kGone) continue;
+    const bool joins = was.state == ServerState::kGone && is.state == ServerState::kJoining;
+    const bool is_filled = was.state == ServerState::kJoining && is.state == ServerState::kWhole;
+    if (!joins && !is_filled) {
+      chance_.violate("servers", "a server missed that another one was gone, or joined");
+    }
+  }
+}
+
+void Nodes::fill_later(const Node& node, size_t chain) {
+  chance_.timers.after(chance_.between(milliseconds(0), kFillMax),
+                       [this, uid = node.uid, process = node.served.process, chain,
+                        number = node.served.view.number] {
+                         Node* same = serving(uid, process);
+                         if (same == nullptr || same->served.view.number != number) return;
+                         fill(*same, chain);
+                       });
+}
+
+// The server that joins takes what it is sent once it follows the view, too.
+void Nodes::fill(Node& node, size_t chain) {
+  const size_t joining = joining_server(node.served.view);
+  for (auto& [uid, peer] : nodes_) {
+    const bool is_meant = peer->state.hash == node.state.hash && peer->job_uid == node.job_uid &&
+                          !peer->state.workers.empty() && server_of(*peer) == joining;
+    if (!is_meant || !peer->answers() || !peer->state.workers.front().running) continue;
+    if (peer->served.view.number < node.served.view.number) continue;
+    peer->served.holds.insert(chain);
+    node.served.given.insert(chain);
+  }
+  const int64_t copies = node.assignment.parameter_servers->copies;
+  const std::set<size_t>& done = node.served.given;
+  if (!done.contains(chain)) return fill_later(node, chain);
+  const std::optional<size_t> server = server_of(node);
+  for (size_t other = 0; other < node.served.view.servers.size(); ++other) {
+    if (filler_of(node.served.view, other, copies) == server && !done.contains(other)) return;
+  }
+  node.state.workers.front().is_filling = false;
+  changed(node);
+}
+
+// Returns whether the round goes on without this server, as a worker of it knows.
+bool Nodes::goes_on_without(const Round& round, const Node& node) {
+  if (!has_copies(node.assignment)) return false;
+  const std::optional<size_t> server = server_of(node);
+  if (!server) return false;
+  return std::ranges::any_of(round, [&](const Node* other) {
+    return !server_of(*other) && other->served.view.servers[*server].state != ServerState::kWhole;
+  });
+}
+
+// Returns whether only servers are missing, and workers still hope to go on without them.
+bool Nodes::waits_for_view(const Round& round) const {
+  const Assignment& assignment = round.front()->assignment;
+  if (!has_copies(assignment) || round.size() != assignment.world.members.size()) return false;
+  return std::ranges::all_of(round, [this](const Node* node) {
+    const WorkerState& worker = node->state.workers.front();
+    if (worker.running || worker.exit_code == 0) return true;
+    return server_of(*node) && chance_.clock.now() - node->failed_at < kPatience;
+  });
+}
+
+}  // namespace lockstep::sim
