@@ -74,8 +74,8 @@ class ParameterServer {
 
   // Writes all that this server holds (docs/formats.md, "State of a parameter server"). Nothing
   // else happens meanwhile; the state is that of one clock if every worker waits. Errors of the
-  // sink.
-  Status save(const StateSink& sink);
+  // sink. kConflict if the server goes by another view than this one; 0: by any.
+  Status save(const StateSink& sink, uint64_t in_view = 0);
   // Takes this server's part of what any server of a job with this catalog has saved: call it once
   // for each of them. kCorrupt for other bytes. Then begin_at().
   Status load(const StateSource& source);

@@ -1,6 +1,8 @@
 #include "agent/server/placement.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "agent/server/limits.h"
 #include "kernels/ops/rounding.h"
@@ -57,7 +59,44 @@ void place_rows(const std::vector<uint32_t>& servers, const PlacementOptions& op
   }
 }
 
+// The chain of the first view, as the servers are now.
+Result<Holders> holders_now(const Chain& first, uint32_t first_server,
+                            const ServersView& standing) {
+  const auto standing_of = [&](uint32_t rank) { return standing.servers[rank - first_server]; };
+  Holders holders;
+  for (const uint32_t rank : first) {
+    if (rank < first_server || rank - first_server >= standing.servers.size()) {
+      return invalid("[server] view " + std::to_string(standing.number) +
+                     " does not say how rank " + std::to_string(rank) + " is");
+    }
+    const ServerState state = standing_of(rank).state;
+    if (state == ServerState::kWhole) holders.chain.push_back(rank);
+    if (state == ServerState::kJoining) holders.joining = rank;
+  }
+  if (holders.chain.empty()) {
+    return conflict("[server] view " + std::to_string(standing.number) +
+                    ": all servers of a chain are gone");
+  }
+  std::ranges::stable_sort(holders.chain, {},
+                           [&](uint32_t rank) { return standing_of(rank).since; });
+  return holders;
+}
+
 }  // namespace
+
+Result<View> view_of(const View& first, uint32_t first_server, const ServersView& standing) {
+  View view = first;
+  view.number = static_cast<uint64_t>(standing.number);
+  for (DenseRange& range : view.ranges) {
+    TRY_ASSIGN(Holders now, holders_now(range.chain, first_server, standing));
+    range.chain = std::move(now.chain);
+    range.joining = now.joining;
+  }
+  for (Holders& slot : view.slots) {
+    TRY_ASSIGN(slot, holders_now(slot.chain, first_server, standing));
+  }
+  return view;
+}
 
 Result<View> place(const Catalog& catalog, const ViewMembers& members,
                    const PlacementOptions& options) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "agent/server/view.h"
+#include "common/api/servers_view.h"
 
 namespace lockstep::server {
 
@@ -34,5 +35,13 @@ struct PlacementOptions {
 // Pure. kInvalid for a wrong catalog, no server or worker, or not more servers than copies.
 Result<View> place(const Catalog& catalog, const ViewMembers& members,
                    const PlacementOptions& options);
+
+// Returns the view with the number of `standing`, made from the round's first one. A chain has its
+// servers that are whole, in the order in which they became so; those that always were keep their
+// order. One that joins is named as such. `first_server`: the rank of the first server of
+// `standing`. Living servers that get these views in order may follow each, also if they skip some,
+// but for one that says that a server is gone (ParameterServer::install()). Pure. kConflict if
+// nobody has some range or slot any more, kInvalid for another number of servers.
+Result<View> view_of(const View& first, uint32_t first_server, const ServersView& standing);
 
 }  // namespace lockstep::server

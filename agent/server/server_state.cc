@@ -1,6 +1,7 @@
 // States of servers, which servers of a later round load.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "agent/server/parameter_server.h"
 #include "agent/server/row_store.h"
@@ -54,9 +55,15 @@ Status check_head(const UnitHead& head, const Catalog& catalog) {
 
 }  // namespace
 
-Status ParameterServer::save(const StateSink& sink) {
+Status ParameterServer::save(const StateSink& sink, uint64_t in_view) {
   Status done;
-  strand_->run([&] { done = save_units(sink); });
+  strand_->run([&] {
+    const uint64_t now = routing_->view().number;
+    done = in_view == 0 || in_view == now
+               ? save_units(sink)
+               : conflict("[server] expected view " + std::to_string(in_view) + ", this is view " +
+                          std::to_string(now));
+  });
   return done;
 }
 

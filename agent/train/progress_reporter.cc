@@ -29,7 +29,22 @@ void ProgressReporter::publish() {
   if (world_ != nullptr) {
     numbers_.suspect_rank = world_->suspect();
   }
-  page_->write(numbers_);
+  const std::lock_guard lock(mutex_);
+  published_ = numbers_;
+  write();
+}
+
+void ProgressReporter::write() {
+  published_.servers_view = servers_view_;
+  published_.is_filling = is_filling_ ? 1 : 0;
+  if (page_) page_->write(published_);
+}
+
+void ProgressReporter::show_view(int64_t number, bool is_filling) {
+  const std::lock_guard lock(mutex_);
+  servers_view_ = number;
+  is_filling_ = is_filling;
+  write();
 }
 
 void ProgressReporter::enter(WorkerPhase phase) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "agent/comm/communicator.h"
@@ -7,7 +9,7 @@
 
 namespace lockstep::train {
 
-// This rank's numbers for its agent. One thread.
+// This rank's numbers for its agent. One thread, but for show_view().
 class ProgressReporter {
  public:
   // Without a page nothing is written.
@@ -32,16 +34,27 @@ class ProgressReporter {
   void publish();
   void enter(WorkerPhase phase);
 
+  // Publishes the view of the servers that this process follows, with what is published already.
+  // From any thread.
+  void show_view(int64_t number, bool is_filling);
+
   // Like numbers() and publish(), for the checkpoints in storage. Only rank 0 reports them.
   StorageNotes& storage() { return storage_; }
   void publish_storage();
 
  private:
+  void write();
+
   std::optional<ProgressPage> page_;
   std::optional<CollectiveBoard> board_;
   const comm::Communicator* world_ = nullptr;
   ProgressNumbers numbers_;
   StorageNotes storage_;
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  ProgressNumbers published_;
+  int64_t servers_view_ = 0;
+  bool is_filling_ = false;
 };
 
 }  // namespace lockstep::train

@@ -11,21 +11,25 @@
 namespace lockstep::train {
 
 // The calls by which the workers of a job with servers agree, in addition to those for parameters.
-// The first server, whose rank is the lowest, is the meeting point; calls that only it serves for
-// the job are marked so.
-// All servers: answers at once; HelloReply.
+// Workers make them to all servers of their view that are not gone. So any of these can take over
+// for another one: whatever a worker has passed, it has told all of them, or still tells them.
+// Answers at once; HelloReply.
 inline const rpc::Method kHello("lockstep.job.hello", rpc::Repeats::kAllowed);
-// First server: waits until all workers have called it with this number; MeetCall to MeetReply.
+// Waits until all workers have called it with this number; MeetCall to MeetReply. Each server runs
+// each meeting, with the same result; a worker goes on with the first answer. A worker that calls
+// again replaces its call. No worker is more than one meeting ahead of another.
 inline const rpc::Method kMeet("lockstep.job.meet", rpc::Repeats::kNever);
-// All servers: a worker has completed a step; StepReport to StepNews.
+// A worker has completed a step; StepReport to StepNews. May be repeated, also for earlier steps.
 inline const rpc::Method kReportStep("lockstep.job.step", rpc::Repeats::kNever);
-// All servers, from rank 0 while all others wait: the state of a checkpoint. LoadCall; the body is
-// its manifest. StorageReply.
+// From rank 0 while all others wait: the state of a checkpoint. LoadCall; the body is its manifest.
+// StorageReply.
 inline const rpc::Method kLoadState("lockstep.job.load", rpc::Repeats::kNever);
-// Likewise: writes the server's state. The body is the folder. StorageReply, whose body is the list
-// of files (format_files()). A repeated call for the same folder gets the same reply.
+// Likewise, to the servers that are whole: writes the ranges and rows whose primary the server is.
+// SaveCall; the body is the folder. StorageReply, whose body is the list of files (format_files()).
+// kConflict if the server goes by another view. A repeated call for the same folder and view gets
+// the same reply.
 inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed);
-// All servers: the worker needs them no more. LeaveCall. A server ends once all workers have left.
+// The worker needs the server no more. LeaveCall. A server ends once all workers have left.
 inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
 
 inline constexpr size_t kMeetValues = 4;
@@ -43,9 +47,11 @@ struct MeetReply {
 };
 
 struct StepReport {
-  uint64_t step = 0;   // completed
-  uint64_t stops = 0;  // 1: this worker, or a server that it knows of, was asked to stop
-  uint64_t waits = 0;  // 1: answer once all workers have reported the step
+  uint64_t step = 0;     // completed
+  uint64_t stops = 0;    // 1: this worker, or a server that it knows of, was asked to stop
+  uint64_t waits = 0;    // 1: answer once all workers have reported the step, or a later one
+  uint64_t leads = 0;    // 1: this server decides at which step all stop (JobLink, leader_of())
+  uint64_t stop_at = 0;  // that the worker knows of, as StepNews
   uint64_t rows = 0;
   double loss_sum = 0;  // over these rows
 };
@@ -68,6 +74,10 @@ struct LoadCall {
 // An error of the server's storage is an answer, so that it is not taken for a lost server.
 struct StorageReply {
   uint64_t failure = 0;  // 1 + the code of an error, whose message is the body; 0: none
+};
+
+struct SaveCall {
+  uint64_t view = 0;  // number of the caller's
 };
 
 struct LeaveCall {

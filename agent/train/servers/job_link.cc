@@ -9,6 +9,8 @@ namespace lockstep::train {
 namespace {
 
 constexpr Duration kProbe = std::chrono::seconds(1);
+// A server may get a view a moment later than a worker, or earlier.
+constexpr Duration kOtherView = std::chrono::milliseconds(20);
 
 template <class T>
 Result<T> reply_of(const rpc::Call& call) {
@@ -28,11 +30,17 @@ Status blaming_peer(const Status& status) {
   return code == Code::kUnavailable ? status.error().blaming(Blame::kPeer) : status.error();
 }
 
+template <class Head>
+std::vector<std::byte> copy_of(const Head& head) {
+  const rpc::Bytes bytes = head_bytes(head);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<JobLink>> JobLink::create(const ServersRound& round) {
   TRY_ASSIGN(auto client, rpc::Client::create({.self = round.self}));
-  std::unique_ptr<JobLink> link(new JobLink(std::move(client)));
+  std::unique_ptr<JobLink> link(new JobLink(std::move(client), round));
   for (const rpc::Client::ServerAddress& server : round.servers) {
     link->servers_.push_back(link->client_->add_server(server));
     link->ranks_.push_back(server.rank);
@@ -58,15 +66,50 @@ Status JobLink::connect(Duration at_most, const Clock& clock) {
   }
 }
 
+void JobLink::install(const ServersView& view) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (view.number <= view_.number) return;
+    view_ = view;
+    for (SpreadCall& meeting : meetings_) meeting.follow(view_);
+    if (report_) report_->follow(view_);
+    if (leaving_) leaving_->follow(view_);
+  }
+  events_->notify();
+}
+
+ServersView JobLink::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+bool JobLink::may_pass(const Error& error) const {
+  const bool is_of_view = error.code == Code::kUnavailable || error.code == Code::kConflict;
+  return patience_ > Duration() && is_of_view && error.blame != Blame::kStorage;
+}
+
+bool JobLink::wait_for_view_after(int64_t number, Duration at_most) const {
+  while (true) {
+    const uint64_t seen = events_->count();
+    if (view().number > number) return true;
+    if (!events_->wait(seen, at_most)) return false;
+  }
+}
+
 int64_t JobLink::culprit() {
-  std::vector<rpc::Call> calls = call_all(kHello, {.timeout = kProbe});
+  const ServersView now = view();
   int64_t silent = -1;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (!calls[i].wait().ok()) {
-      silent = ranks_[i];
+  std::vector<std::pair<int64_t, rpc::Call>> calls;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (now.servers[i].state == ServerState::kGone) continue;
+    calls.emplace_back(ranks_[i], call(i, kHello, {.timeout = kProbe}));
+  }
+  for (auto& [rank, call] : calls) {
+    if (!call.wait().ok()) {
+      silent = rank;
       continue;
     }
-    const Result<HelloReply> reply = reply_of<HelloReply>(calls[i]);
+    const Result<HelloReply> reply = reply_of<HelloReply>(call);
     if (reply.ok() && reply->hangs > 0) return static_cast<int64_t>(reply->hangs) - 1;
   }
   return silent;
@@ -74,22 +117,29 @@ int64_t JobLink::culprit() {
 
 std::vector<rpc::Call> JobLink::call_all(const rpc::Method& method,
                                          const rpc::CallOptions& options) const {
+  const ServersView now = view();
   std::vector<rpc::Call> calls;
-  for (size_t i = 0; i < servers_.size(); ++i) calls.push_back(call(i, method, options));
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (now.servers[i].state != ServerState::kGone) calls.push_back(call(i, method, options));
+  }
   return calls;
 }
 
 rpc::Call JobLink::call(size_t server, const rpc::Method& method, rpc::CallOptions options) const {
-  options.on_done = [done = done_] {
-    ++*done;
-    done->notify_all();
-  };
+  options.on_done = [events = events_] { events->notify(); };
   return servers_[server].call(method, options);
 }
 
-Status JobLink::wait_all(std::vector<rpc::Call>& calls) const {
+SpreadCall JobLink::spread(const rpc::Method& method, SpreadCall::Heads heads) const {
+  return {std::move(heads), [this, &method](size_t server, const rpc::CallOptions& options) {
+            return call(server, method, options);
+          }};
+}
+
+Status JobLink::wait_all(std::vector<rpc::Call>& calls, std::optional<int64_t> in_view) const {
   while (true) {
-    const uint32_t before = *done_;
+    const uint64_t seen = events_->count();
+    if (in_view && view().number != *in_view) return conflict("[servers] there is another view");
     bool are_done = true;
     for (rpc::Call& call : calls) {
       are_done = are_done && call.is_done();
@@ -97,32 +147,91 @@ Status JobLink::wait_all(std::vector<rpc::Call>& calls) const {
       TRY(blaming_peer(call.wait()));
     }
     if (are_done) return {};
-    done_->wait(before);
+    events_->wait(seen);
   }
 }
 
+Status JobLink::await(SpreadCall& call, Enough enough, const Take& take) {
+  while (true) {
+    const uint64_t seen = events_->count();
+    Status failure;
+    bool is_stuck = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const SpreadCall::Outcome outcome = call.outcome();
+      failure = outcome.failure;
+      const bool are_done = outcome.pending == 0;
+      if (enough == Enough::kOne && outcome.answered > 0) return take(call, outcome);
+      if (!failure.ok() && !may_pass(failure.error())) return blaming_peer(failure);
+      if (enough != Enough::kOne && are_done && failure.ok()) return take(call, outcome);
+      if (enough == Enough::kDoneAll && are_done) return take(call, outcome);
+      is_stuck = enough == Enough::kOne ? are_done : !failure.ok() && enough == Enough::kAll;
+    }
+    if (!is_stuck) {
+      events_->wait(seen);
+    } else if (!events_->wait(seen, patience_)) {
+      return blaming_peer(failure);
+    }
+  }
+}
+
+// All workers have passed the meeting before this one once this one has an answer. Until then,
+// others may still need this worker's call of it at another server.
 Result<JobLink::Values> JobLink::meet(const Values& values) {
-  const MeetCall head{.number = meetings_++, .values = values};
-  rpc::Call call = servers_.front().call(kMeet, {.head = head_bytes(head)});
-  TRY(blaming_peer(call.wait()));
-  TRY_ASSIGN(const MeetReply reply, reply_of<MeetReply>(call));
+  const MeetCall head{.number = met_++, .values = values};
+  SpreadCall* meeting = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    meetings_.push_back(spread(kMeet, {copy_of(head), copy_of(head)}));
+    meeting = &meetings_.back();
+    meeting->follow(view_);
+  }
+  MeetReply reply;
+  TRY(await(*meeting, Enough::kOne, [&](SpreadCall&, const SpreadCall::Outcome& outcome) -> Status {
+    TRY_ASSIGN(reply, reply_of<MeetReply>(*outcome.first));
+    while (meetings_.size() > 1) meetings_.pop_front();
+    return {};
+  }));
   return reply.sums;
 }
 
-Result<StepNews> JobLink::report(const StepReport& report) {
-  StepReport to_others = report;
-  to_others.waits = 0;
-  std::vector<rpc::Call> calls;
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    calls.push_back(call(i, kReportStep, {.head = head_bytes(i == 0 ? report : to_others)}));
+// Others may need the report at a server that joins later, so it is kept as one that does not wait.
+Result<StepNews> JobLink::report_once(const StepReport& report) {
+  StepReport kept = report;
+  kept.waits = 0;
+  StepReport leading = report;
+  leading.leads = 1;
+  SpreadCall* sent = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    report_.emplace(spread(kReportStep, {copy_of(leading), copy_of(kept)}));
+    sent = &*report_;
+    sent->follow(view_);
   }
-  TRY(wait_all(calls));
-  TRY_ASSIGN(StepNews news, reply_of<StepNews>(calls.front()));
-  for (const rpc::Call& call : std::span(calls).subspan(1)) {
-    TRY_ASSIGN(const StepNews other, reply_of<StepNews>(call));
-    news.stops = std::max(news.stops, other.stops);
-  }
+  StepNews news;
+  TRY(await(*sent, Enough::kAll,
+            [&](SpreadCall& call, const SpreadCall::Outcome& outcome) -> Status {
+              TRY_ASSIGN(news, reply_of<StepNews>(*outcome.leaders));
+              for (const rpc::Call* const answer : call.answers()) {
+                TRY_ASSIGN(const StepNews other, reply_of<StepNews>(*answer));
+                news.stops = std::max(news.stops, other.stops);
+                news.stop_at = std::max(news.stop_at, other.stop_at);
+              }
+              call.set_heads({copy_of(kept), copy_of(kept)});
+              return {};
+            }));
   return news;
+}
+
+Result<StepNews> JobLink::report(const StepReport& report) {
+  StepReport told = report;
+  while (true) {
+    told.stop_at = stop_at_;
+    TRY_ASSIGN(const StepNews news, report_once(told));
+    if (news.stop_at <= stop_at_) return news;
+    stop_at_ = news.stop_at;
+    told.waits = 0;
+  }
 }
 
 Result<std::string_view> JobLink::storage_answer(const rpc::Call& call) {
@@ -146,10 +255,16 @@ Status JobLink::load(const std::string& manifest, uint64_t first) {
   return {};
 }
 
-Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
+Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
+                                                   std::string_view folder) {
+  const SaveCall head{.view = static_cast<uint64_t>(view.number)};
   const rpc::Bytes body[] = {std::as_bytes(std::span(folder))};
-  std::vector<rpc::Call> calls = call_all(kSaveState, {.body = body});
-  TRY(wait_all(calls));
+  std::vector<rpc::Call> calls;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (view.servers[i].state != ServerState::kWhole) continue;
+    calls.push_back(call(i, kSaveState, {.head = head_bytes(head), .body = body}));
+  }
+  TRY(wait_all(calls, view.number));
   std::vector<ManifestFile> files;
   for (const rpc::Call& call : calls) {
     TRY_ASSIGN(const std::string_view text, storage_answer(call));
@@ -159,10 +274,37 @@ Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
   return files;
 }
 
+Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
+  Duration waited{};
+  while (true) {
+    const ServersView now = view();
+    Result<std::vector<ManifestFile>> saved = save_in(now, folder);
+    if (saved.ok() || !may_pass(saved.error())) return saved;
+    const Duration most = saved.error().code == Code::kConflict ? kOtherView : patience_;
+    if (!wait_for_view_after(now.number, most)) waited += most;
+    if (waited >= patience_) return Error{saved.error().code, saved.error().message};
+  }
+}
+
 Status JobLink::leave(bool was_stopped) {
   const LeaveCall head{.stopped = was_stopped ? uint64_t{1} : uint64_t{0}};
-  std::vector<rpc::Call> calls = call_all(kLeaveJob, {.head = head_bytes(head)});
-  return wait_all(calls);
+  // Those that were started anew, and have not joined, end with the others.
+  std::vector<rpc::Call> to_gone;
+  SpreadCall* leaving = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      if (view_.servers[i].state != ServerState::kGone) continue;
+      to_gone.push_back(call(i, kLeaveJob, {.head = head_bytes(head), .timeout = kProbe}));
+    }
+    leaving_.emplace(spread(kLeaveJob, {copy_of(head), copy_of(head)}));
+    leaving = &*leaving_;
+    leaving->follow(view_);
+  }
+  TRY(await(*leaving, Enough::kDoneAll,
+            [](SpreadCall&, const SpreadCall::Outcome&) { return Status(); }));
+  for (rpc::Call& call : to_gone) static_cast<void>(call.wait());
+  return {};
 }
 
 }  // namespace lockstep::train

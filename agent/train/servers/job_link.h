@@ -1,28 +1,40 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/rpc/client.h"
 #include "agent/train/checkpoint/manifest.h"
+#include "agent/train/servers/events.h"
 #include "agent/train/servers/job_calls.h"
 #include "agent/train/servers/round_plan.h"
+#include "agent/train/servers/spread_call.h"
+#include "common/api/servers_view.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
 
 // A worker's side of the calls in job_calls.h. Workers exchange nothing directly. Errors of a
-// server that is gone blame the peer. One thread. Has a client of its own: a client has one
-// connection to a server, so it cannot be that of a ParameterClient, too.
+// server that is gone blame the peer. One thread, but for install(). Has a client of its own: a
+// client has one connection to a server, so it cannot be that of a ParameterClient, too.
+//
+// If the round follows views, meet(), report(), save() and leave() survive the death of servers:
+// what fails then waits for a later view, for at most the round's patience while nothing happens.
 class JobLink {
  public:
   static Result<std::unique_ptr<JobLink>> create(const ServersRound& round);
+
+  // Goes by a later view from now on. An earlier one changes nothing. From any thread.
+  void install(const ServersView& view);
 
   // Blocks until all servers answer, for at most this long; then kUnavailable, blaming the peer.
   Status connect(Duration at_most, const Clock& clock);
@@ -33,30 +45,60 @@ class JobLink {
   // Blocks until all workers have called it as often as this one. Returns the sums of the values.
   using Values = std::array<double, kMeetValues>;
   Result<Values> meet(const Values& values = {});
-  // Tells all servers of a completed step. Blocks until they answer.
+  // Tells all servers of a completed step, and where to stop once one of them knows. Blocks until
+  // they answer. The report's `leads` and `stop_at` do not count.
   Result<StepNews> report(const StepReport& report);
   // Rank 0, while all other workers wait in meet(). Errors of a server's storage blame storage.
   Status load(const std::string& manifest, uint64_t first);
-  // Returns the files that the servers wrote to the folder.
+  // Returns the files that the servers wrote to the folder. Errors of servers that are gone blame
+  // nobody if the round follows views.
   Result<std::vector<ManifestFile>> save(std::string_view folder);
   // The last call.
   Status leave(bool was_stopped);
 
  private:
-  explicit JobLink(std::unique_ptr<rpc::Client> client) : client_(std::move(client)) {}
+  JobLink(std::unique_ptr<rpc::Client> client, const ServersRound& round)
+      : client_(std::move(client)), patience_(round.view_patience), view_(round.standing) {}
   // Valid as long as the call.
   static Result<std::string_view> storage_answer(const rpc::Call& call);
+  ServersView view() const;
+  // Whether a later view may help after this error.
+  bool may_pass(const Error& error) const;
+  bool wait_for_view_after(int64_t number, Duration at_most) const;
+
   rpc::Call call(size_t server, const rpc::Method& method, rpc::CallOptions options) const;
+  // Calls the servers that are not gone.
   std::vector<rpc::Call> call_all(const rpc::Method& method, const rpc::CallOptions& options) const;
   // Blocks until all are done, or one of them has failed: others may wait for a peer that it lost.
-  Status wait_all(std::vector<rpc::Call>& calls) const;
+  // kConflict once there is a later view than `in_view`.
+  Status wait_all(std::vector<rpc::Call>& calls, std::optional<int64_t> in_view = {}) const;
+  SpreadCall spread(const rpc::Method& method, SpreadCall::Heads heads) const;
 
-  std::unique_ptr<rpc::Client> client_;
+  enum class Enough {
+    kOne,      // a server has answered
+    kAll,      // all servers have
+    kDoneAll,  // likewise, or have failed
+  };
+  // Blocks until the call has enough answers. Then `take` reads them.
+  using Take = std::function<Status(SpreadCall&, const SpreadCall::Outcome&)>;
+  Status await(SpreadCall& call, Enough enough, const Take& take);
+  Result<StepNews> report_once(const StepReport& report);
+  Result<std::vector<ManifestFile>> save_in(const ServersView& view, std::string_view folder);
+
+  const std::unique_ptr<rpc::Client> client_;
+  const Duration patience_;
   std::vector<rpc::Peer> servers_;
   std::vector<int64_t> ranks_;  // of the servers
-  uint64_t meetings_ = 0;
-  // Calls that are done so far; calls own it, too.
-  std::shared_ptr<std::atomic<uint32_t>> done_ = std::make_shared<std::atomic<uint32_t>>(0);
+  uint64_t met_ = 0;
+  uint64_t stop_at_ = 0;  // that all servers know; 0: none
+  // Calls that are done, and views; calls own it, too.
+  std::shared_ptr<Events> events_ = std::make_shared<Events>();
+  mutable std::mutex mutex_;
+  // Guarded by mutex_. Calls that other workers may depend on, for which later views matter:
+  ServersView view_;
+  std::deque<SpreadCall> meetings_;   // the newest one, and the one before until all have passed it
+  std::optional<SpreadCall> report_;  // of the newest step
+  std::optional<SpreadCall> leaving_;
 };
 
 }  // namespace lockstep::train

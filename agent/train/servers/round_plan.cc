@@ -107,12 +107,20 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
   TRY_ASSIGN(round.catalog,
              is_click_job ? click_catalog(config.train) : dense_catalog(config.train));
   round.consistency = consistency_of(*config.parameter_servers);
-  TRY_ASSIGN(round.view, server::place(round.catalog,
-                                       {.round = round.self.round,
-                                        .workers = ranks_between(0, round.workers),
-                                        .servers = ranks_between(round.workers, round.self.size)},
-                                       {}));
+  const int64_t copies = config.parameter_servers->copies;
+  TRY_ASSIGN(round.first, server::place(round.catalog,
+                                        {.round = round.self.round,
+                                         .workers = ranks_between(0, round.workers),
+                                         .servers = ranks_between(round.workers, round.self.size)},
+                                        {.copies = static_cast<uint32_t>(copies)}));
+  TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
+  TRY_ASSIGN(round.view, view_of(round, round.standing));
+  if (copies > 0 && config.rounds_fd >= 0) round.view_patience = kViewPatience;
   return round;
+}
+
+Result<server::View> view_of(const ServersRound& round, const ServersView& standing) {
+  return server::view_of(round.first, round.workers, standing);
 }
 
 }  // namespace lockstep::train

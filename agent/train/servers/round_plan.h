@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -8,7 +9,9 @@
 #include "agent/server/catalog.h"
 #include "agent/server/unit_clock.h"
 #include "agent/server/view.h"
+#include "common/api/servers_view.h"
 #include "common/api/worker_config.h"
+#include "common/base/clock.h"
 #include "common/base/result.h"
 
 namespace lockstep::train {
@@ -20,14 +23,22 @@ inline constexpr uint32_t kWeightsTable = 0;
 inline constexpr uint32_t kFactorsTable = 1;  // of a model with factors
 inline constexpr float kFactorDeviation = 0.01f;
 
+// Longer than another controller takes to go on for one that is gone.
+inline constexpr Duration kViewPatience = std::chrono::seconds(120);
+
 // A round with parameter servers. All of its ranks derive the same from their configurations.
 struct ServersRound {
   comm::Identity self;
   uint32_t workers = 0;  // ranks below are workers, the others servers
   std::vector<rpc::Client::ServerAddress> servers;
   server::Catalog catalog;
-  server::View view;
+  server::View first;    // the first view
+  ServersView standing;  // in which this process begins
+  server::View view;     // likewise
   server::Consistency consistency;
+  // How long a call whose server is gone waits for a later view, in which the round goes on; 0: it
+  // fails, and the round ends.
+  Duration view_patience{};
 
   bool is_server() const { return self.rank >= workers; }
 };
@@ -35,6 +46,8 @@ struct ServersRound {
 // kInvalid, blaming the configuration, for a world without servers or a model that cannot be
 // built; errors of the job's token.
 Result<ServersRound> servers_round(const WorkerConfig& config);
+// Errors as server::view_of().
+Result<server::View> view_of(const ServersRound& round, const ServersView& standing);
 
 // The parameters of a click model, with the job's optimizer.
 Result<server::Catalog> click_catalog(const TrainSpec& train);

@@ -70,12 +70,35 @@ Status ServedWorker::form() {
   TRY(link_->connect(std::chrono::seconds(config_.rendezvous_timeout_seconds),
                      surroundings_.clock));
   TRY_ASSIGN(calls_, rpc::Client::create({.self = round_->self}));
-  TRY_ASSIGN(parameters_, server::ParameterClient::create({.rpc = calls_.get(),
-                                                           .catalog = round_->catalog,
-                                                           .view = round_->view,
-                                                           .servers = round_->servers}));
+  TRY_ASSIGN(parameters_,
+             server::ParameterClient::create({.rpc = calls_.get(),
+                                              .catalog = round_->catalog,
+                                              .view = round_->view,
+                                              .servers = round_->servers,
+                                              .view_patience = round_->view_patience}));
+  progress_.show_view(round_->standing.number, false);
+  feed_ = std::make_unique<ViewFeed>(
+      ViewFeed::Options{.fd = static_cast<int>(config_.rounds_fd),
+                        .now = round_->standing,
+                        .handler = [this](const ServersView& view) { follow(view); }});
   TRY_ASSIGN(schedule_, schedule_of(config_.train));
   return {};
+}
+
+void ServedWorker::follow(const ServersView& view) {
+  const auto installed = [&]() -> Status {
+    TRY_ASSIGN(const server::View next, view_of(*round_, view));
+    TRY(parameters_->install(next));
+    link_->install(view);
+    return {};
+  }();
+  if (!installed.ok()) {
+    log_warning("cannot follow a view of the servers",
+                {{"view", text_of(view)}, {"reason", installed.error().message}});
+    return;
+  }
+  progress_.show_view(view.number, false);
+  log_info("following a view of the servers", {{"rank", config_.rank}, {"view", text_of(view)}});
 }
 
 Status ServedWorker::load() {

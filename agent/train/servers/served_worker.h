@@ -13,6 +13,7 @@
 #include "agent/train/progress_reporter.h"
 #include "agent/train/servers/job_link.h"
 #include "agent/train/servers/served_task.h"
+#include "agent/train/servers/view_feed.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -37,6 +38,8 @@ class ServedWorker {
  private:
   Status run_phases();
   Status form();
+  // On the feed's thread.
+  void follow(const ServersView& view);
   Status load();
   Status begin();
   Result<std::unique_ptr<ServedTask>> make_task();
@@ -73,6 +76,7 @@ class ServedWorker {
   std::unique_ptr<JobLink> link_;
   std::unique_ptr<rpc::Client> calls_;  // of parameters_
   std::unique_ptr<server::ParameterClient> parameters_;
+  std::unique_ptr<ViewFeed> feed_;
   std::unique_ptr<ServedTask> task_;
   optim::LearningRateSchedule schedule_;
   int64_t step_ = 0;

@@ -1,5 +1,6 @@
 #include "agent/train/servers/server_process.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -12,6 +13,7 @@
 #include "agent/train/exit_code.h"
 #include "agent/train/stop_signal.h"
 #include "common/api/hang_limit.h"
+#include "common/api/servers_view.h"
 #include "common/base/log.h"
 #include "kernels/device/parallel.h"
 
@@ -21,6 +23,7 @@ namespace {
 // How soon SIGTERM is noticed, and how often the size of the tables is told.
 constexpr Duration kLook = std::chrono::milliseconds(200);
 constexpr Duration kAnswersAfterBlame = std::chrono::seconds(2);
+constexpr Duration kOthersLeave = std::chrono::seconds(5);
 
 std::string_view text_of(rpc::Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -39,6 +42,7 @@ ServerProcess::ServerProcess(WorkerConfig config, ProgressReporter& progress,
 
 int ServerProcess::run() {
   const Status served = serve();
+  feed_.reset();
   const bool was_stopped = desk_ != nullptr && desk_->was_stopped();
   if (desk_ != nullptr) desk_->close();
   server_.reset();
@@ -54,27 +58,38 @@ int ServerProcess::run() {
 
 Status ServerProcess::serve() {
   progress_.enter(WorkerPhase::kForming);
-  TRY_ASSIGN(ServersRound round, servers_round(config_));
+  TRY_ASSIGN(round_, servers_round(config_));
+  const ServersRound& round = *round_;
   kernels::set_threads(static_cast<int>(config_.threads));
   const rpc::Client::ServerAddress& self = round.servers[round.self.rank - round.workers];
   TRY_ASSIGN(const int listener, comm::listen_on(self.address.host, self.address.port));
-  workers_ = round.workers;
-  desk_ = std::make_unique<JobDesk>(workers_);
+  desk_ = std::make_unique<JobDesk>(round.workers);
   TRY_ASSIGN(server_,
              server::ParameterServer::create(
                  {.rpc = {.self = round.self, .listen_fd = listener},
                   .catalog = round.catalog,
                   .view = round.view,
+                  .servers = round.servers,
                   .consistency = round.consistency,
                   .seed = static_cast<uint64_t>(config_.train.seed),
                   .add_methods = [&](rpc::Server& server) { desk_->add_methods(server); }}));
   StopSignal::arm();
   TRY(server_->start());
+  show_view();
+  feed_ = std::make_unique<ViewFeed>(
+      ViewFeed::Options{.fd = static_cast<int>(config_.rounds_fd),
+                        .now = round.standing,
+                        .handler = [this](const ServersView& view) { follow(view); }});
   progress_.enter(WorkerPhase::kTraining);
   log_info("serving parameters", {{"rank", config_.rank},
                                   {"port", self.address.port},
                                   {"workers", static_cast<int64_t>(round.workers)},
-                                  {"servers", static_cast<int64_t>(round.servers.size())}});
+                                  {"servers", static_cast<int64_t>(round.servers.size())},
+                                  {"view", text_of(round.standing)}});
+  return serve_until_all_have_left();
+}
+
+Status ServerProcess::serve_until_all_have_left() {
   while (true) {
     std::optional<JobDesk::Order> order = desk_->next(kLook);
     if (StopSignal::requested()) desk_->ask_to_stop();
@@ -83,14 +98,57 @@ Status ServerProcess::serve() {
       continue;
     }
     look();
-    if (desk_->all_have_left()) return {};
+    TRY(view_failure());
+    if (may_end()) return {};
     if (const auto hung = watch_.hung(surroundings_.clock.now())) return give_up(*hung);
   }
 }
 
+// Rank 0 leaves once all others need no server any more. A server that was started anew may have
+// missed that they left.
+bool ServerProcess::may_end() {
+  if (desk_->all_have_left()) return true;
+  if (round_->standing.number == 1 || !desk_->first_has_left()) return false;
+  const TimePoint now = surroundings_.clock.now();
+  if (!first_left_at_) first_left_at_ = now;
+  return now - *first_left_at_ >= kOthersLeave;
+}
+
+// A server that cannot follow is of no use: another process has to begin anew in its place.
+void ServerProcess::follow(const ServersView& view) {
+  const auto installed = [&]() -> Status {
+    TRY_ASSIGN(const server::View next, view_of(*round_, view));
+    return server_->install(next);
+  }();
+  if (!installed.ok()) {
+    log_error("cannot follow a view of the servers",
+              {{"view", text_of(view)}, {"reason", installed.error().message}});
+    const std::lock_guard lock(view_mutex_);
+    view_failure_ = installed;
+    return;
+  }
+  show_view();
+  log_info("following a view of the servers", {{"rank", config_.rank}, {"view", text_of(view)}});
+}
+
+Status ServerProcess::view_failure() {
+  const std::lock_guard lock(view_mutex_);
+  return view_failure_;
+}
+
+server::ParameterServer::Report ServerProcess::show_view() {
+  const std::lock_guard lock(view_mutex_);
+  server::ParameterServer::Report units = server_->report();
+  const bool is_filling = std::ranges::any_of(units.units, &server::Unit::Report::is_filling);
+  progress_.show_view(static_cast<int64_t>(units.view), is_filling);
+  return units;
+}
+
 void ServerProcess::look() {
-  const server::ParameterServer::Report units = server_->report();
+  const server::ParameterServer::Report units = show_view();
   report(units);
+  // Calls that wait for another server begin anew in a later view.
+  if (std::exchange(seen_view_, units.view) != units.view) watch_.begin_anew();
   watch_.look(desk_->step(), awaited(units), surroundings_.clock.now());
   report_wait();
 }
@@ -114,8 +172,8 @@ void ServerProcess::report_wait() {
   if (!awaited) return board->clear_wait();
   RankWait wait{.operation = awaited->operation,
                 .number = awaited->number,
-                .size = workers_,
-                .ranks = workers_ == 1 ? "0" : "0-" + std::to_string(workers_ - 1),
+                .size = round_->workers,
+                .ranks = round_->workers == 1 ? "0" : "0-" + std::to_string(round_->workers - 1),
                 .since_nanoseconds = watch_.since().time_since_epoch().count()};
   for (const uint32_t rank : awaited->ranks) wait.waits_for.add(static_cast<int>(rank));
   board->set_wait(wait);
@@ -158,7 +216,7 @@ void ServerProcess::carry_out(JobDesk::Order order) {
     return answer(request, loaded.ok() ? Result<std::string>(std::string()) : loaded.error());
   }
   progress_.enter(WorkerPhase::kSaving);
-  const Result<std::string> files = save(text_of(request.body()));
+  const Result<std::string> files = save(request);
   progress_.enter(WorkerPhase::kTraining);
   answer(request, files);
 }
@@ -200,19 +258,28 @@ Status ServerProcess::load(const rpc::Request& request) {
   return {};
 }
 
-Result<std::string> ServerProcess::save(std::string_view folder) {
-  if (!saved_folder_.empty() && saved_folder_ == folder) return saved_files_;
+Result<std::string> ServerProcess::save(const rpc::Request& request) {
+  SaveCall call;
+  if (request.head().size() != sizeof call) return invalid("[servers] expected another head");
+  std::memcpy(&call, request.head().data(), sizeof call);
+  const std::string folder(text_of(request.body()));
+  if (saved_.folder == folder && saved_.view == call.view) return saved_.files;
+  // Most often known before a file is begun.
+  if (const uint64_t now = server_->report().view; now != call.view) {
+    return conflict("[servers] expected a save in view " + std::to_string(now) + ", got view " +
+                    std::to_string(call.view));
+  }
   const std::string name = "server-" + std::to_string(config_.rank) + ".state";
-  TRY_ASSIGN(std::unique_ptr<ObjectWriter> object,
-             storage_.create(std::string(folder) + "/" + name));
+  TRY_ASSIGN(std::unique_ptr<ObjectWriter> object, storage_.create(folder + "/" + name));
   ChunkedWriter writer(std::move(object));
-  TRY(server_->save([&](std::span<const std::byte> bytes) {
-    return writer.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }));
+  TRY(server_->save(
+      [&](std::span<const std::byte> bytes) {
+        return writer.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      },
+      call.view));
   TRY_ASSIGN(ManifestFile file, writer.finish(name));
-  saved_files_ = format_files({std::move(file)});
-  saved_folder_ = folder;
-  return saved_files_;
+  saved_ = {.folder = folder, .view = call.view, .files = format_files({std::move(file)})};
+  return saved_.files;
 }
 
 }  // namespace lockstep::train

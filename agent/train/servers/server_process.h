@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 
 #include "agent/server/parameter_server.h"
 #include "agent/train/checkpoint/folder_storage.h"
@@ -10,6 +12,7 @@
 #include "agent/train/progress_reporter.h"
 #include "agent/train/servers/job_desk.h"
 #include "agent/train/servers/round_plan.h"
+#include "agent/train/servers/view_feed.h"
 #include "agent/train/servers/worker_watch.h"
 #include "common/api/worker_config.h"
 #include "common/base/clock.h"
@@ -19,7 +22,9 @@ namespace lockstep::train {
 
 // A rank whose role is server, from its configuration to its exit code: it serves parameters until
 // all workers have left. Worker rank 0 tells it which checkpoint to load, and when to save. SIGTERM
-// asks the workers to stop, which it tells them. One thread, and those of the server.
+// asks the workers to stop, which it tells them. It follows the views that its agent sends; one
+// that begins in a later view than the first has nothing until it joins. One thread, and those of
+// the server and of the feed.
 class ServerProcess {
  public:
   struct Surroundings {
@@ -34,12 +39,20 @@ class ServerProcess {
 
  private:
   Status serve();
+  Status serve_until_all_have_left();
+  // Whether no worker needs this server any more.
+  bool may_end();
+  // On the feed's thread.
+  void follow(const ServersView& view);
+  // Publishes the view and whether units are filling. From any thread. Returns the units.
+  server::ParameterServer::Report show_view();
+  Status view_failure();
   void carry_out(JobDesk::Order order);
   // `done`: the body of the reply.
   static void answer(rpc::Request& request, const Result<std::string>& done);
   Status load(const rpc::Request& request);
   // Returns the list of files.
-  Result<std::string> save(std::string_view folder);
+  Result<std::string> save(const rpc::Request& request);
   // Tells sizes and waits, and looks for a worker that hangs.
   void look();
   void report(const server::ParameterServer::Report& units);
@@ -56,9 +69,18 @@ class ServerProcess {
   std::unique_ptr<JobDesk> desk_;
   std::unique_ptr<server::ParameterServer> server_;
   WorkerWatch watch_;
-  uint32_t workers_ = 0;
-  std::string saved_folder_;  // of the newest save, and its list of files
-  std::string saved_files_;
+  std::optional<ServersRound> round_;
+  uint64_t seen_view_ = 0;
+  std::optional<TimePoint> first_left_at_;  // when it was seen that rank 0 has left
+  struct Saved {
+    std::string folder;  // of the newest save
+    uint64_t view = 0;
+    std::string files;  // list
+  };
+  Saved saved_;
+  std::mutex view_mutex_;  // guards what follows, and the order in which views are shown
+  Status view_failure_;
+  std::unique_ptr<ViewFeed> feed_;
 };
 
 }  // namespace lockstep::train

@@ -31,6 +31,8 @@ class WorkerWatch {
   // `step`: that all workers have completed. Time in which nobody looked does not count: the whole
   // machine may have been paused.
   void look(uint64_t step, std::optional<AwaitedWorkers> awaited, TimePoint now);
+  // The wait so far does not count: the workers may have waited for something else.
+  void begin_anew() { awaited_.reset(); }
 
   // The newest look's; nothing if no call waits.
   const std::optional<AwaitedWorkers>& awaited() const { return awaited_; }

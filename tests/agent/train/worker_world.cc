@@ -22,6 +22,7 @@
 
 #include "agent/comm/make_communicator.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
+#include "common/api/round_channel.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
 #include "tests/agent/train/stored_tensors.h"
@@ -79,6 +80,21 @@ WorkerWorld::~WorkerWorld() {
   }
   wait();
   for (const int fd : state_fds_) close(fd);
+  for (const int fd : channels_) close(fd);
+}
+
+void WorkerWorld::give_view(int64_t rank, const std::string& view) {
+  static_cast<void>(send_view(channels_[static_cast<size_t>(rank)], view));
+}
+
+void WorkerWorld::start_again(int64_t rank, const std::string& view) {
+  ASSERT_FALSE(runs(rank));
+  Result<ProgressPage> page = ProgressPage::create();
+  ASSERT_TRUE(page.ok()) << page.error().message;
+  pages_[static_cast<size_t>(rank)] = *std::move(page);
+  begins_in_ = view;
+  spawn(rank, -1);
+  begins_in_.clear();
 }
 
 void WorkerWorld::lose_memory(int64_t rank) {
@@ -128,6 +144,7 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
   config.rendezvous_timeout_seconds = 60;
   config.hang_seconds = options_.hang_seconds;
   config.progress_fd = pages_[static_cast<size_t>(rank)].fd();
+  config.servers_view = begins_in_;
   if (options_.change) options_.change(config);
   return config;
 }
@@ -135,6 +152,12 @@ WorkerConfig WorkerWorld::config_of(int64_t rank) const {
 void WorkerWorld::spawn(int64_t rank, int shm_fd) {
   WorkerConfig config = config_of(rank);
   config.shm_fd = shm_fd;
+  if (gives_views()) {
+    const Result<std::array<int, 2>> channel = make_round_channel();
+    ASSERT_TRUE(channel.ok()) << channel.error().message;
+    close(std::exchange(channels_[static_cast<size_t>(rank)], (*channel)[0]));
+    config.rounds_fd = (*channel)[1];
+  }
   const std::string name = "rank-" + std::to_string(rank);
   const std::string file = folder_.write(name + ".json", dump_json(to_json(config)));
   const std::string log = folder_.file(name + ".log");
@@ -145,6 +168,7 @@ void WorkerWorld::spawn(int64_t rank, int shm_fd) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(out, STDERR_FILENO);
+    if (config.rounds_fd >= 0) fcntl(static_cast<int>(config.rounds_fd), F_SETFD, 0);
     if (!options_.max_cpu_isa.empty() && rank == size() - 1) {
       setenv("LOCKSTEP_MAX_CPU_ISA", options_.max_cpu_isa.c_str(), 1);
     }
@@ -152,6 +176,7 @@ void WorkerWorld::spawn(int64_t rank, int shm_fd) {
     _exit(127);
   }
   processes_[static_cast<size_t>(rank)].pid = pid;
+  if (config.rounds_fd >= 0) close(static_cast<int>(config.rounds_fd));
 }
 
 void WorkerWorld::start(int64_t without) {
@@ -181,6 +206,8 @@ void WorkerWorld::start(int64_t without) {
     state_fds_.push_back(memfd_create("test-states", 0));
   }
   processes_.assign(static_cast<size_t>(size()), {});
+  for (const int fd : channels_) close(fd);
+  channels_.assign(static_cast<size_t>(size()), -1);
   pages_.clear();
   for (int64_t rank = 0; rank < size(); ++rank) {
     Result<ProgressPage> page = ProgressPage::create();

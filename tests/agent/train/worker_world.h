@@ -62,6 +62,11 @@ class WorkerWorld {
   void run();
 
   void kill(int64_t rank, int signal);
+  // In a round whose servers have copies: hands the rank a view of them (servers_view.h). One that
+  // is dead does not read it.
+  void give_view(int64_t rank, const std::string& view);
+  // Starts the rank anew, in this view; its process has ended.
+  void start_again(int64_t rank, const std::string& view);
   // Between two rounds: the rank's states in memory are gone, as with its pod.
   void lose_memory(int64_t rank);
   // Between two rounds: the next ones have as many nodes as the list. Node i has the memory of the
@@ -100,6 +105,7 @@ class WorkerWorld {
   WorkerConfig config_of(int64_t rank) const;
   void spawn(int64_t rank, int shm_fd);
   static int exit_code_of(int status);
+  bool gives_views() const { return options_.servers && options_.servers->copies > 0; }
 
   Options options_;
   TemporaryFolder folder_;
@@ -109,6 +115,8 @@ class WorkerWorld {
   std::vector<Process> processes_;
   std::vector<ProgressPage> pages_;
   std::vector<int> state_fds_;  // by rank, if states are kept in memory
+  std::string begins_in_;       // view of the servers
+  std::vector<int> channels_;   // by rank, if views are given: the agent's ends
 };
 
 // Runs a world that has ended once more, from its checkpoint of this step, and expects the losses

@@ -1,0 +1,193 @@
+// Real processes of jobs whose servers have copies: servers die, and training goes on.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/train/clicks/click_generator.h"
+#include "common/base/random.h"
+#include "tests/agent/train/servers_manager.h"
+#include "tests/agent/train/table_world.h"
+#include "tests/agent/train/worker_world.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kWorkers = 2;
+constexpr size_t kServers = 3;
+
+WorkerWorld::Options with_copies(WorkerWorld::Options options) {
+  options.nodes = kWorkers;
+  options.servers = ParameterServersSpec{.nodes = static_cast<int64_t>(kServers), .copies = 1};
+  return options;
+}
+
+WorkerWorld::Options click_job(const TemporaryFolder& folder) {
+  const std::string path = folder.file("clicks.tsv");
+  const auto made = generate_clicks({.path = path, .rows = 2000, .keys = 3000, .seed = 2});
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  WorkerWorld::Options options;
+  TrainSpec& train = options.train;
+  train.model = {.family = kFactorizationMachine, .factors = 4};
+  train.data.path = path;
+  train.data.format = "criteo";
+  train.data.validationFraction = 0.1;
+  train.steps = 240;
+  train.batch.global = 64;
+  train.optimizer = {.name = "adagrad",
+                     .learningRate = 0.1,
+                     .schedule = "linear",
+                     .weightDecay = 0,
+                     .clipNorm = 0};
+  train.validation.everySteps = 120;
+  options.checkpoint_every = 60;
+  return with_copies(options);
+}
+
+WorkerWorld::Options mlp_job() {
+  WorkerWorld::Options options = table_world(1);
+  options.train.steps = 200;
+  options.train.validation.everySteps = 50;
+  options.train.optimizer.clipNorm = 0;
+  options.checkpoint_every = 40;
+  return with_copies(options);
+}
+
+// One kill: of this server, once the condition holds and all servers are whole.
+struct Kill {
+  size_t server = 0;
+  std::function<bool(const WorkerWorld&)> when;
+};
+
+std::function<bool(const WorkerWorld&)> at_step(int64_t step) {
+  return [step](const WorkerWorld& world) { return world.progress(0).step >= step; };
+}
+
+std::function<bool(const WorkerWorld&)> in_phase(WorkerPhase phase) {
+  return [phase](const WorkerWorld& world) { return world.progress(0).phase == phase; };
+}
+
+// Prints how long a step takes that a killed server is in the way of.
+class Stopwatch {
+ public:
+  void start(const WorkerWorld& world) {
+    step_ = world.progress(0).step.value_or(0);
+    began_ = std::chrono::steady_clock::now();
+    runs_ = true;
+  }
+  // The step in which the server was killed may have needed nothing of it.
+  void look(const WorkerWorld& world) {
+    if (!runs_ || world.progress(0).step.value_or(0) < step_ + 2) return;
+    const std::chrono::duration<double, std::milli> took =
+        std::chrono::steady_clock::now() - began_;
+    std::printf("killed at step %lld: %.0f ms to the step after the next\n",
+                static_cast<long long>(step_), took.count());
+    runs_ = false;
+  }
+
+ private:
+  int64_t step_ = 0;
+  std::chrono::steady_clock::time_point began_;
+  bool runs_ = false;
+};
+
+// Runs a round in which servers are killed. All processes end well.
+void run_with_kills(WorkerWorld& world, const std::vector<Kill>& kills) {
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  ServersManager manager(world, {.workers = kWorkers, .servers = kServers});
+  Stopwatch stopwatch;
+  size_t next = 0;
+  while (world.runs(0)) {
+    stopwatch.look(world);
+    manager.tend();
+    if (next < kills.size() && manager.are_all_whole() && kills[next].when(world)) {
+      stopwatch.start(world);
+      manager.kill(kills[next++].server);
+    }
+    sched_yield();
+  }
+  EXPECT_EQ(next, kills.size()) << "the round was over before all servers were killed";
+  std::printf("last view %s\n", text_of(manager.view()).c_str());
+  // A server that came too late for the round is the controller's to end.
+  for (size_t server = 0; server < kServers; ++server) {
+    if (manager.view().servers[server].state == ServerState::kWhole) continue;
+    world.kill(manager.rank_of(server), SIGKILL);
+  }
+  const std::vector<int> codes = world.wait();
+  for (int64_t rank = 0; rank < world.size(); ++rank) {
+    const int code = codes[static_cast<size_t>(rank)];
+    EXPECT_TRUE(code == 0 || (rank >= kWorkers && code == 128 + SIGKILL))
+        << code << ", rank " << rank << ":\n"
+        << world.log(rank);
+  }
+}
+
+// The losses and the checkpoints of a run with kills are those of the undisturbed run.
+void expect_the_undisturbed_run(const WorkerWorld::Options& options,
+                                const std::vector<Kill>& kills) {
+  WorkerWorld calm(options);
+  ASSERT_NO_FATAL_FAILURE(calm.run());
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(run_with_kills(world, kills));
+  const auto expect_same = [&] {
+    EXPECT_EQ(world.metric("loss"), calm.metric("loss"));
+    EXPECT_EQ(world.metric("validationLoss"), calm.metric("validationLoss"));
+  };
+  expect_same();
+  EXPECT_EQ(world.storage_notes(0).failed, 0);
+  EXPECT_EQ(world.progress(0).step, options.train.steps);
+  // Resumed from the checkpoint before the last one, on other servers.
+  std::filesystem::remove_all(world.checkpoint_folders().back());
+  world.change_servers({.nodes = 2});
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_GT(world.storage_notes(0).resumed_step, 0);
+  expect_same();
+}
+
+TEST(Failover, LeavesTheBitsOfAClickModelAsTheyAre) {
+  const TemporaryFolder folder;
+  expect_the_undisturbed_run(click_job(folder),
+                             {{0, at_step(20)}, {0, at_step(0)}, {2, at_step(0)}});
+}
+
+TEST(Failover, LeavesTheBitsOfADenseModelAsTheyAre) {
+  expect_the_undisturbed_run(mlp_job(), {{1, at_step(20)}, {2, at_step(0)}, {0, at_step(0)}});
+}
+
+TEST(Failover, IsSurvivedBySavesValidationsAndTheEnd) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder);
+  options.train.steps = 240;
+  options.train.validation.everySteps = 50;
+  options.checkpoint_every = 40;
+  expect_the_undisturbed_run(options, {{0, in_phase(WorkerPhase::kSaving)},
+                                       {1, in_phase(WorkerPhase::kValidating)},
+                                       {2, in_phase(WorkerPhase::kSaving)}});
+}
+
+TEST(Failover, EndsWithEveryStepWhateverTheConsistency) {
+  const TemporaryFolder folder;
+  const ParameterServersSpec kinds[] = {{.consistency = "asynchronous"},
+                                        {.consistency = "boundedStaleness", .staleness = 2},
+                                        {.consistency = "synchronous", .backupWorkers = 1}};
+  for (const ParameterServersSpec& kind : kinds) {
+    SCOPED_TRACE(kind.consistency);
+    WorkerWorld::Options options = click_job(folder);
+    options.servers = kind;
+    options.servers->nodes = kServers;
+    options.servers->copies = 1;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(run_with_kills(world, {{0, at_step(20)}, {1, at_step(0)}}));
+    EXPECT_EQ(world.progress(0).step, options.train.steps);
+    EXPECT_EQ(world.progress(1).step, options.train.steps);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train

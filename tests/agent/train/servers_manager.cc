@@ -1,0 +1,58 @@
+#include "tests/agent/train/servers_manager.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+
+namespace lockstep::train {
+
+void ServersManager::decide(size_t server, ServerState state) {
+  view_ = next_view(view_, server, state);
+  for (int64_t rank = 0; rank < world_.size(); ++rank) world_.give_view(rank, text_of(view_));
+}
+
+void ServersManager::kill(size_t server) {
+  world_.kill(rank_of(server), SIGKILL);
+  world_.wait_until(rank_of(server), [](const ProgressNumbers&) { return false; });
+  decide(server, ServerState::kGone);
+  world_.start_again(rank_of(server), text_of(view_));
+}
+
+bool ServersManager::are_all_whole() const {
+  return std::ranges::all_of(view_.servers, [](const ServerStanding& server) {
+    return server.state == ServerState::kWhole;
+  });
+}
+
+// All servers that live, and the new process, follow a view in which it is gone.
+bool ServersManager::may_join(size_t server) const {
+  for (size_t other = 0; other < shape_.servers; ++other) {
+    const bool counts = other == server || view_.servers[other].state != ServerState::kGone;
+    const ProgressNumbers numbers = world_.progress(rank_of(other));
+    if (counts && numbers.servers_view < view_.servers[server].since) return false;
+  }
+  return world_.progress(rank_of(server)).phase == WorkerPhase::kTraining;
+}
+
+bool ServersManager::is_filled() const {
+  for (size_t other = 0; other < shape_.servers; ++other) {
+    if (view_.servers[other].state != ServerState::kWhole) continue;
+    const ProgressNumbers numbers = world_.progress(rank_of(other));
+    if (numbers.servers_view < view_.number || numbers.is_filling != 0) return false;
+  }
+  return true;
+}
+
+void ServersManager::tend() {
+  if (const size_t joining = joining_server(view_); joining < shape_.servers) {
+    if (is_filled()) decide(joining, ServerState::kWhole);
+    return;
+  }
+  for (size_t server = 0; server < shape_.servers; ++server) {
+    if (view_.servers[server].state != ServerState::kGone || !may_join(server)) continue;
+    return decide(server, ServerState::kJoining);
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/api/servers_view.h"
+#include "tests/agent/train/worker_world.h"
+
+namespace lockstep::train {
+
+// Plays the controller and the agents of a round whose servers have copies: decides views from the
+// pages of the processes, hands them out, and starts dead servers anew.
+class ServersManager {
+ public:
+  struct Shape {
+    int64_t workers = 0;
+    size_t servers = 0;
+  };
+  ServersManager(WorkerWorld& world, Shape shape)
+      : world_(world), shape_(shape), view_(first_servers_view(shape.servers)) {}
+
+  // Kills the server, and goes on without it.
+  void kill(size_t server);
+  // Lets a server that was started anew join, or be whole, once it may. Call it often.
+  void tend();
+
+  const ServersView& view() const { return view_; }
+  bool are_all_whole() const;
+  int64_t rank_of(size_t server) const { return shape_.workers + static_cast<int64_t>(server); }
+
+ private:
+  void decide(size_t server, ServerState state);
+  bool may_join(size_t server) const;
+  bool is_filled() const;
+
+  WorkerWorld& world_;
+  Shape shape_;
+  ServersView view_;
+};
+
+}  // namespace lockstep::train
