@@ -47,6 +47,11 @@ void ProgressReporter::show_view(int64_t number, bool is_filling) {
   write();
 }
 
+bool ProgressReporter::shows_filling() const {
+  const std::lock_guard lock(mutex_);
+  return is_filling_;
+}
+
 void ProgressReporter::enter(WorkerPhase phase) {
   numbers_.phase = phase;
   publish();

@@ -37,6 +37,7 @@ class ProgressReporter {
   // Publishes the view of the servers that this process follows, with what is published already.
   // From any thread.
   void show_view(int64_t number, bool is_filling);
+  bool shows_filling() const;
 
   // Like numbers() and publish(), for the checkpoints in storage. Only rank 0 reports them.
   StorageNotes& storage() { return storage_; }
@@ -50,7 +51,7 @@ class ProgressReporter {
   const comm::Communicator* world_ = nullptr;
   ProgressNumbers numbers_;
   StorageNotes storage_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   // Guarded by mutex_:
   ProgressNumbers published_;
   int64_t servers_view_ = 0;

@@ -22,6 +22,8 @@ namespace {
 
 // How soon SIGTERM is noticed, and how often the size of the tables is told.
 constexpr Duration kLook = std::chrono::milliseconds(200);
+// The next view waits for the end of filling.
+constexpr Duration kLookWhileFilling = std::chrono::milliseconds(10);
 constexpr Duration kAnswersAfterBlame = std::chrono::seconds(2);
 constexpr Duration kOthersLeave = std::chrono::seconds(5);
 
@@ -91,7 +93,8 @@ Status ServerProcess::serve() {
 
 Status ServerProcess::serve_until_all_have_left() {
   while (true) {
-    std::optional<JobDesk::Order> order = desk_->next(kLook);
+    const bool is_filling = progress_.shows_filling();
+    std::optional<JobDesk::Order> order = desk_->next(is_filling ? kLookWhileFilling : kLook);
     if (StopSignal::requested()) desk_->ask_to_stop();
     if (order) {
       carry_out(std::move(*order));
@@ -270,7 +273,9 @@ Result<std::string> ServerProcess::save(const rpc::Request& request) {
                     std::to_string(call.view));
   }
   const std::string name = "server-" + std::to_string(config_.rank) + ".state";
-  TRY_ASSIGN(std::unique_ptr<ObjectWriter> object, storage_.create(folder + "/" + name));
+  const std::string path = folder + "/" + name;
+  TRY(storage_.remove_object(path));  // of an earlier view
+  TRY_ASSIGN(std::unique_ptr<ObjectWriter> object, storage_.create(path));
   ChunkedWriter writer(std::move(object));
   TRY(server_->save(
       [&](std::span<const std::byte> bytes) {

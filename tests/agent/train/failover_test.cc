@@ -140,7 +140,7 @@ void expect_the_undisturbed_run(const WorkerWorld::Options& options,
     EXPECT_EQ(world.metric("validationLoss"), calm.metric("validationLoss"));
   };
   expect_same();
-  EXPECT_EQ(world.storage_notes(0).failed, 0);
+  EXPECT_EQ(world.storage_notes(0).failed, 0) << world.log(0);
   EXPECT_EQ(world.progress(0).step, options.train.steps);
   // Resumed from the checkpoint before the last one, on other servers.
   std::filesystem::remove_all(world.checkpoint_folders().back());
