@@ -8,6 +8,7 @@
 #include <set>
 
 #include "agent/server/routing.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "tests/agent/server/servers.h"
 
@@ -86,6 +87,118 @@ TEST(Placement, RefusesMoreCopiesThanServers) {
   EXPECT_NE(refused.error().message.find("expected 3 to 1024 servers for 2 copies, got 2"),
             std::string::npos)
       << refused.error().message;
+}
+
+ServersView standing(const std::string& text) {
+  const auto view = servers_view_from_text(text);
+  CHECK(view.ok());
+  return *view;
+}
+
+// Returns the chain of the slot whose first primary is rank 2, in this view.
+Holders slot_of(const View& first, const std::string& text) {
+  const auto view = view_of(first, 2, standing(text));
+  CHECK(view.ok());
+  EXPECT_EQ(view->number, static_cast<uint64_t>(standing(text).number));
+  return view->slots.front();
+}
+
+TEST(Views, OrderAChainByHowLongItsServersAreWhole) {
+  const View first = placed({2, 3, 4, 5}, {.copies = 2});
+  EXPECT_EQ(slot_of(first, "1:1,1,1,1"), (Holders{{2, 3, 4}}));
+  EXPECT_EQ(slot_of(first, "2:-2,1,1,1"), (Holders{{3, 4}}));
+  EXPECT_EQ(slot_of(first, "3:+3,1,1,1"), (Holders{{3, 4}, 2}));
+  EXPECT_EQ(slot_of(first, "4:4,1,1,1"), (Holders{{3, 4, 2}}));
+  EXPECT_EQ(slot_of(first, "7:4,7,1,1"), (Holders{{4, 2, 3}}));
+  EXPECT_EQ(slot_of(first, "5:1,1,1,+5"), (Holders{{2, 3, 4}})) << "it is not in the chain";
+}
+
+TEST(Views, NeedAServerOfEachChain) {
+  const View first = placed({2, 3, 4}, {.copies = 1});
+  EXPECT_TRUE(view_of(first, 2, standing("2:-2,1,1")).ok());
+  for (const char* text : {"3:-2,-3,1", "4:-2,+4,1"}) {
+    const auto refused = view_of(first, 2, standing(text));
+    ASSERT_FALSE(refused.ok()) << text;
+    EXPECT_EQ(refused.error().code, Code::kConflict);
+    EXPECT_NE(refused.error().message.find("all servers of a chain are gone"), std::string::npos);
+  }
+  const auto other = view_of(first, 2, standing("2:-2,1"));
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().code, Code::kInvalid);
+}
+
+std::vector<Holders> holders_of_all(const View& view) {
+  std::vector<Holders> all = view.slots;
+  for (const DenseRange& range : view.ranges) all.push_back({range.chain, range.joining});
+  return all;
+}
+
+// A server's process, as far as views concern it.
+struct Follower {
+  View view;
+  ServersView seen;
+};
+
+// Random lives of servers: each living one follows some of the views, as a controller guarantees.
+void live(uint64_t seed, uint32_t copies) {
+  const std::vector<uint32_t> ranks = {2, 3, 4, 5, 6};
+  const View first = placed(ranks, {.copies = copies});
+  Random random(seed);
+  ServersView now = first_servers_view(ranks.size());
+  std::vector<Follower> followers(ranks.size(), {first, now});
+  const auto follow = [&](size_t server) {
+    const auto next = view_of(first, 2, now);
+    ASSERT_TRUE(next.ok());
+    ASSERT_TRUE(check_view(*next, catalog()).ok());
+    Follower& follower = followers[server];
+    const auto before = holders_of_all(follower.view);
+    const auto after = holders_of_all(*next);
+    const auto rank = ranks[server];
+    for (size_t i = 0; i < before.size(); ++i) {
+      const auto& chain = after[i].chain;
+      if (std::ranges::find(chain, rank) == chain.end()) continue;
+      EXPECT_TRUE(may_become(before[i], after[i])) << "seed " << seed << ", " << text_of(now);
+    }
+    follower = {*next, now};
+  };
+  for (int event = 0; event < 60; ++event) {
+    const size_t server = random.below(ranks.size());
+    const ServerStanding standing = now.servers[server];
+    const bool all_know = std::ranges::all_of(followers, [&](const Follower& follower) {
+      return follower.seen.number >= standing.since;
+    });
+    ServersView next = now;
+    if (standing.state == ServerState::kGone) {
+      if (joining_server(now) == ranks.size() && all_know) {
+        next = next_view(now, server, ServerState::kJoining);
+      }
+    } else if (standing.state == ServerState::kJoining && random.below(2) == 0) {
+      // It is filled once all follow the newest view.
+      for (size_t other = 0; other < ranks.size(); ++other) follow(other);
+      next = next_view(now, server, ServerState::kWhole);
+    } else {
+      next = next_view(now, server, ServerState::kGone);
+      if (!holds_everything(next, copies)) continue;
+    }
+    if (next == now) continue;
+    now = next;
+    const auto view = view_of(first, 2, now);
+    ASSERT_TRUE(view.ok());
+    for (const Holders& holders : holders_of_all(*view)) {
+      EXPECT_EQ(now.servers[holders.chain.front() - 2].state, ServerState::kWhole);
+    }
+    // The new process of a server that is gone begins in that view.
+    if (now.servers[server].state == ServerState::kGone) followers[server] = {*view, now};
+    for (size_t other = 0; other < ranks.size(); ++other) {
+      if (random.below(2) == 0 && followers[other].seen.number < now.number) follow(other);
+    }
+  }
+}
+
+TEST(Views, CanBeFollowedByLivingServersThatSkipSome) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const uint32_t copies : {1u, 2u}) ASSERT_NO_FATAL_FAILURE(live(seed, copies));
+  }
 }
 
 TEST(Routing, SplitsKeysBySlotAndKeepsTheirPlaces) {

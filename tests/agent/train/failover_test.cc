@@ -97,6 +97,22 @@ class Stopwatch {
   bool runs_ = false;
 };
 
+// Worker 0 has ended. All others end well, too.
+void expect_good_ends(WorkerWorld& world, const ServersManager& manager) {
+  // A server that came too late for the round is the controller's to end.
+  for (size_t server = 0; server < kServers; ++server) {
+    if (manager.view().servers[server].state == ServerState::kWhole) continue;
+    world.kill(manager.rank_of(server), SIGKILL);
+  }
+  const std::vector<int> codes = world.wait();
+  for (int64_t rank = 0; rank < world.size(); ++rank) {
+    const int code = codes[static_cast<size_t>(rank)];
+    EXPECT_TRUE(code == 0 || (rank >= kWorkers && code == 128 + SIGKILL))
+        << code << ", rank " << rank << ":\n"
+        << world.log(rank);
+  }
+}
+
 // Runs a round in which servers are killed. All processes end well.
 void run_with_kills(WorkerWorld& world, const std::vector<Kill>& kills) {
   ASSERT_NO_FATAL_FAILURE(world.start());
@@ -114,18 +130,7 @@ void run_with_kills(WorkerWorld& world, const std::vector<Kill>& kills) {
   }
   EXPECT_EQ(next, kills.size()) << "the round was over before all servers were killed";
   std::printf("last view %s\n", text_of(manager.view()).c_str());
-  // A server that came too late for the round is the controller's to end.
-  for (size_t server = 0; server < kServers; ++server) {
-    if (manager.view().servers[server].state == ServerState::kWhole) continue;
-    world.kill(manager.rank_of(server), SIGKILL);
-  }
-  const std::vector<int> codes = world.wait();
-  for (int64_t rank = 0; rank < world.size(); ++rank) {
-    const int code = codes[static_cast<size_t>(rank)];
-    EXPECT_TRUE(code == 0 || (rank >= kWorkers && code == 128 + SIGKILL))
-        << code << ", rank " << rank << ":\n"
-        << world.log(rank);
-  }
+  expect_good_ends(world, manager);
 }
 
 // The losses and the checkpoints of a run with kills are those of the undisturbed run.
@@ -186,6 +191,81 @@ TEST(Failover, EndsWithEveryStepWhateverTheConsistency) {
     ASSERT_NO_FATAL_FAILURE(run_with_kills(world, {{0, at_step(20)}, {1, at_step(0)}}));
     EXPECT_EQ(world.progress(0).step, options.train.steps);
     EXPECT_EQ(world.progress(1).step, options.train.steps);
+  }
+}
+
+// Kills servers at random moments, as long as each range and row stays somewhere. Prints what
+// happened. Returns the number of kills.
+int64_t run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies, int64_t steps) {
+  Random random(seed);
+  world.start();
+  ServersManager manager(world, {.workers = kWorkers, .servers = kServers});
+  int64_t kills = 0;
+  int64_t next_at = static_cast<int64_t>(2 + random.below(20));
+  while (world.runs(0)) {
+    manager.tend();
+    sched_yield();
+    const ProgressNumbers numbers = world.progress(0);
+    const bool trains = numbers.phase >= WorkerPhase::kTraining &&
+                        world.progress(1).phase >= WorkerPhase::kTraining;
+    if (!trains || numbers.step < next_at) continue;
+    const size_t server = random.below(kServers);
+    const ServersView after = next_view(manager.view(), server, ServerState::kGone);
+    if (manager.view().servers[server].state == ServerState::kGone) continue;
+    if (!holds_everything(after, copies)) continue;
+    // Some die in the middle of a step, a save or a validation, others between.
+    for (uint64_t i = random.below(3000); i > 0; --i) sched_yield();
+    if (!world.runs(0)) break;
+    manager.kill(server);
+    ++kills;
+    next_at = numbers.step.value_or(0) + static_cast<int64_t>(random.below(25));
+    if (numbers.phase == WorkerPhase::kTraining && next_at > steps) next_at = steps;
+  }
+  std::printf("seed %llu: %lld kills, last view %s\n", static_cast<unsigned long long>(seed),
+              static_cast<long long>(kills), text_of(manager.view()).c_str());
+  expect_good_ends(world, manager);
+  return kills;
+}
+
+// LOCKSTEP_FAILOVER_RUNS: how many seeds, from LOCKSTEP_FAILOVER_SEED.
+uint64_t number_from(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(Failover, IsSurvivedAtRandomMoments) {
+  const TemporaryFolder folder;
+  const uint64_t first = number_from("LOCKSTEP_FAILOVER_SEED", 1);
+  const uint64_t runs = number_from("LOCKSTEP_FAILOVER_RUNS", 4);
+  const ParameterServersSpec kinds[] = {{.consistency = "synchronous"},
+                                        {.consistency = "asynchronous"},
+                                        {.consistency = "boundedStaleness", .staleness = 1},
+                                        {.consistency = "synchronous", .backupWorkers = 1}};
+  for (uint64_t seed = first; seed < first + runs; ++seed) {
+    SCOPED_TRACE(seed);
+    const bool is_dense = seed % 8 >= 4;
+    WorkerWorld::Options options = is_dense ? mlp_job() : click_job(folder);
+    options.train.steps = 150;
+    options.train.validation.everySteps = 20;
+    options.checkpoint_every = 15;
+    options.servers = kinds[seed % 4];
+    options.servers->nodes = kServers;
+    options.servers->copies = 1 + static_cast<int64_t>(seed / 8 % 2);
+    WorkerWorld world(options);
+    const int64_t kills =
+        run_with_random_kills(world, seed, options.servers->copies, options.train.steps);
+    EXPECT_GT(kills, 0);
+    EXPECT_EQ(world.progress(0).step, options.train.steps);
+    EXPECT_EQ(world.progress(1).step, options.train.steps);
+    EXPECT_EQ(world.storage_notes(0).failed, 0) << world.log(0);
+    if (seed % 4 == 0) {
+      options.servers->copies = 0;
+      WorkerWorld calm(options);
+      ASSERT_NO_FATAL_FAILURE(calm.run());
+      EXPECT_EQ(world.metric("loss"), calm.metric("loss"));
+      EXPECT_EQ(world.metric("validationLoss"), calm.metric("validationLoss"));
+    }
+    if (HasFailure()) break;
   }
 }
 
