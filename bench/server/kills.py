@@ -2,12 +2,15 @@
 """Kills and stops processes of jobs with parameter servers, one in each run, and checks how the jobs end.
 
   bench/server/kills.py --build build-release --runs 200 --results FOLDER
+  bench/server/kills.py --build build-release --runs 200 --results OTHER --servers 3 --copies 1
 
-A job has 2 workers and 2 servers, trains a logistic regression on a generated click log, and saves every 25 steps. Each
+A job has 2 workers and --servers servers, trains a logistic regression on a generated click log, and saves every 25 steps. Each
 run draws by its number a consistency, a victim (a worker, a server, or the agent of a pod), a fault (SIGKILL, or
 SIGSTOP of a rank) and a moment. The job must complete. With synchronous updates its last checkpoint must have the bits of a run
 without faults: no push was lost or counted twice. With the others, whose bits depend on timing, the validation loss must
-be within 2 % of that of such a run.
+be within 2 % of that of such a run. With --copies, a server that is killed must not end the round.
+
+The longest step is the longest time without a step of rank 0 after the fault.
 
 With --results, what is known of a run is kept in that folder, and such a run is not done again. Prints Markdown; exits
 with 1 if a run failed.
@@ -32,7 +35,7 @@ import local_job  # noqa: E402
 from checkpoints import processor  # noqa: E402
 from rank_kills import PHASES, page_of  # noqa: E402
 
-WORKERS, SERVERS = 2, 2
+WORKERS = 2
 LIMIT_SECONDS = 180
 CONSISTENCIES = {
     "synchronous": {"consistency": "synchronous"},
@@ -50,7 +53,7 @@ def job_of(options, consistency, data):
              "batch": {"global": 2048}, "validation": {"everySteps": 100},
              "optimizer": {"name": "adagrad", "learningRate": 0.1, "schedule": "linear", "weightDecay": 0, "clipNorm": 0}}
     spec = {"nodes": WORKERS, "threadsPerProcess": 1, "train": train, "checkpoint": {"everySteps": 25, "keep": 2},
-            "parameterServers": {"nodes": SERVERS, **CONSISTENCIES[consistency]},
+            "parameterServers": {"nodes": options.servers, "copies": options.copies, **CONSISTENCIES[consistency]},
             "failure": {"maxRestarts": 100, "rules": [{"event": "Hang", "after": "5s", "action": "RestartInPlace"}]}}
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "clicks"}, "spec": spec}
 
@@ -89,12 +92,15 @@ def digest_of(folder):
 class Fault:
     """Strikes a process once the job has trained for a while."""
 
-    def __init__(self, draw, steps):
+    def __init__(self, draw, steps, servers):
+        self.servers = servers
         self.victim = draw.choice(VICTIMS)
         self.stops = self.victim != "agent" and draw.random() < 0.25
         self.after_steps = draw.randrange(5, steps * 4 // 5)
         self.choice = draw.random()
         self.struck_at = None
+        self.step_at = None
+        self.longest_step_seconds = 0
 
     def text(self):
         return f"{self.victim} {'stopped' if self.stops else 'killed'} after step {self.after_steps}"
@@ -103,7 +109,7 @@ class Fault:
         pids = local_job.below(root)
         if self.victim == "agent":
             return sorted(pid for pid in pids if command_of(pid).endswith("lockstep-agent"))
-        first, last = (0, WORKERS) if self.victim == "worker" else (WORKERS, WORKERS + SERVERS)
+        first, last = (0, WORKERS) if self.victim == "worker" else (WORKERS, WORKERS + self.servers)
         ranks = {local_job.rank_of(pid): pid for pid in pids}
         return [pid for rank, pid in sorted(item for item in ranks.items() if item[0] is not None) if first <= rank < last]
 
@@ -113,6 +119,13 @@ class Fault:
         if page is None:
             return
         step, phase = page.step_and_phase()
+        if self.struck_at is not None:
+            now = time.monotonic()
+            if self.step_at is None or step != self.step_at[0]:
+                if self.step_at is not None:
+                    self.longest_step_seconds = max(self.longest_step_seconds, now - self.step_at[1])
+                self.step_at = step, now
+            return
         if phase != PHASES["training"] or step < self.after_steps:
             return
         targets = self.targets(root)
@@ -137,7 +150,7 @@ def run(options, consistency, fault, data):
                                        stdin=subprocess.DEVNULL, stdout=result, stderr=errors, start_new_session=True)
             try:
                 while process.poll() is None and time.monotonic() - began < LIMIT_SECONDS:
-                    if fault and fault.struck_at is None:
+                    if fault:
                         fault.look(process.pid)
                     time.sleep(0.005)
                 ended = process.poll() is not None
@@ -150,7 +163,8 @@ def run(options, consistency, fault, data):
         told = json.loads((folder / "result").read_text())
         last = max((folder / "out/checkpoints").glob("step-*"))
         return {"state": told["state"], "step": told["step"], "loss": told["validationLoss"], "digest": digest_of(last),
-                "seconds": seconds}
+                "seconds": seconds, "rounds": (folder / "errors").read_text(errors="replace").count("\nround "),
+                "longest": fault.longest_step_seconds if fault else 0}
 
 
 def judge(options, consistency, found, expected):
@@ -159,6 +173,9 @@ def judge(options, consistency, found, expected):
         return found["error"]
     if found["state"] != "Complete" or found["step"] != options.steps:
         return f"it ended {found['state']} at step {found['step']}"
+    goes_on = options.copies > 0 and found.get("victim") == "server" and not found["stops"]
+    if goes_on and found["rounds"] != 1:
+        return f"a server was killed, and there were {found['rounds']} rounds"
     if consistency == "synchronous" and found["digest"] != expected["digest"]:
         return "the parameters differ from those of a run without faults"
     if not found["loss"] <= LOSS_RATIO * expected["loss"]:
@@ -190,7 +207,7 @@ def undisturbed(options, consistency, data):
 def disturbed(options, number, data):
     draw = random.Random(options.seed * 1_000_003 + number)
     consistency = list(CONSISTENCIES)[number % len(CONSISTENCIES)]
-    fault = Fault(draw, options.steps)
+    fault = Fault(draw, options.steps, options.servers)
     found = run(options, consistency, fault, data)
     return {"consistency": consistency, "fault": fault.text(), "victim": fault.victim, "stops": fault.stops,
             "struck": fault.struck_at is not None, **found}
@@ -202,6 +219,8 @@ def main():
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--steps", type=int, default=300, help="of a job")
     parser.add_argument("--rows", type=int, default=200_000, help="of its click log")
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--copies", type=int, default=0, help="of each parameter")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", help="a folder that keeps what is known of each run")
     options = parser.parse_args()
@@ -214,7 +233,7 @@ def main():
         for number in range(options.runs):
             found = known(options, f"run-{options.seed}-{number}", lambda number=number: disturbed(options, number, data))
             key = found["consistency"], f"{found['victim']} {'stopped' if found['stops'] else 'killed'}"
-            row = rows.setdefault(key, {"runs": 0, "struck": 0, "failed": 0, "seconds": []})
+            row = rows.setdefault(key, {"runs": 0, "struck": 0, "failed": 0, "seconds": [], "longest": []})
             row["runs"] += 1
             row["struck"] += found["struck"]
             name = found["consistency"]
@@ -227,11 +246,14 @@ def main():
                 print(failures[-1], file=sys.stderr, flush=True)
             else:
                 row["seconds"].append(found["seconds"])
+                if found["struck"]:
+                    row["longest"].append(found["longest"])
         print(f"{processor()}. {options.runs} runs of {options.steps} steps, seed {options.seed}.\n")
-        print("| consistency | fault | runs | faults in time | failed | seconds, median |\n|---|---|---|---|---|---|")
+        print("| consistency | fault | runs | faults in time | failed | seconds, median | longest step, median | at most |\n|---|---|---|---|---|---|---|---|")
         for (consistency, fault), row in sorted(rows.items()):
             seconds = f"{statistics.median(row['seconds']):.1f}" if row["seconds"] else "-"
-            print(f"| {consistency} | {fault} | {row['runs']} | {row['struck']} | {row['failed']} | {seconds} |")
+            longest = f"{statistics.median(row['longest']):.2f} s | {max(row['longest']):.2f} s" if row["longest"] else "- | -"
+            print(f"| {consistency} | {fault} | {row['runs']} | {row['struck']} | {row['failed']} | {seconds} | {longest} |")
     sys.exit(1 if failures else 0)
 
 

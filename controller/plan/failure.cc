@@ -335,6 +335,10 @@ Verdict failure(Pass& pass) {
     return Verdict::kActed;
   }
   if (!damage.culprit) {
+    damage.culprit = lifeless_server(pass);
+    damage.is_new = damage.culprit.has_value();
+  }
+  if (!damage.culprit) {
     damage.culprit = find_straggler(pass);
     damage.is_new = damage.ends_round = damage.culprit.has_value();
   }

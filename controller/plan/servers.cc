@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
@@ -33,6 +33,22 @@ const WorkerState* follower(const Pass& pass, const ServersView& view, size_t se
       standing.state == ServerState::kGone && state->servers_started < standing.since;
   const bool follows = process.running && process.servers_view >= view.number;
   return follows && !is_old ? &process : nullptr;
+}
+
+bool is_lifeless(const Pass& pass, size_t server) {
+  const AgentState* state = pass.current_report(pod_of_server(pass, server));
+  return state != nullptr && state->workers.size() == 1 && state->workers.front().running &&
+         state->workers.front().is_lifeless;
+}
+
+bool all_workers_train(const Pass& pass) {
+  const auto workers = std::span(pass.current).first(static_cast<size_t>(pass.spec().nodes));
+  return std::ranges::all_of(workers, [&](const PodView* pod) {
+    const AgentState* state = pass.current_report(pod);
+    return state != nullptr && std::ranges::all_of(state->workers, [](const WorkerState& worker) {
+             return worker.running || worker.exit_code == 0;
+           });
+  });
 }
 
 // Returns the next view, if every server that holds something follows this one. So none misses that
@@ -88,11 +104,32 @@ bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState&
   return standing.state == ServerState::kGone && state.servers_started < standing.since;
 }
 
+std::optional<FailureStatus> lifeless_server(const Pass& pass) {
+  if (!has_copies(pass)) return std::nullopt;
+  for (int64_t server = 0; server < pass.spec().parameterServers->nodes; ++server) {
+    if (!is_lifeless(pass, static_cast<size_t>(server))) continue;
+    const PodView& pod = *pod_of_server(pass, static_cast<size_t>(server));
+    const AgentState& state = *pass.current_report(&pod);
+    FailureStatus failure;
+    failure.rank = state.workers.front().rank;
+    failure.nodeIndex = pod.node_index;
+    failure.node = pod.node_name;
+    failure.exitCode = -1;
+    failure.reason = kHang;
+    failure.message = "its process shows no sign of life";
+    if (is_known_to_be_gone(pass, pod, state) || !can_go_on_without(pass, failure)) continue;
+    return failure;
+  }
+  return std::nullopt;
+}
+
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure) {
   if (!has_copies(pass) || failure.rank < 0 || !is_true(pass.status, kRunning)) return false;
   const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
   const bool is_its_own = failure.reason != kSuspected && failure.exitCode >= 0;
-  if (!server || !is_its_own) return false;
+  if (!server || !(is_its_own || is_lifeless(pass, *server)) || !all_workers_train(pass)) {
+    return false;
+  }
   const ServersView without = next_view(servers_view(pass), *server, ServerState::kGone);
   return holds_everything(without, pass.spec().parameterServers->copies);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "common/api/servers_view.h"
 #include "controller/plan/pass.h"
 
@@ -14,7 +16,10 @@ bool is_spared(const Pass& pass, const PodView& pod);
 // Whether the processes of this report are those due to which their server is gone: status has
 // their failure already.
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state);
-// Whether the round goes on without the process that failed, a server's: all ranks train, and
+// Returns a server that shows no sign of life, without which the round can go on; nullopt if there
+// is none.
+std::optional<FailureStatus> lifeless_server(const Pass& pass);
+// Whether the round goes on without the process that failed, a server's: all workers train, and
 // copies hold everything that it has.
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
 // Records that this server is gone: its agent will start it anew.

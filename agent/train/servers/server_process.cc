@@ -60,6 +60,7 @@ int ServerProcess::run() {
 
 Status ServerProcess::serve() {
   progress_.enter(WorkerPhase::kForming);
+  heartbeat_ = std::make_unique<Heartbeat>(progress_.board());
   TRY_ASSIGN(round_, servers_round(config_));
   const ServersRound& round = *round_;
   kernels::set_threads(static_cast<int>(config_.threads));

@@ -10,6 +10,7 @@
 #include "agent/train/checkpoint/manifest.h"
 #include "agent/train/checkpoint/retrying_storage.h"
 #include "agent/train/progress_reporter.h"
+#include "agent/train/servers/heartbeat.h"
 #include "agent/train/servers/job_desk.h"
 #include "agent/train/servers/round_plan.h"
 #include "agent/train/servers/view_feed.h"
@@ -81,6 +82,7 @@ class ServerProcess {
   std::mutex view_mutex_;  // guards what follows, and the order in which views are shown
   Status view_failure_;
   std::unique_ptr<ViewFeed> feed_;
+  std::unique_ptr<Heartbeat> heartbeat_;
 };
 
 }  // namespace lockstep::train

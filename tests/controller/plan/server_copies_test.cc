@@ -225,6 +225,35 @@ TEST(ServerCopies, DoNotHelpWhereARuleOrAnErrorEndsTheJob) {
   EXPECT_EQ(condition(scene.status(), kFailed).reason, "TooManyRestarts");
 }
 
+TEST(ServerCopies, AServerWithoutASignOfLifeIsStartedAnew) {
+  Scene scene = training(3);
+  WorkerState& process = server(scene, 1).workers.front();
+  process.is_lifeless = true;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "2:1,-2,1");
+  EXPECT_EQ(scene.status().lastFailure->reason, kHang);
+  EXPECT_EQ(scene.status().restarts, 1);
+  follow(scene, 2);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "2:1,-2,1") << "its agent has yet to kill it";
+  start_anew(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "3:1,+3,1");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(ServerCopies, NothingGoesOnOnceAWorkerHasGivenUp) {
+  Scene scene = training(3);
+  server(scene, 1).workers.front().is_lifeless = true;
+  scene.agent(0).workers.front().suspect_rank = kWorkers + 1;
+  scene.fail_worker(0, kExitPeerHung, 0.1);
+  scene.fail_worker(1, kExitPeerHung, 0.1);
+  scene.advance(std::chrono::seconds(6));
+  for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 2);
+}
+
 TEST(ServerCopies, TheJobIsCompleteWithoutTheOneThatIsGone) {
   Scene scene = training(2);
   scene.fail_worker(kWorkers, 137, 0.1, "Signal");
