@@ -54,8 +54,11 @@ TEST_F(ViewFeedTest, HandsOnLaterViewsOnly) {
 }
 
 TEST_F(ViewFeedTest, EndsAlthoughNothingComes) {
-  const ViewFeed waits(options());
-  const ViewFeed without({.fd = -1, .now = first_servers_view(2), .handler = nullptr});
+  {
+    const ViewFeed waits(options());
+    const ViewFeed without({.fd = -1, .now = first_servers_view(2), .handler = nullptr});
+  }
+  EXPECT_TRUE(taken().empty());
 }
 
 TEST_F(ViewFeedTest, EndsWhenTheAgentHasClosedTheSocket) {

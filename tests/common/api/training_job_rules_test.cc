@@ -602,9 +602,10 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
            {"/spec/parameterServers/backupWorkers", 1,
             "spec.parameterServers.backupWorkers: 1 needs consistency: synchronous (found "
             "\"boundedStaleness\"), expected 0"},
-           {"/spec/parameterServers/copies", 1,
-            "spec.parameterServers.copies: 1 with spec.parameterServers is not in this version, "
-            "expected 0"},
+           {"/spec/parameterServers/copies", 1, "no error"},
+           {"/spec/parameterServers/copies", 2,
+            "spec.parameterServers.copies: 2 further servers hold each parameter, expected less "
+            "than the nodes (2)"},
            {"/spec/train/model",
             {{"family", "factorizationMachine"}, {"hidden", {4}}},
             "spec.train.model.hidden: only valid with family: mlp, wideAndDeep or "

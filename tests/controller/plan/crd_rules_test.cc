@@ -393,6 +393,8 @@ std::vector<Case> server_cases() {
       {"spec.parameterServers.nodes", click_spec(train, "nodes: 4096", ", processesPerNode: 16")},
       {"spec.parameterServers.nodes", click_spec(train, "nodes: 1025")},
       {"spec.parameterServers.copies", click_spec(train, "copies: 1")},
+      {"spec.parameterServers.copies",
+       click_spec(train, "nodes: 2, copies: 1", ", processesPerNode: 2")},
   };
   const std::pair<const char*, const char*> of_spec[] = {
       {"spec.gpusPerNode", "gpusPerNode: 1"},

@@ -333,17 +333,18 @@ TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
     World& world = simulation.world;
     const std::string key = world.users.add_job({.name = "served",
                                                  .nodes = 2,
-                                                 .steps = 60,
+                                                 .steps = 100,
                                                  .max_restarts = 1000,
                                                  .saves = true,
                                                  .servers = 2 + static_cast<int64_t>(seed % 3),
                                                  .copies = 1});
     for (const Fault fault : {Fault::kWorkerKilled, Fault::kServerError, Fault::kLostRequest,
                               Fault::kLostReply, Fault::kWatchCut, Fault::kCrash, Fault::kStall}) {
-      world.chance.rate(fault) = 0.03;
+      world.chance.rate(fault) = 0.01;
     }
-    world.chance.rate(Fault::kPodDeleted) = seed % 2 == 0 ? 0 : 0.01;
-    simulation.run(std::chrono::minutes(2), [&] {
+    world.chance.rate(Fault::kWorkerKilled) = 0.004;
+    world.chance.rate(Fault::kPodDeleted) = seed % 2 == 0 ? 0 : 0.002;
+    simulation.run(std::chrono::minutes(4), [&] {
       const std::string view = simulation.status(key).serversView;
       whole_again += view.find(',') != std::string::npos && view.find_first_of("+-") > view.size();
       return simulation.is_over(key);
