@@ -10,9 +10,11 @@
 namespace lockstep::server {
 
 // One step of a server's history. Replayed one after another on parameters that begin the same, the
-// puts, updates and expiries give every pull the same bits.
+// puts, updates and expiries give every pull the same bits. Each entry of a unit's log is one
+// event: an entry that changes no parameter yet (a push that waits for its step or is late, other
+// workers) is kOther.
 struct HistoryEvent {
-  enum class Kind : uint8_t { kPut, kPull, kUpdate, kExpiry };
+  enum class Kind : uint8_t { kPut, kPull, kUpdate, kExpiry, kOther };
   Kind kind = Kind::kPull;
   UnitId unit;
   uint64_t view = 0;      // number

@@ -153,6 +153,7 @@ bool Unit::try_push(const SharedCall& call) {
 void Unit::take_late_push(const SharedCall& call) {
   log_push(call);
   clock_.take_push(call->worker, call->head.clock);
+  record_other();
   promise_answer(call, true);
 }
 

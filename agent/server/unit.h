@@ -115,6 +115,8 @@ class Unit {
   void refuse(UnitCall& call, const Error& error);
   void record(const UnitCall& call, HistoryEvent event);
   void record_expiry(std::span<const uint64_t> keys);
+  // Records the last entry of the log, which changes no parameter.
+  void record_other();
 
   // The log (unit_log.cc). These change the state as an entry says, at a primary and at a copy.
   void apply_push(const SharedCall& call);

@@ -72,7 +72,8 @@ void Unit::apply_push(const SharedCall& call) {
   const auto place = std::ranges::upper_bound(pushed_, call->worker, {},
                                               [](const auto& other) { return other->worker; });
   pushed_.insert(place, call);
-  if (clock_.is_step_complete()) finish_step();
+  if (clock_.is_step_complete()) return finish_step();
+  record_other();
 }
 
 void Unit::finish_step() {
@@ -113,13 +114,25 @@ void Unit::record_expiry(std::span<const uint64_t> keys) {
                      .keys = keys});
 }
 
+void Unit::record_other() {
+  if (!options_.recorder) return;
+  options_.recorder({.kind = HistoryEvent::Kind::kOther,
+                     .unit = options_.id,
+                     .view = place_.fence.number,
+                     .sequence = sequence_,
+                     .now = clock_.now()});
+}
+
 void Unit::apply_workers(std::span<const uint32_t> workers) {
   workers_.assign(workers.begin(), workers.end());
   clock_.set_workers(workers);
   std::erase_if(pushed_, [&](const SharedCall& push) {
     return !std::ranges::binary_search(workers, push->worker);
   });
-  if (clock_.is_synchronous() && !pushed_.empty() && clock_.is_step_complete()) finish_step();
+  if (clock_.is_synchronous() && !pushed_.empty() && clock_.is_step_complete()) {
+    return finish_step();
+  }
+  record_other();
 }
 
 void Unit::set_workers(std::span<const uint32_t> workers) {
@@ -203,6 +216,7 @@ Status Unit::apply_copied_push(const CopyMessage& message) {
   if (verdict == UnitClock::Verdict::kLate) {
     log_push(call);
     clock_.take_push(call->worker, call->head.clock);
+    record_other();
     return {};
   }
   TRY(state_->use(call->key_span(), clock_.now()));

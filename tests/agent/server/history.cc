@@ -142,6 +142,8 @@ Replay::Outcome Replay::run(const std::vector<KeptEvent>& events) {
         for (const uint64_t key : kept.keys) rows_.erase({kept.event.unit.index, key});
         outcome.expiries += kept.keys.size();
         break;
+      case HistoryEvent::Kind::kOther:
+        break;
       case HistoryEvent::Kind::kPull: {
         const std::vector<float> expected = pulled(kept);
         ++outcome.pulls;
