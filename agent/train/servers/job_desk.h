@@ -3,28 +3,25 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <vector>
 
 #include "agent/rpc/server.h"
-#include "agent/train/servers/job_calls.h"
+#include "agent/train/servers/meetings.h"
+#include "agent/train/servers/step_reports.h"
 #include "agent/train/servers/worker_watch.h"
 #include "common/base/clock.h"
 
 namespace lockstep::train {
 
 // A server's side of the calls in job_calls.h: meetings, reports of steps, and orders that the
-// server's own thread carries out. It may begin in the middle of the job, with calls of meetings
-// and steps that some workers have passed elsewhere. Outlives the rpc::Server, before whose end
-// close() is called. Thread-safe.
+// server's own thread carries out. It may begin in the middle of the job. Outlives the rpc::Server,
+// before whose end close() is called. Thread-safe.
 class JobDesk {
  public:
   // Ranks below `workers` are workers.
-  explicit JobDesk(uint32_t workers) : workers_(workers), reached_(workers), unaware_(workers) {}
+  explicit JobDesk(uint32_t workers) : workers_(workers), meetings_(workers), steps_(workers) {}
 
   void add_methods(rpc::Server& server);
   // Refuses what waits, and all that comes.
@@ -53,47 +50,23 @@ class JobDesk {
   void ask_to_stop();
 
  private:
-  struct Meeting {
-    std::map<uint32_t, MeetCall> calls;  // by rank
-    std::vector<rpc::Request> requests;  // that wait
-  };
-  struct WaitingReport {
-    uint64_t step = 0;
-    rpc::Request request;
-  };
-
   void serve(rpc::Server& server, const rpc::Method& method,
              void (JobDesk::*handler)(rpc::Request));
   void meet(rpc::Request request);
-  void forget_meetings_before(uint64_t number);
   void report_step(rpc::Request request);
-  void agree_on_stop(uint32_t rank, const StepReport& report);
-  // Keeps the report until all workers have reported this step.
-  void add_loss(uint32_t rank, const StepReport& report);
-  uint64_t reached_by_all() const;
-  void drop_unwanted();
   void load(rpc::Request request) { order(OrderKind::kLoad, std::move(request)); }
   void save(rpc::Request request) { order(OrderKind::kSave, std::move(request)); }
   void order(OrderKind kind, rpc::Request request);
   void leave(rpc::Request request);
   void hello(rpc::Request request);
-  void answer(rpc::Request& request) const;
-  void refuse(rpc::Request& request) const;
-  // Returns the workers for which this does not hold.
-  std::vector<uint32_t> workers_without(const std::function<bool(uint32_t)>& has_come) const;
+  Error hang_error() const;
 
   const uint32_t workers_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool is_closed_ = false;
-  std::map<uint64_t, Meeting> meetings_;  // by number
-  // Reports by rank, of steps that not all workers have reported.
-  std::map<uint64_t, std::map<uint32_t, StepReport>> steps_;
-  std::vector<WaitingReport> waiting_;
-  std::vector<uint64_t> reached_;  // the newest step that each worker has reported
-  // The newest step that each worker has reported, of those that do not know where to stop.
-  std::vector<uint64_t> unaware_;
-  StepNews news_;
+  Meetings meetings_;
+  StepReports steps_;
   std::deque<Order> orders_;
   std::set<uint32_t> left_;
   bool was_stopped_ = false;
