@@ -329,8 +329,9 @@ struct Schema<TrainingJobStatus> {
                          "while any of these pods exists, so that all ranks run the same version."},
         &TrainingJobStatus::agentImage);
     visit(Field{.name = "restarts",
-                .meaning = "Rounds started after failures, except those that a rule ignored or "
-                           "that were seen twice.",
+                .meaning = "Restarts after failures: new rounds, and parameter servers that were "
+                           "started anew in their round. Failures that a rule ignored or that "
+                           "were seen twice do not count.",
                 .minimum = 0},
           &TrainingJobStatus::restarts);
     visit(Field{.name = "nodes", .meaning = "Desired and ready pods of workers."},

@@ -16,13 +16,12 @@ bool is_done(const Pass& pass, const PodView* pod) {
   return state != nullptr && has_completed(*state);
 }
 
-// The workers' parameters are in storage, so a server that was started anew needs not end.
+// Workers that are done need no server any more, so one that was started anew need not end.
 bool all_are_done(const Pass& pass) {
-  for (const PodView* pod : pass.in_round()) {
-    const bool is_spared_now = pod != nullptr && is_spared(pass, *pod);
-    if (!is_spared_now && !is_done(pass, pod)) return false;
-  }
-  return true;
+  const std::set<int64_t> spared = spared_nodes(pass);
+  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+    return (pod != nullptr && spared.contains(pod->node_index)) || is_done(pass, pod);
+  });
 }
 
 bool rank_zero_is_done(const Pass& pass) {

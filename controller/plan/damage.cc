@@ -116,6 +116,7 @@ std::vector<WorkerFailure> worker_failures(const Pass& pass) {
   for (const PodView* pod : pass.current) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || is_being_stopped(*state)) continue;
+    if (std::ranges::none_of(state->workers, has_failed)) continue;
     if (is_known_to_be_gone(pass, *pod, *state)) continue;
     const TimePoint reported_at = pass.agent(pod)->state_at;
     for (const WorkerState& worker : state->workers) {

@@ -90,10 +90,15 @@ ServersView servers_view(const Pass& pass) {
   return view.ok() ? std::move(*view) : first_servers_view(servers);
 }
 
-bool is_spared(const Pass& pass, const PodView& pod) {
-  if (!has_copies(pass)) return false;
-  const std::optional<size_t> server = server_of_node(pass, pod.node_index);
-  return server && servers_view(pass).servers[*server].state != ServerState::kWhole;
+std::set<int64_t> spared_nodes(const Pass& pass) {
+  std::set<int64_t> nodes;
+  if (!has_copies(pass) || pass.status.serversView.empty()) return nodes;
+  int64_t node = pass.spec().nodes;
+  for (const ServerStanding& server : servers_view(pass).servers) {
+    if (server.state != ServerState::kWhole) nodes.insert(node);
+    ++node;
+  }
+  return nodes;
 }
 
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state) {

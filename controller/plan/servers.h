@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
 
 #include "common/api/servers_view.h"
 #include "controller/plan/pass.h"
@@ -11,8 +13,8 @@ namespace lockstep::plan {
 bool has_copies(const Pass& pass);
 // Returns the view of the round's servers that status has. Only if has_copies().
 ServersView servers_view(const Pass& pass);
-// Whether the round goes on whatever this member does: it is a server that is gone or joins.
-bool is_spared(const Pass& pass, const PodView& pod);
+// Returns the node indices of servers that are gone or join: the round goes on whatever they do.
+std::set<int64_t> spared_nodes(const Pass& pass);
 // Whether the processes of this report are those due to which their server is gone: status has
 // their failure already.
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state);

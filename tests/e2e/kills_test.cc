@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
@@ -247,6 +248,73 @@ TEST_F(KillsTest, ARankThatStandsStillIsNamedAsHangingAndTheRoundIsDoneAgain) {
   EXPECT_EQ(run.result().value("restarts", -1), 1) << log_of("hang");
   const std::string log = log_of("hang");
   EXPECT_NE(log.find("rank 2: Hang on node 1 -> RestartInPlace"), std::string::npos) << log;
+}
+
+// Two workers, and three servers that each have a copy of another one's parameters.
+std::string served_job_yaml() {
+  return R"(apiVersion: lockstep.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: served}
+spec:
+  nodes: 2
+  parameterServers: {nodes: 3, copies: 1}
+  threadsPerProcess: 1
+  train:
+    model: {layers: 2, width: 64, heads: 4, context: 32}
+    data: {path: text.txt, tokenizer: bytes, validationFraction: 0.05}
+    steps: 400
+    batch: {global: 8}
+    optimizer: {learningRate: 1.0e-3, warmupSteps: 4, clipNorm: 0}
+  checkpoint: {everySteps: 200}
+)";
+}
+
+// Returns the process of that rank once rank 0 has completed the step; 0 if the run ends first.
+pid_t pid_at_step(JobRun& run, int64_t rank, int64_t step) {
+  while (run.running()) {
+    usleep(2000);
+    bool is_there = false;
+    pid_t found = 0;
+    for (const WorkerView& view : workers_below(run.pid())) {
+      ProgressNumbers numbers;
+      if (view.config.rank == rank) found = view.pid;
+      if (view.config.rank != 0 || !view.page || !view.page->read(numbers)) continue;
+      is_there = numbers.step.value_or(0) >= step;
+    }
+    if (is_there && found > 0) return found;
+  }
+  return 0;
+}
+
+TEST_F(KillsTest, AServerWithCopiesThatIsKilledOrStoppedEndsNoRound) {
+  write_file(folder_.path() / "served.yaml", served_job_yaml());
+  const auto losses_of = [&](const std::string& name) {
+    std::vector<std::string> losses;
+    std::istringstream metrics(read_file(folder_.path() / name / "checkpoints/metrics.jsonl"));
+    for (std::string line; std::getline(metrics, line);) {
+      const Result<Json> numbers = parse_json(line);
+      if (numbers.ok() && numbers->contains("loss"))
+        losses.push_back(dump_json((*numbers)["loss"]));
+    }
+    return losses;
+  };
+  JobRun calm(options("calm", "served.yaml"));
+  ASSERT_EQ(calm.wait(), 0) << log_of("calm");
+  const std::vector<std::string> expected = losses_of("calm");
+  ASSERT_EQ(expected.size(), 400u);
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string name = signal == SIGKILL ? "killed" : "stopped";
+    SCOPED_TRACE(name);
+    JobRun run(options(name, "served.yaml"));
+    const pid_t server = pid_at_step(run, 3, 40);
+    ASSERT_GT(server, 0) << log_of(name);
+    ASSERT_EQ(::kill(server, signal), 0);
+    ASSERT_EQ(run.wait(), 0) << log_of(name);
+    EXPECT_EQ(run.result().value("restarts", -1), 1) << log_of(name);
+    EXPECT_EQ(losses_of(name), expected);
+    const std::string log = log_of(name);
+    EXPECT_EQ(log.find("round 2:"), std::string::npos) << log;
+  }
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-// What the workers have reported of their steps to one server (kReportStep), and where all of them
+// Reports of the workers about their steps to one server (kReportStep), and where all of them
 // stop. The server may lack reports that it was not there for. Single-threaded.
 class StepReports {
  public:
