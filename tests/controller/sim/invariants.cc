@@ -336,7 +336,9 @@ bool Invariants::has_completed(const Json& job, const Json& after) const {
   const bool by_rank_zero = string_or(member(job, "spec"), "successPolicy", "") == kRankZero;
   const std::vector<int64_t> nodes = round_nodes(after);
   if (nodes.empty()) return false;
-  const auto has_ended = [&](int64_t node) { return round->second.contains(node); };
+  const auto has_ended = [&](int64_t node) {
+    return round->second.contains(node) || holds_nothing(job, after, node);
+  };
   return by_rank_zero ? has_ended(nodes.front()) : std::ranges::all_of(nodes, has_ended);
 }
 

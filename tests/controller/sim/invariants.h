@@ -101,6 +101,8 @@ class Invariants {
   void check_lost_steps(const Json& job, const Json& after);
   // Servers with copies (invariants_of_servers.cc).
   void check_servers(const Json& job, const Json& after);
+  // Whether the node's server is gone or joins, so that nobody waits for its end.
+  static bool holds_nothing(const Json& job, const Json& status, int64_t node);
   void check_holds(const Json& job, const Json& after, const ServersView& view, size_t server);
   void check_partition(const Node& node);
   bool is_alone(const Node& node) const;

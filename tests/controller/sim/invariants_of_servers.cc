@@ -41,6 +41,15 @@ void Invariants::check_servers(const Json& job, const Json& after) {
   for (size_t server = 0; server < count; ++server) check_holds(job, after, *now, server);
 }
 
+bool Invariants::holds_nothing(const Json& job, const Json& status, int64_t node) {
+  const Json& spec = member(member(job, "spec"), "parameterServers");
+  const int64_t servers = int_or(spec, "nodes", 0);
+  const int64_t server = node - int_or(member(job, "spec"), "nodes", 1);
+  if (int_or(spec, "copies", 0) == 0 || server < 0 || server >= servers) return false;
+  const Result<ServersView> view = view_in(status, static_cast<size_t>(servers));
+  return view.ok() && view->servers[static_cast<size_t>(server)].state != ServerState::kWhole;
+}
+
 void Invariants::check_holds(const Json& job, const Json& after, const ServersView& view,
                              size_t server) {
   if (view.servers[server].state != ServerState::kWhole) return;

@@ -503,15 +503,17 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   std::set<int64_t>& written = written_[hash];
   written.insert(node.state.workers.front().rank);
   std::set<int64_t> done = written;
+  size_t gone = 0;  // servers without which the round goes on
   for (const auto& [other, peer] : nodes_) {
     if (peer->state.hash != hash || peer->state.workers.empty()) continue;
     const WorkerState& worker = peer->state.workers.front();
-    const bool is_gone = has_copies(peer->assignment) && !worker.running;
+    const bool is_gone = has_copies(peer->assignment) && !worker.running && worker.exit_code != 0;
+    gone += is_gone && !written.contains(worker.rank) ? 1 : 0;
     if (is_gone || (!worker.running && worker.exit_code == 0)) done.insert(worker.rank);
   }
   const size_t all = node.assignment.world.members.size();
   if (done.size() < all || leaving_.contains(hash)) return;
-  if (written.size() == all) {
+  if (written.size() + gone == all) {
     saved_.insert({node.job_uid, node.state.round});
     save(node, node.state.workers.front().step);
   }

@@ -233,7 +233,7 @@ class Nodes {
   void resume(const Node& node, int64_t step);
   void save(const Node& node, int64_t step);
   void report_storage(Node& node) const;
-  void note_speeds(const Round& round);
+  void note_speeds(const Round& all);
   Duration seconds_of_step(const std::string& job_uid) const;
 
   std::optional<AgentState> state_of_another_job(const Node& node) const;

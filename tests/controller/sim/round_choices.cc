@@ -64,7 +64,8 @@ bool changes_with_time(uint64_t job, size_t nodes) {
 std::vector<int64_t> choose_some(const plan::Pass& pass) {
   const uint64_t job = number_of(pass.job().metadata.uid);
   std::vector<int64_t> all = plan::all_members(pass);
-  if (all.size() < 2 || job % 3 == 0) return all;
+  const bool needs_all = pass.spec().parameterServers.has_value();
+  if (needs_all || all.size() < 2 || job % 3 == 0) return all;
   const bool has_round = pass.formed() && !pass.round_nodes.empty();
   if (has_round && !all_know(pass)) return pass.round_nodes;
   if (changes_with_time(job, all.size())) {

@@ -38,6 +38,12 @@ void note_since(bool is_so, TimePoint now, std::optional<TimePoint>& since) {
   if (!is_so) since.reset();
 }
 
+// Servers have no steps.
+bool is_server(const Node& node) {
+  const WorldAssignment& world = node.assignment.world;
+  return member_of(world, node.state.workers.front().rank).role == MemberRole::kServer;
+}
+
 double factor_of(const Node& node, TimePoint now) {
   return now < node.slow.until ? node.slow.factor : 1;
 }
@@ -48,15 +54,17 @@ double factor_of(const Node& node, TimePoint now) {
 Duration Nodes::seconds_of_step(const std::string& job_uid) const {
   double factor = 1;
   for (const auto& [uid, node] : nodes_) {
-    if (node->job_uid != job_uid || !node->trains()) continue;
+    if (node->job_uid != job_uid || !node->trains() || is_server(*node)) continue;
     factor = std::max(factor, factor_of(*node, chance_.clock.now()));
   }
   return std::chrono::duration_cast<Duration>(kStep * factor);
 }
 
-void Nodes::note_speeds(const Round& round) {
+void Nodes::note_speeds(const Round& all) {
   const TimePoint now = chance_.clock.now();
-  const double step_seconds = to_seconds(seconds_of_step(round.front()->job_uid));
+  Round round = all;
+  std::erase_if(round, [](const Node* node) { return is_server(*node); });
+  const double step_seconds = to_seconds(seconds_of_step(all.front()->job_uid));
   for (Node* node : round) {
     Slowness& slow = node->slow;
     const double noise = 1 + kNoise * (2 * static_cast<double>(chance_.random.uniform()) - 1);
