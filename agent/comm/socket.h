@@ -34,6 +34,8 @@ class UniqueFd {
 struct SocketAddress {
   std::string host;  // numeric, v4 or v6
   int port = 0;
+
+  bool operator==(const SocketAddress&) const = default;
 };
 std::string to_string(const SocketAddress& address);
 

@@ -73,6 +73,21 @@ int64_t view_number(const Assignment& assignment) {
   return view.ok() ? view->number : 1;
 }
 
+// Returns the incarnation of the round's member at this place: a server may have moved to another
+// pod since the round began. Jobs in which that happens have one process on each node.
+int64_t incarnation_at(const Assignment& assignment, int64_t place) {
+  const WorldAssignment& world = assignment.world;
+  const auto servers = static_cast<int64_t>(server_count(world));
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, static_cast<size_t>(servers));
+  const int64_t server = place - (std::ssize(world.members) - servers);
+  if (view.ok() && has_moved_server(*view) && server >= 0) {
+    const std::optional<ServerMove>& move = view->servers[static_cast<size_t>(server)].move;
+    if (move) return move->to.incarnation;
+  }
+  return world.members[static_cast<size_t>(place)].incarnation;
+}
+
 bool ended_by_stop(const WorkerEnd& end) {
   return end.exit_code == kExitStopped || end.signal == SIGTERM || end.signal == SIGKILL;
 }
@@ -101,7 +116,7 @@ Status RoundMachine::check_identity(const Assignment& assignment) const {
                    " and a round that has it, got node " + std::to_string(assignment.node_index) +
                    " and a round of " + std::to_string(world.members.size()) + " nodes");
   }
-  const int64_t incarnation = world.members[static_cast<size_t>(*place)].incarnation;
+  const int64_t incarnation = incarnation_at(assignment, *place);
   if (incarnation != identity_.incarnation) {
     return conflict("[assignment] expected incarnation " + std::to_string(identity_.incarnation) +
                     " of this node, got " + std::to_string(incarnation));

@@ -21,4 +21,17 @@ Status ChainPeers::prepare(size_t place) {
   return {};
 }
 
+void ChainPeers::move(const std::vector<rpc::Client::ServerAddress>& servers) {
+  for (const rpc::Client::ServerAddress& server : servers) {
+    const auto found = servers_.find(server.rank);
+    if (found == servers_.end() || found->second.address == server.address) continue;
+    found->second = server;
+    for (auto& [place, way] : ways_) {
+      rpc::Peer& peer = way.peers.at(server.rank);
+      peer.leave("it moved to " + comm::to_string(server.address));
+      peer = way.client->add_server(server);
+    }
+  }
+}
+
 }  // namespace lockstep::server

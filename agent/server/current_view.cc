@@ -20,7 +20,8 @@ bool may_be_repeated(const rpc::Call& call) {
 
 CurrentView::CurrentView(Options options) : options_(std::move(options)) {
   for (const rpc::Client::ServerAddress& server : options_.servers) {
-    servers_[server.rank] = {options_.rpc->add_server(server), std::make_shared<SentLists>()};
+    servers_[server.rank] = {server.address, options_.rpc->add_server(server),
+                             std::make_shared<SentLists>()};
   }
 }
 
@@ -66,6 +67,17 @@ Status CurrentView::install(std::shared_ptr<const View> view) {
   return {};
 }
 
+void CurrentView::move(const std::vector<rpc::Client::ServerAddress>& servers) {
+  const std::lock_guard lock(mutex_);
+  for (const rpc::Client::ServerAddress& server : servers) {
+    const auto found = servers_.find(server.rank);
+    if (found == servers_.end() || found->second.address == server.address) continue;
+    found->second.peer.leave("it moved to " + comm::to_string(server.address));
+    found->second = {server.address, options_.rpc->add_server(server),
+                     std::make_shared<SentLists>()};
+  }
+}
+
 // Sends the part's call to the primary of its unit.
 void CurrentView::aim(TransferPart& part, const Routing& routing) const {
   const UnitId id{part.head.kind, part.head.unit, part.head.slot};
@@ -91,9 +103,8 @@ void CurrentView::follow(TransferPart& part) {
 }
 
 void CurrentView::begin(TransferPart& part) {
-  if (!is_patient()) return aim(part, *routing());
   const std::lock_guard lock(mutex_);
-  parts_.insert(&part);
+  if (is_patient()) parts_.insert(&part);
   aim(part, *routing_);
 }
 

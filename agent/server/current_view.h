@@ -37,6 +37,9 @@ class CurrentView {
   std::shared_ptr<const Routing> routing() const;
   // kConflict for an earlier view, kInvalid if a primary has no address.
   Status install(std::shared_ptr<const View> view);
+  // Looks for these servers at these addresses from now on. Calls to where one was before fail.
+  // Before install() of the view in which they count.
+  void move(const std::vector<rpc::Client::ServerAddress>& servers);
 
   // Begins the part's first call, by the current view.
   void begin(TransferPart& part);
@@ -53,6 +56,7 @@ class CurrentView {
 
  private:
   struct Server {
+    comm::SocketAddress address;
     rpc::Peer peer;
     std::shared_ptr<SentLists> sent;
   };
@@ -64,8 +68,8 @@ class CurrentView {
   bool settle(TransferPart& part, bool is_patient);
 
   const Options options_;
-  std::map<uint32_t, Server> servers_;  // by rank; does not change
   mutable std::mutex mutex_;            // not taken by notify()
+  std::map<uint32_t, Server> servers_;  // by rank; the ranks do not change
   std::shared_ptr<const Routing> routing_;
   std::set<TransferPart*> parts_;  // whose calls are not done, if this is patient
   std::mutex events_mutex_;

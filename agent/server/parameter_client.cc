@@ -70,6 +70,10 @@ Status ParameterClient::install(const View& view) {
   return view_->install(std::make_shared<const View>(view));
 }
 
+void ParameterClient::move_servers(const std::vector<rpc::Client::ServerAddress>& servers) {
+  view_->move(servers);
+}
+
 std::unique_ptr<TransferPart> ParameterClient::part_of(const rpc::Method& method,
                                                        const CallHead& head) const {
   auto part = std::make_unique<TransferPart>(view_);

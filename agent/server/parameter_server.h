@@ -71,6 +71,9 @@ class ParameterServer {
   // order, or a server without an address. From any thread but the server's; blocks until calls are
   // judged by this view.
   Status install(const View& view);
+  // Looks for these servers at these addresses from now on. Before install() of the view in which
+  // they join; from any thread but the server's.
+  void move_servers(const std::vector<rpc::Client::ServerAddress>& servers);
 
   // Writes all that this server holds (docs/formats.md, "State of a parameter server"). Nothing
   // else happens meanwhile; the state is that of one clock if every worker waits. Errors of the

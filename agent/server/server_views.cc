@@ -87,6 +87,10 @@ Status ParameterServer::install(const View& view) {
   return done;
 }
 
+void ParameterServer::move_servers(const std::vector<rpc::Client::ServerAddress>& servers) {
+  strand_->run([&] { peers_.move(servers); });
+}
+
 Status ParameterServer::check_unit(const UnitId& id, const Holders& now,
                                    const Holders& next) const {
   if (!is_in(next.chain, rank_)) return {};

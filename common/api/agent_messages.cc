@@ -71,10 +71,14 @@ Status check_world(const Assignment& assignment) {
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
   const auto& servers = assignment.parameter_servers;
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, server_count(world));
+  if (!view.ok()) return invalid("assignment.serversView: " + view.error().message);
   const int64_t needed = protocol_needed(world, assignment.train,
                                          {.keeps_states = assignment.checkpoint.memory.has_value(),
                                           .losses = assignment.losses,
-                                          .has_copies = servers && servers->copies > 0});
+                                          .has_copies = servers && servers->copies > 0,
+                                          .has_moved_server = has_moved_server(*view)});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -84,9 +88,6 @@ Status check_world(const Assignment& assignment) {
   if (has_servers(world) != assignment.parameter_servers.has_value()) {
     return invalid("assignment.parameterServers: expected them if and only if the world has some");
   }
-  const Result<ServersView> view =
-      servers_view_from_text(assignment.servers_view, server_count(world));
-  if (!view.ok()) return invalid("assignment.serversView: " + view.error().message);
   const bool is_shared = world.layout != WorldLayout{} || has_servers(world);
   if (is_shared && !assignment.train) {
     return invalid("assignment.world: found roles or a layout, expected none without train");
@@ -160,6 +161,7 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
+  if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   if (has_servers(world) && wishes.has_copies) return kProtocolWithCopies;
   if (has_servers(world)) return kProtocolWithServers;
   if (train && is_click_family(train->model.family)) return kProtocolWithServers;

@@ -62,7 +62,8 @@ namespace lockstep {
 //  11  workers train convolutional networks, and drop out activations (`dropout`)
 //  12  workers train click models; a world may have servers (`parameterServers`)
 //  13  servers have copies, and views of a round change which of them count (`serversView`)
-inline constexpr int64_t kProtocolNewest = 13;
+//  14  such a view may move a server to another pod
+inline constexpr int64_t kProtocolNewest = 14;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -89,6 +90,8 @@ inline constexpr int64_t kProtocolWithConvnets = 11;
 inline constexpr int64_t kProtocolWithServers = 12;
 // Older agents and workers know no views but the first one.
 inline constexpr int64_t kProtocolWithCopies = 13;
+// Older agents refuse views in which a server has moved, and rounds that began with another pod.
+inline constexpr int64_t kProtocolWithMoves = 14;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -104,7 +107,8 @@ bool shares_evenly(const BatchSpec& batch, int64_t data_ranks);
 struct WorkerWishes {
   bool keeps_states = false;  // CheckpointSpec::memory
   LossRules losses = {};
-  bool has_copies = false;  // ParameterServersSpec::copies
+  bool has_copies = false;        // ParameterServersSpec::copies
+  bool has_moved_server = false;  // a view of the round's servers says so
 };
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec);

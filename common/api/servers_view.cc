@@ -10,6 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr char kWhere[] = "[servers view] ";
+constexpr size_t kServerHostBytesMax = 45;  // of an IPv6 address
 
 // Takes a number from 1 on without leading zeros from the front of the text.
 bool take_number(std::string_view& text, int64_t& number) {
@@ -26,13 +27,37 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
+// Takes a place whose address, if there is one, has the characters of IPv4 and IPv6.
+bool take_place(std::string_view& text, ServerPlace& place) {
+  if (!take_number(text, place.incarnation) || !take(text, '/')) return false;
+  const size_t end = std::min(text.find_first_not_of("0123456789abcdef.:"), text.size());
+  place.host = text.substr(0, end);
+  text.remove_prefix(end);
+  return end <= kServerHostBytesMax;
+}
+
 bool take_standing(std::string_view& text, ServerStanding& standing) {
   if (take(text, '-')) {
     standing.state = ServerState::kGone;
   } else if (take(text, '+')) {
     standing.state = ServerState::kJoining;
   }
-  return take_number(text, standing.since);
+  if (!take_number(text, standing.since)) return false;
+  if (!take(text, '@')) return true;
+  ServerMove& move = standing.move.emplace();
+  return take_place(text, move.from) && take(text, '>') && take_place(text, move.to);
+}
+
+std::string text_of(const ServerPlace& place) {
+  return std::to_string(place.incarnation) + '/' + place.host;
+}
+
+bool can_be(const ServerStanding& server) {
+  const bool is_gone = server.state == ServerState::kGone;
+  if (!server.move) return server.since > 1 || server.state == ServerState::kWhole;
+  const auto& [from, to] = *server.move;
+  return server.since > 1 && from.incarnation < to.incarnation && !from.host.empty() &&
+         (is_gone || !to.host.empty());
 }
 
 bool can_be(const ServersView& view) {
@@ -40,8 +65,7 @@ bool can_be(const ServersView& view) {
     return [state](const ServerStanding& server) { return server.state == state; };
   };
   const bool are_past = std::ranges::all_of(view.servers, [&](const ServerStanding& server) {
-    const bool is_first = server.since == 1;
-    return server.since <= view.number && (server.state == ServerState::kWhole || !is_first);
+    return server.since <= view.number && can_be(server);
   });
   return are_past && std::ranges::count_if(view.servers, has_state(ServerState::kJoining)) <= 1 &&
          std::ranges::any_of(view.servers, has_state(ServerState::kWhole));
@@ -67,6 +91,7 @@ std::string text_of(const ServersView& view) {
     if (server.state == ServerState::kGone) text += '-';
     if (server.state == ServerState::kJoining) text += '+';
     text += std::to_string(server.since);
+    if (server.move) text += '@' + text_of(server.move->from) + '>' + text_of(server.move->to);
   }
   return text;
 }
@@ -96,8 +121,27 @@ Result<ServersView> servers_view_from_text(std::string_view text, size_t servers
 ServersView next_view(const ServersView& view, size_t server, ServerState state) {
   ServersView next = view;
   ++next.number;
-  next.servers[server] = {.state = state, .since = next.number};
+  next.servers[server].state = state;
+  next.servers[server].since = next.number;
   return next;
+}
+
+ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves) {
+  ServersView next = view;
+  ++next.number;
+  for (const auto& [server, move] : moves) {
+    const std::optional<ServerMove>& known = view.servers[server].move;
+    next.servers[server] = {
+        .state = ServerState::kGone,
+        .since = next.number,
+        .move = ServerMove{.from = known ? known->from : move.from, .to = move.to}};
+  }
+  return next;
+}
+
+bool has_moved_server(const ServersView& view) {
+  return std::ranges::any_of(view.servers,
+                             [](const ServerStanding& server) { return server.move.has_value(); });
 }
 
 bool holds_everything(const ServersView& view, int64_t copies) {

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +18,29 @@ namespace lockstep {
 enum class ServerState : uint8_t {
   kWhole,    // has everything that it should hold
   kJoining,  // is being filled by others
-  kGone,     // has nothing: it was lost, and its agent starts it anew
+  kGone,     // has nothing: it was lost, and its agent or that of another pod starts it anew
+};
+
+// A pod of a server: its incarnation and its address.
+struct ServerPlace {
+  int64_t incarnation = 0;
+  std::string host;  // empty: it does not run yet, and the server is gone
+
+  bool operator==(const ServerPlace&) const = default;
+};
+
+// The pod with which the round began was lost, and another one took its place.
+struct ServerMove {
+  ServerPlace from;  // as in the round's world
+  ServerPlace to;
+
+  bool operator==(const ServerMove&) const = default;
 };
 
 struct ServerStanding {
   ServerState state = ServerState::kWhole;
-  int64_t since = 1;  // number of the first view with this state
+  int64_t since = 1;  // number of the first view with this state, or with this pod
+  std::optional<ServerMove> move{};
 
   bool operator==(const ServerStanding&) const = default;
 };
@@ -29,7 +48,7 @@ struct ServerStanding {
 // A view of a round's servers, by place among the servers. Views are numbered from 1; in the first
 // one all are whole. Each later one changes servers of the one before:
 //   whole or joining or gone -> gone;  gone -> joining;  joining -> whole
-// At most one server joins at a time.
+// At most one server joins at a time. A server moves to another pod while it is gone.
 struct ServersView {
   int64_t number = 1;
   std::vector<ServerStanding> servers;
@@ -43,7 +62,9 @@ inline constexpr size_t kServersViewBytesMax = 24 * 1024;
 ServersView first_servers_view(size_t servers);
 
 // Returns the view's only text: "4:1,-2,+4" is view 4, with a server that is whole since view 1,
-// one that is gone since view 2, and one that joins since view 4.
+// one that is gone since view 2, and one that joins since view 4. "-5@1/10.0.0.3>2/10.0.0.7" is
+// one that is gone since view 5, in which it moved from the pod of incarnation 1 at the first
+// address to that of incarnation 2 at the second one.
 std::string text_of(const ServersView& view);
 // kInvalid for any text that text_of() does not return, and for a view that cannot be.
 Result<ServersView> servers_view_from_text(std::string_view text);
@@ -52,6 +73,11 @@ Result<ServersView> servers_view_from_text(std::string_view text, size_t servers
 
 // Returns the next view, in which that server has this state.
 ServersView next_view(const ServersView& view, size_t server, ServerState state);
+// Returns the next view, in which these servers are gone and in other pods. If one has moved
+// before, its `from` does not count.
+ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves);
+// Returns whether some server is in another pod than when the round began.
+bool has_moved_server(const ServersView& view);
 // Returns whether some server is whole of each server and the `copies` that follow it in the list,
 // around its end.
 bool holds_everything(const ServersView& view, int64_t copies);

@@ -341,7 +341,8 @@ struct Schema<TrainingJobStatus> {
     visit(Field{.name = "serversView",
                 .meaning = "Which parameter servers of the round hold what they should: number of "
                            "the view, then for each server since which view it does (1), is "
-                           "gone (-2), or is filled by the others (+3). Absent: all do.",
+                           "gone (-2), or is filled by the others (+3), and after @ to which pod "
+                           "it moved since the round began. Absent: all do.",
                 .bytes_max = kServersViewBytesMax},
           &TrainingJobStatus::serversView);
     visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},

@@ -414,13 +414,15 @@ struct Schema<ParameterServersSpec> {
                 .minimum = 0,
                 .maximum = kNodesMax},
           &ParameterServersSpec::backupWorkers);
-    visit(Field{.name = "copies",
-                .meaning = "Further servers that hold each parameter. With at least one, training "
-                           "goes on without a server whose process dies, and the server is filled "
-                           "by the others when it is back. Needs one process on each node.",
-                .minimum = 0,
-                .maximum = 7},
-          &ParameterServersSpec::copies);
+    visit(
+        Field{.name = "copies",
+              .meaning =
+                  "Further servers that hold each parameter. With at least one, training "
+                  "goes on without a server that loses its process or its pod, and the "
+                  "server is filled by the others when it is back. Needs one process on each node.",
+              .minimum = 0,
+              .maximum = 7},
+        &ParameterServersSpec::copies);
   }
 };
 

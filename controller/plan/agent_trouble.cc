@@ -83,8 +83,9 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
 }
 
 AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const WorldAssignment& world,
-                               const TrainingJobSpec& spec, const std::string& round) {
-  const int64_t needed = protocol_needed(world, spec.train, wishes_of(spec));
+                               const Pass& pass, const std::string& round) {
+  const TrainingJobSpec& spec = pass.spec();
+  const int64_t needed = protocol_needed(world, spec.train, wishes_of_round(pass));
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
                      std::to_string(protocol) + ", but the " + round + " " +
@@ -108,10 +109,9 @@ std::optional<AgentTrouble> trouble_with_world(const Pass& pass, const std::stri
   if (first_below(kProtocolNewest) == pods.end()) return std::nullopt;
   const Result<WorldAssignment> world = world_of(pass, pass.status.round);
   if (!world.ok()) return std::nullopt;
-  const TrainingJobSpec& spec = pass.spec();
-  const auto old = first_below(protocol_needed(*world, spec.train, wishes_of(spec)));
+  const auto old = first_below(protocol_needed(*world, pass.spec().train, wishes_of_round(pass)));
   if (old == pods.end()) return std::nullopt;
-  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, spec, round);
+  return too_old_for_world(**old, pass.agent(*old)->state->protocol, *world, pass, round);
 }
 
 }  // namespace

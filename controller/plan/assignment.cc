@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "controller/plan/backoff.h"
 #include "controller/plan/conditions.h"
@@ -57,9 +58,10 @@ bool is_backing_off(Pass& pass) {
   return follows && must_back_off(pass, *last);
 }
 
-// If one of them may not, the others would wait for it in vain.
+// If one of them may not, the others would wait for it in vain. Nobody waits for a server that is
+// gone.
 bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
-  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+  return std::ranges::all_of(counted_pods(pass), [&](const PodView* pod) {
     return may_be_sent(pass, pass.agent(pod), world);
   });
 }
@@ -72,7 +74,8 @@ void send(Pass& pass, const std::vector<const PodView*>& pods, Assignment assign
   for (const PodView* pod : pods) {
     const AgentView* agent = pass.agent(pod);
     const bool is_unusable =
-        agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token);
+        agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token ||
+                             !may_be_sent(pass, agent, all->world));
     if (!pod->serves() || is_unusable) continue;
     if (is_unheard(pass, *pod)) {
       pass.requeue(pass.now + kUnheardRecheck);
@@ -102,8 +105,11 @@ Verdict assignment(Pass& pass) {
     return start_round(pass, next_round(pass), "the round's assignment has changed");
   }
   const int64_t view = has_copies(pass) ? servers_view(pass).number : 0;
+  const std::set<int64_t> without_pods = nodes_without_pods(pass);
   std::vector<const PodView*> behind;
-  for (const PodView* pod : pass.in_round()) {
+  for (const int64_t node : pass.round_nodes) {
+    if (without_pods.contains(node)) continue;
+    const PodView* pod = pass.current[static_cast<size_t>(node)];
     const AgentState* state = pass.last_report(pod);
     const bool is_behind = state == nullptr || state->round < pass.status.round ||
                            (state->round == pass.status.round && state->servers_view < view);

@@ -18,10 +18,8 @@ bool is_done(const Pass& pass, const PodView* pod) {
 
 // Workers that are done need no server any more, so one that was started anew need not end.
 bool all_are_done(const Pass& pass) {
-  const std::set<int64_t> spared = spared_nodes(pass);
-  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
-    return (pod != nullptr && spared.contains(pod->node_index)) || is_done(pass, pod);
-  });
+  return std::ranges::all_of(counted_pods(pass),
+                             [&](const PodView* pod) { return is_done(pass, pod); });
 }
 
 bool rank_zero_is_done(const Pass& pass) {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
@@ -276,6 +277,7 @@ bool is_new_loss(const Pass& pass, const PodView* pod) {
 
 void find_lost(const Pass& pass, Damage& damage) {
   const bool is_late = any_is_overdue(pass);
+  const std::set<int64_t> without_pods = nodes_without_pods(pass);
   for (size_t i = 0; i < pass.current.size(); ++i) {
     const PodView* pod = pass.current[i];
     const auto index = static_cast<int64_t>(i);
@@ -283,7 +285,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     if (pod != nullptr) {
       reason = loss_of(pass, *pod);
       if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);
-    } else if (pass.formed() && pass.is_in_round(index)) {
+    } else if (pass.formed() && pass.is_in_round(index) && !without_pods.contains(index)) {
       const std::string name = member_pod_name(pass.job(), index, pass.members[i]);
       if (pass.seen.absent_pods.contains(name)) {
         reason = "PodLost";

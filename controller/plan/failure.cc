@@ -309,8 +309,9 @@ Verdict decide(Pass& pass, Damage damage) {
   if (action == "RecreatePod" || moves || (!rule && is_of_pod)) {
     add_node(pass, failure.nodeIndex, how.lost);
   }
-  if (how.lost.empty() && can_go_on_without(pass, failure)) {
-    lose_server(pass, failure);
+  const bool are_spared = can_go_on_without_pods(pass, how.lost);
+  if (are_spared || (how.lost.empty() && can_go_on_without(pass, failure))) {
+    are_spared ? lose_pods(pass, how.lost) : lose_server(pass, failure);
     damage.ends_round = false;
     how.because += how.because.empty() ? kGoesOnWithCopies : "; " + std::string(kGoesOnWithCopies);
   }

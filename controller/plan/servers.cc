@@ -7,6 +7,7 @@
 
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
+#include "controller/plan/round_nodes.h"
 
 namespace lockstep::plan {
 namespace {
@@ -19,8 +20,12 @@ std::optional<size_t> server_of_node(const Pass& pass, int64_t node_index) {
   return is_server ? std::optional(static_cast<size_t>(place)) : std::nullopt;
 }
 
+size_t node_of_server(const Pass& pass, size_t server) {
+  return static_cast<size_t>(pass.spec().nodes) + server;
+}
+
 const PodView* pod_of_server(const Pass& pass, size_t server) {
-  return pass.current[static_cast<size_t>(pass.spec().nodes) + server];
+  return pass.current[node_of_server(pass, server)];
 }
 
 // Returns the server's process if it runs and follows the view.
@@ -51,6 +56,63 @@ bool all_workers_train(const Pass& pass) {
   });
 }
 
+bool awaits_pod(const ServerStanding& server) {
+  return server.move && server.move->to.host.empty();
+}
+
+// Returns the place of the server's pod with which the round began; nullopt if that pod is unseen.
+std::optional<ServerPlace> first_place(const Pass& pass, const ServersView& view, size_t server) {
+  const std::optional<ServerMove>& move = view.servers[server].move;
+  if (move) return move->from;
+  const PodView* pod = pod_of_server(pass, server);
+  if (pod == nullptr || pod->ip.empty()) return std::nullopt;
+  return ServerPlace{.incarnation = pod->incarnation, .host = pod->ip};
+}
+
+// Returns the view without the pods of these servers; nullopt if the place of one is unknown.
+std::optional<ServersView> view_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
+  const ServersView view = servers_view(pass);
+  std::map<size_t, ServerMove> moves;
+  for (const int64_t node : lost) {
+    const std::optional<size_t> server = server_of_node(pass, node);
+    if (!server) return std::nullopt;
+    const std::optional<ServerPlace> first = first_place(pass, view, *server);
+    if (!first) return std::nullopt;
+    const int64_t next = pass.members[static_cast<size_t>(node)] + 1;
+    moves[*server] = {.from = *first, .to = {.incarnation = next, .host = ""}};
+  }
+  return moved_view(view, moves);
+}
+
+bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
+  return std::ranges::find(nodes, node) != nodes.end();
+}
+
+// Whether the agents of all pods but the lost ones know that servers move.
+bool all_know_moves(const Pass& pass, const std::vector<int64_t>& lost) {
+  return std::ranges::all_of(counted_pods(pass), [&](const PodView* pod) {
+    if (pod != nullptr && is_among(lost, pod->node_index)) return true;
+    const AgentState* state = pass.last_report(pod);
+    return state != nullptr && state->protocol >= kProtocolWithMoves;
+  });
+}
+
+bool any_is_stopped(const Pass& pass, const std::vector<int64_t>& nodes) {
+  return std::ranges::any_of(pass.pods_of(nodes),
+                             [](const PodView* pod) { return pod != nullptr && pod->terminating; });
+}
+
+// Returns the next view if pods that servers await run by now.
+std::optional<ServersView> view_with_pods(const Pass& pass, const ServersView& view) {
+  std::map<size_t, ServerMove> moves;
+  for (size_t server = 0; server < view.servers.size(); ++server) {
+    const PodView* pod = pod_of_server(pass, server);
+    if (!awaits_pod(view.servers[server]) || !runs(pod)) continue;
+    moves[server].to = {.incarnation = pod->incarnation, .host = pod->ip};
+  }
+  return moves.empty() ? std::nullopt : std::optional(moved_view(view, moves));
+}
+
 // Returns the next view, if every server that holds something follows this one. So none misses that
 // a server was gone, or that it joined.
 std::optional<ServersView> view_after(const Pass& pass, const ServersView& view) {
@@ -66,6 +128,7 @@ std::optional<ServersView> view_after(const Pass& pass, const ServersView& view)
     if (process == nullptr) return std::nullopt;
     is_filling |= process->is_filling;
   }
+  if (const auto next = view_with_pods(pass, view)) return next;
   const size_t joining = joining_server(view);
   if (joining < view.servers.size()) {
     if (is_filling) return std::nullopt;
@@ -90,12 +153,35 @@ ServersView servers_view(const Pass& pass) {
   return view.ok() ? std::move(*view) : first_servers_view(servers);
 }
 
-std::set<int64_t> spared_nodes(const Pass& pass) {
+std::vector<const PodView*> counted_pods(const Pass& pass) {
+  const auto all = pass.in_round();
+  std::vector<const PodView*> pods(all.begin(), all.end());
+  if (!has_copies(pass) || pass.status.serversView.empty()) return pods;
+  const ServersView view = servers_view(pass);
+  for (size_t server = view.servers.size(); server-- > 0;) {
+    if (view.servers[server].state == ServerState::kWhole) continue;
+    pods.erase(pods.begin() + static_cast<std::ptrdiff_t>(node_of_server(pass, server)));
+  }
+  return pods;
+}
+
+std::map<int64_t, ServerPlace> moved_places(const Pass& pass) {
+  std::map<int64_t, ServerPlace> places;
+  if (!has_copies(pass) || pass.status.serversView.empty()) return places;
+  int64_t node = pass.spec().nodes;
+  for (const ServerStanding& server : servers_view(pass).servers) {
+    if (server.move) places[node] = server.move->from;
+    ++node;
+  }
+  return places;
+}
+
+std::set<int64_t> nodes_without_pods(const Pass& pass) {
   std::set<int64_t> nodes;
   if (!has_copies(pass) || pass.status.serversView.empty()) return nodes;
   int64_t node = pass.spec().nodes;
   for (const ServerStanding& server : servers_view(pass).servers) {
-    if (server.state != ServerState::kWhole) nodes.insert(node);
+    if (awaits_pod(server)) nodes.insert(node);
     ++node;
   }
   return nodes;
@@ -145,19 +231,36 @@ void lose_server(Pass& pass, const FailureStatus& failure) {
   pass.status.serversView = text_of(next_view(servers_view(pass), *server, ServerState::kGone));
 }
 
-// Lets servers that were started anew join, one at a time, and counts those that are filled.
+bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
+  if (!has_copies(pass) || lost.empty() || !is_true(pass.status, kRunning)) return false;
+  if (any_is_stopped(pass, lost) || !all_workers_train(pass) || !all_know_moves(pass, lost)) {
+    return false;
+  }
+  const std::optional<ServersView> without = view_without_pods(pass, lost);
+  return without && text_of(*without).size() <= kServersViewBytesMax &&
+         holds_everything(*without, pass.spec().parameterServers->copies);
+}
+
+void lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
+  const std::optional<ServersView> without = view_without_pods(pass, lost);
+  if (without) pass.status.serversView = text_of(*without);
+}
+
+// Tells where the next pods of lost ones are, lets servers that were started anew join, one at a
+// time, and counts those that are filled.
 Verdict servers(Pass& pass) {
   if (!has_copies(pass) || pass.status.serversView.empty()) return Verdict::kNext;
   const ServersView view = servers_view(pass);
   const std::optional<ServersView> next = view_after(pass, view);
   if (!next) return Verdict::kNext;
-  const size_t joining = joining_server(*next);
-  const bool joins = joining < next->servers.size();
-  const size_t server = joins ? joining : joining_server(view);
-  const std::string rank = std::to_string(pass.spec().nodes + static_cast<int64_t>(server));
-  if (!joins)
-    pass.event(false, "ServerFilled", "rank " + rank + " holds all of its parameters again");
-  pass.plan.why = joins ? "a server that was started anew joins" : "a server has been filled";
+  pass.plan.why = "a server moves to another pod, or one that was started anew joins";
+  const size_t filled = joining_server(view);
+  if (filled < view.servers.size() && next->servers[filled].state == ServerState::kWhole) {
+    pass.plan.why = "a server has been filled";
+    pass.event(false, "ServerFilled",
+               "rank " + std::to_string(node_of_server(pass, filled)) +
+                   " holds all of its parameters again");
+  }
   pass.status.serversView = text_of(*next);
   return Verdict::kDecided;
 }

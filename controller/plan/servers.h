@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "common/api/servers_view.h"
 #include "controller/plan/pass.h"
@@ -13,8 +15,15 @@ namespace lockstep::plan {
 bool has_copies(const Pass& pass);
 // Returns the view of the round's servers that status has. Only if has_copies().
 ServersView servers_view(const Pass& pass);
-// Returns the node indices of servers that are gone or join: the round goes on whatever they do.
-std::set<int64_t> spared_nodes(const Pass& pass);
+// Returns the pods of the round, by place, without those of servers that are gone or join: the
+// round goes on whatever these do.
+std::vector<const PodView*> counted_pods(const Pass& pass);
+// Returns where the round began with servers that are in other pods now, or wait for one; by node
+// index.
+std::map<int64_t, ServerPlace> moved_places(const Pass& pass);
+// Returns the node indices of servers that are gone with their pods, while the next ones do not run
+// yet.
+std::set<int64_t> nodes_without_pods(const Pass& pass);
 // Whether the processes of this report are those due to which their server is gone: status has
 // their failure already.
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state);
@@ -26,5 +35,12 @@ std::optional<FailureStatus> lifeless_server(const Pass& pass);
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
 // Records that this server is gone: its agent will start it anew.
 void lose_server(Pass& pass, const FailureStatus& failure);
+// Whether the round goes on without the pods of these nodes, all of servers: all workers train,
+// copies hold everything that they have, and no agent is too old for that. A pod that is being
+// stopped asks all ranks to save and leave, so the round ends with it.
+bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
+// Records that these servers are gone with their pods: the agents of other pods will start them.
+// Before replace_lost().
+void lose_pods(Pass& pass, const std::vector<int64_t>& lost);
 
 }  // namespace lockstep::plan

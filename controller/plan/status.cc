@@ -112,9 +112,7 @@ bool trains(const AgentState& state) {
 
 // All ranks are connected to each other.
 bool all_formed(const Pass& pass) {
-  const std::set<int64_t> spared = spared_nodes(pass);
-  for (const PodView* pod : pass.in_round()) {
-    if (pod != nullptr && spared.contains(pod->node_index)) continue;
+  for (const PodView* pod : counted_pods(pass)) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || state->workers.empty()) return false;
     for (const WorkerState& worker : state->workers) {
@@ -126,9 +124,7 @@ bool all_formed(const Pass& pass) {
 }
 
 bool all_train(const Pass& pass) {
-  const std::set<int64_t> spared = spared_nodes(pass);
-  for (const PodView* pod : pass.in_round()) {
-    if (pod != nullptr && spared.contains(pod->node_index)) continue;
+  for (const PodView* pod : counted_pods(pass)) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr || !trains(*state)) return false;
   }

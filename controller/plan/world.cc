@@ -6,6 +6,7 @@
 #include "common/layout/pipeline_schedule.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 
 namespace lockstep::plan {
 
@@ -58,35 +59,59 @@ bool speaks(const AgentView* agent, int64_t needed) {
 }
 
 // Rules about losses may have come after the round had begun, with agents that do not know them.
-WorkerWishes wishes_of_exit(const TrainingJobSpec& spec) {
-  WorkerWishes wishes = wishes_of(spec);
+WorkerWishes wishes_of_exit(const Pass& pass) {
+  WorkerWishes wishes = wishes_of_round(pass);
   wishes.losses = {};
   return wishes;
 }
 
+// Returns the view that agents get with this world. The spec may have other servers by now than the
+// round that ends.
+std::string view_to_send(const Pass& pass, const WorldAssignment& world) {
+  const std::string& view = pass.status.serversView;
+  return servers_view_from_text(view, server_count(world)).ok() ? view : "";
+}
+
 }  // namespace
 
+WorkerWishes wishes_of_round(const Pass& pass) {
+  WorkerWishes wishes = wishes_of(pass.spec());
+  wishes.has_moved_server = !moved_places(pass).empty();
+  return wishes;
+}
+
+// A server that has moved to another pod is a member with its first one.
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
+  const bool is_current = pass.formed() && round == pass.status.round;
+  const auto moved = is_current ? moved_places(pass) : std::map<int64_t, ServerPlace>();
   WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .members = {}};
   const int64_t port = round_port(pass.spec(), round);
   const int64_t stride = port_stride(pass);
-  for (const PodView* pod : pass.in_round()) {
-    if (pod == nullptr || pod->ip.empty()) return unavailable("[world] a pod has no address yet");
-    input.members.push_back({.index = pod->node_index,
-                             .incarnation = pod->incarnation,
-                             .host = pod->ip,
-                             .port = port + pod->node_index * stride,
-                             .role = role_of_node(pass.spec(), pod->node_index)});
+  for (const int64_t node : pass.round_nodes) {
+    ServerPlace place;
+    if (const auto first = moved.find(node); first != moved.end()) {
+      place = first->second;
+    } else if (const PodView* pod = pass.current[static_cast<size_t>(node)];
+               pod != nullptr && !pod->ip.empty()) {
+      place = {.incarnation = pod->incarnation, .host = pod->ip};
+    } else {
+      return unavailable("[world] a pod has no address yet");
+    }
+    input.members.push_back({.index = node,
+                             .incarnation = place.incarnation,
+                             .host = place.host,
+                             .port = port + node * stride,
+                             .role = role_of_node(pass.spec(), node)});
   }
   return make_world(pass.spec(), input);
 }
 
 bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of(pass.spec())));
+  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_round(pass)));
 }
 
 bool may_be_told_to_exit(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_exit(pass.spec())));
+  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_exit(pass)));
 }
 
 bool all_have_assignment(const Pass& pass) {
@@ -102,9 +127,8 @@ Assignment assignment_of(const Pass& pass, WorldAssignment world, std::string ac
   std::optional<TrainSpec> train = spec.train;
   if (train) train->recompute = recompute_of(train->recompute, world.layout.schedule);
   if (train) train->batch.micro = micro_batch_of(spec);
-  const WorkerWishes wishes = action == "Exit" ? wishes_of_exit(spec) : wishes_of(spec);
-  // The spec may have other servers by now than the round that ends.
-  std::string view = action == "Exit" ? "" : pass.status.serversView;
+  const WorkerWishes wishes = action == "Exit" ? wishes_of_exit(pass) : wishes_of_round(pass);
+  std::string view = view_to_send(pass, world);
   return {.protocol = protocol_of_round(pass, world, wishes),
           .action = std::move(action),
           .job_name = pass.job().metadata.name,

@@ -13,6 +13,8 @@ namespace lockstep::plan {
 // pod or its address is missing; kInvalid if the spec does not fit (validation reports that
 // earlier).
 Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
+// Returns what the current round asks of agents in addition to its world and training.
+WorkerWishes wishes_of_round(const Pass& pass);
 
 // Returns whether the agent can be sent this world: it has answered, in a version that tells of it.
 // Agents that have not answered yet can be sent an ordinary world.

@@ -66,11 +66,24 @@ Status JobLink::connect(Duration at_most, const Clock& clock) {
   }
 }
 
+// Calls to the pod that a server has left fail.
+void JobLink::move_servers(const ServersView& view) {
+  const std::lock_guard lock(servers_mutex_);
+  std::vector<rpc::Client::ServerAddress> now = addresses_in(view, addresses_);
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (now[i].address == addresses_[i].address) continue;
+    servers_[i].leave("it moved to " + comm::to_string(now[i].address));
+    servers_[i] = client_->add_server(now[i]);
+  }
+  addresses_ = std::move(now);
+}
+
 void JobLink::install(const ServersView& view) {
   {
     const std::lock_guard lock(mutex_);
     if (view.number <= view_.number) return;
     view_ = view;
+    move_servers(view);
     for (SpreadCall& meeting : meetings_) meeting.follow(view_);
     if (report_) report_->follow(view_);
     if (leaving_) leaving_->follow(view_);
@@ -100,7 +113,7 @@ int64_t JobLink::culprit() {
   const ServersView now = view();
   int64_t silent = -1;
   std::vector<std::pair<int64_t, rpc::Call>> calls;
-  for (size_t i = 0; i < servers_.size(); ++i) {
+  for (size_t i = 0; i < now.servers.size(); ++i) {
     if (now.servers[i].state == ServerState::kGone) continue;
     calls.emplace_back(ranks_[i], call(i, kHello, {.timeout = kProbe}));
   }
@@ -119,7 +132,7 @@ std::vector<rpc::Call> JobLink::call_all(const rpc::Method& method,
                                          const rpc::CallOptions& options) const {
   const ServersView now = view();
   std::vector<rpc::Call> calls;
-  for (size_t i = 0; i < servers_.size(); ++i) {
+  for (size_t i = 0; i < now.servers.size(); ++i) {
     if (now.servers[i].state != ServerState::kGone) calls.push_back(call(i, method, options));
   }
   return calls;
@@ -127,6 +140,7 @@ std::vector<rpc::Call> JobLink::call_all(const rpc::Method& method,
 
 rpc::Call JobLink::call(size_t server, const rpc::Method& method, rpc::CallOptions options) const {
   options.on_done = [events = events_] { events->notify(); };
+  const std::lock_guard lock(servers_mutex_);
   return servers_[server].call(method, options);
 }
 
@@ -260,7 +274,7 @@ Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
   const SaveCall head{.view = static_cast<uint64_t>(view.number)};
   const rpc::Bytes body[] = {std::as_bytes(std::span(folder))};
   std::vector<rpc::Call> calls;
-  for (size_t i = 0; i < servers_.size(); ++i) {
+  for (size_t i = 0; i < view.servers.size(); ++i) {
     if (view.servers[i].state != ServerState::kWhole) continue;
     calls.push_back(call(i, kSaveState, {.head = head_bytes(head), .body = body}));
   }
@@ -293,7 +307,7 @@ Status JobLink::leave(bool was_stopped) {
   SpreadCall* leaving = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < servers_.size(); ++i) {
+    for (size_t i = 0; i < view_.servers.size(); ++i) {
       if (view_.servers[i].state != ServerState::kGone) continue;
       to_gone.push_back(call(i, kLeaveJob, {.head = head_bytes(head), .timeout = kProbe}));
     }

@@ -58,7 +58,10 @@ class JobLink {
 
  private:
   JobLink(std::unique_ptr<rpc::Client> client, const ServersRound& round)
-      : client_(std::move(client)), patience_(round.view_patience), view_(round.standing) {}
+      : client_(std::move(client)),
+        patience_(round.view_patience),
+        view_(round.standing),
+        addresses_(round.servers) {}
   // Valid as long as the call.
   static Result<std::string_view> storage_answer(const rpc::Call& call);
   ServersView view() const;
@@ -66,6 +69,7 @@ class JobLink {
   bool may_pass(const Error& error) const;
   bool wait_for_view_after(int64_t number, Duration at_most) const;
 
+  void move_servers(const ServersView& view);
   rpc::Call call(size_t server, const rpc::Method& method, rpc::CallOptions options) const;
   // Calls the servers that are not gone.
   std::vector<rpc::Call> call_all(const rpc::Method& method, const rpc::CallOptions& options) const;
@@ -87,7 +91,6 @@ class JobLink {
 
   const std::unique_ptr<rpc::Client> client_;
   const Duration patience_;
-  std::vector<rpc::Peer> servers_;
   std::vector<int64_t> ranks_;  // of the servers
   uint64_t met_ = 0;
   uint64_t stop_at_ = 0;  // that all servers know; 0: none
@@ -99,6 +102,10 @@ class JobLink {
   std::deque<SpreadCall> meetings_;   // the newest one, and the one before until all have passed it
   std::optional<SpreadCall> report_;  // of the newest step
   std::optional<SpreadCall> leaving_;
+  mutable std::mutex servers_mutex_;  // also locked while mutex_ is
+  // Guarded by servers_mutex_:
+  std::vector<rpc::Client::ServerAddress> addresses_;  // in the newest view
+  std::vector<rpc::Peer> servers_;                     // at these addresses
 };
 
 }  // namespace lockstep::train

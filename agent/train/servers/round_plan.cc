@@ -114,9 +114,20 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
                                          .servers = ranks_between(round.workers, round.self.size)},
                                         {.copies = static_cast<uint32_t>(copies)}));
   TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
+  round.servers = addresses_in(round.standing, std::move(round.servers));
   TRY_ASSIGN(round.view, view_of(round, round.standing));
   if (copies > 0 && config.rounds_fd >= 0) round.view_patience = kViewPatience;
   return round;
+}
+
+// A server that awaits its next pod is at no address: nobody calls it.
+std::vector<rpc::Client::ServerAddress> addresses_in(
+    const ServersView& standing, std::vector<rpc::Client::ServerAddress> servers) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const std::optional<ServerMove>& move = standing.servers[i].move;
+    if (move && !move->to.host.empty()) servers[i].address.host = move->to.host;
+  }
+  return servers;
 }
 
 Result<server::View> view_of(const ServersRound& round, const ServersView& standing) {

@@ -29,8 +29,8 @@ inline constexpr Duration kViewPatience = std::chrono::seconds(120);
 // A round with parameter servers. All of its ranks derive the same from their configurations.
 struct ServersRound {
   comm::Identity self;
-  uint32_t workers = 0;  // ranks below are workers, the others servers
-  std::vector<rpc::Client::ServerAddress> servers;
+  uint32_t workers = 0;                             // ranks below are workers, the others servers
+  std::vector<rpc::Client::ServerAddress> servers;  // in the view in which this process begins
   server::Catalog catalog;
   server::View first;    // the first view
   ServersView standing;  // in which this process begins
@@ -46,6 +46,9 @@ struct ServersRound {
 // kInvalid, blaming the configuration, for a world without servers or a model that cannot be
 // built; errors of the job's token.
 Result<ServersRound> servers_round(const WorkerConfig& config);
+// Returns the addresses of the servers in that view, given those in any view of the round.
+std::vector<rpc::Client::ServerAddress> addresses_in(
+    const ServersView& standing, std::vector<rpc::Client::ServerAddress> servers);
 // Errors as server::view_of().
 Result<server::View> view_of(const ServersRound& round, const ServersView& standing);
 

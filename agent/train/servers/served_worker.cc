@@ -88,6 +88,7 @@ Status ServedWorker::form() {
 void ServedWorker::follow(const ServersView& view) {
   const auto installed = [&]() -> Status {
     TRY_ASSIGN(const server::View next, view_of(*round_, view));
+    parameters_->move_servers(addresses_in(view, round_->servers));
     TRY(parameters_->install(next));
     link_->install(view);
     return {};

@@ -122,6 +122,7 @@ bool ServerProcess::may_end() {
 void ServerProcess::follow(const ServersView& view) {
   const auto installed = [&]() -> Status {
     TRY_ASSIGN(const server::View next, view_of(*round_, view));
+    server_->move_servers(addresses_in(view, round_->servers));
     return server_->install(next);
   }();
   if (!installed.ok()) {

@@ -81,7 +81,8 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=6", 6},
                                                   {"?protocol=8", 8},
                                                   {"?protocol=12", 12},
-                                                  {"?protocol=13", kProtocolNewest}};
+                                                  {"?protocol=13", 13},
+                                                  {"?protocol=14", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);
     const Json state = *parse_json(agent.get("/v1/state" + query).body);

@@ -724,6 +724,16 @@ TEST(RoundMachine, PassesViewsOfTheServersOn) {
   EXPECT_EQ(bench.state().servers_view, 2);
 }
 
+TEST(RoundMachine, TakesTheRoundOfAPodWhosePlaceItTook) {
+  const Assignment moved = with_servers("3:1,-3@1/127.0.0.3>2/127.0.0.7");
+  for (const auto& [incarnation, fits] : {std::pair(2, true), {1, false}, {3, false}}) {
+    RoundMachine machine({"uid-1", "boot", moved.node_index, incarnation}, {});
+    const Status taken = machine.assign(moved, TimePoint());
+    EXPECT_EQ(taken.ok(), fits) << incarnation;
+    if (!fits) EXPECT_EQ(taken.error().code, Code::kConflict);
+  }
+}
+
 TEST(RoundMachine, StartsAServerAnewThatIsGone) {
   ServerBench bench;
   bench.end(0, killed_by(SIGKILL));

@@ -63,6 +63,7 @@ WorkerWorld::Options mlp_job() {
 struct Kill {
   size_t server = 0;
   std::function<bool(const WorkerWorld&)> when;
+  bool with_pod = false;  // it begins anew at another address
 };
 
 std::function<bool(const WorkerWorld&)> at_step(int64_t step) {
@@ -124,7 +125,8 @@ void run_with_kills(WorkerWorld& world, const std::vector<Kill>& kills) {
     manager.tend();
     if (next < kills.size() && manager.are_all_whole() && kills[next].when(world)) {
       stopwatch.start(world);
-      manager.kill(kills[next++].server);
+      const Kill& kill = kills[next++];
+      kill.with_pod ? manager.lose_pod(kill.server) : manager.kill(kill.server);
     }
     sched_yield();
   }
@@ -163,6 +165,13 @@ TEST(Failover, LeavesTheBitsOfAClickModelAsTheyAre) {
 
 TEST(Failover, LeavesTheBitsOfADenseModelAsTheyAre) {
   expect_the_undisturbed_run(mlp_job(), {{1, at_step(20)}, {2, at_step(0)}, {0, at_step(0)}});
+}
+
+TEST(Failover, LeavesTheBitsAsTheyAreWhenServersLoseTheirPods) {
+  const TemporaryFolder folder;
+  expect_the_undisturbed_run(click_job(folder),
+                             {{0, at_step(20), true}, {0, at_step(0), true}, {2, at_step(0)}});
+  expect_the_undisturbed_run(mlp_job(), {{1, at_step(20), true}, {2, at_step(0), true}});
 }
 
 TEST(Failover, IsSurvivedBySavesValidationsAndTheEnd) {
@@ -245,7 +254,7 @@ int64_t run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies,
     // Some die in the middle of a step, a save or a validation, others between.
     for (uint64_t i = random.below(60); i > 0; --i) sched_yield();
     if (!world.runs(0)) break;
-    manager.kill(server);
+    random.below(2) == 0 ? manager.kill(server) : manager.lose_pod(server);
     ++kills;
     next_at = numbers.step.value_or(0) + static_cast<int64_t>(random.below(25));
     if (numbers.phase == WorkerPhase::kTraining && next_at > steps) next_at = steps;

@@ -7,8 +7,8 @@
 
 namespace lockstep::train {
 
-void ServersManager::decide(size_t server, ServerState state) {
-  view_ = next_view(view_, server, state);
+void ServersManager::give(const ServersView& view) {
+  view_ = view;
   for (int64_t rank = 0; rank < world_.size(); ++rank) world_.give_view(rank, text_of(view_));
 }
 
@@ -17,6 +17,21 @@ void ServersManager::kill(size_t server) {
   world_.wait_until(rank_of(server), [](const ProgressNumbers&) { return false; });
   decide(server, ServerState::kGone);
   world_.start_again(rank_of(server), text_of(view_));
+}
+
+void ServersManager::lose_pod(size_t server) {
+  const int64_t rank = rank_of(server);
+  world_.kill(rank, SIGSTOP);
+  const int64_t incarnation = 2 + pods_++;
+  const ServerPlace first{.incarnation = 1, .host = world_.host(rank)};
+  const ServerPlace none{.incarnation = incarnation, .host = ""};
+  give(moved_view(view_, {{server, {.from = first, .to = none}}}));
+  world_.kill(rank, SIGKILL);
+  world_.wait_until(rank, [](const ProgressNumbers&) { return false; });
+  const std::string host = "127.0.200." + std::to_string(incarnation);
+  const ServerPlace next{.incarnation = incarnation, .host = host};
+  give(moved_view(view_, {{server, {.from = {}, .to = next}}}));
+  world_.start_again(rank, text_of(view_));
 }
 
 bool ServersManager::are_all_whole() const {

@@ -21,6 +21,9 @@ class ServersManager {
 
   // Kills the server, and goes on without it.
   void kill(size_t server);
+  // Takes the server's machine away: it says nothing more, and its process begins anew at another
+  // address, as in another pod.
+  void lose_pod(size_t server);
   // Lets a server that was started anew join, or be whole, once it may. Call it often.
   void tend();
 
@@ -29,13 +32,15 @@ class ServersManager {
   int64_t rank_of(size_t server) const { return shape_.workers + static_cast<int64_t>(server); }
 
  private:
-  void decide(size_t server, ServerState state);
+  void decide(size_t server, ServerState state) { give(next_view(view_, server, state)); }
+  void give(const ServersView& view);
   bool may_join(size_t server) const;
   bool is_filled() const;
 
   WorkerWorld& world_;
   Shape shape_;
   ServersView view_;
+  int64_t pods_ = 0;  // that took the places of others
 };
 
 }  // namespace lockstep::train

@@ -50,6 +50,8 @@ class WorkerWorld {
   ~WorkerWorld();  // ends all processes that it started
 
   int64_t size() const { return pods() * options_.per_node; }
+  // The address with which the rank's node is in the round's world.
+  const std::string& host(int64_t rank) const { return member_of(world_, rank).host; }
   const std::string& checkpoints() const { return checkpoints_; }
   const TemporaryFolder& folder() const { return folder_; }
 

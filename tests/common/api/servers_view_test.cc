@@ -26,6 +26,34 @@ TEST(ServersView, HasOneText) {
     EXPECT_EQ(text_of(parsed(text)), text);
 }
 
+TEST(ServersView, SaysToWhichPodAServerMoved) {
+  ServersView view = next_view(first_servers_view(2), 1, ServerState::kGone);
+  EXPECT_FALSE(has_moved_server(view));
+  view = moved_view(view, {{1, {.from = {1, "10.0.0.3"}, .to = {2, ""}}}});
+  EXPECT_EQ(text_of(view), "3:1,-3@1/10.0.0.3>2/");
+  EXPECT_EQ(parsed(text_of(view)), view);
+  view = moved_view(view, {{1, {.from = {}, .to = {2, "10.0.0.7"}}}});
+  EXPECT_EQ(text_of(view), "4:1,-4@1/10.0.0.3>2/10.0.0.7");
+  view = next_view(view, 1, ServerState::kJoining);
+  EXPECT_EQ(text_of(view), "5:1,+5@1/10.0.0.3>2/10.0.0.7");
+  EXPECT_TRUE(has_moved_server(view));
+  EXPECT_EQ(parsed(text_of(view)), view);
+  view = moved_view(view, {{1, {.from = {2, "10.0.0.7"}, .to = {3, "fe80::1"}}}});
+  EXPECT_EQ(text_of(view), "6:1,-6@1/10.0.0.3>3/fe80::1");
+  EXPECT_EQ(parsed(text_of(view)), view);
+}
+
+TEST(ServersView, RefusesMovesThatCannotBe) {
+  for (const char* text :
+       {"2:2@", "2:2@1/10.0.0.3", "2:2@1/10.0.0.3>", "2:2@1/10.0.0.3>2", "2:2@1/10.0.0.3>2/",
+        "2:-2@1/>2/10.0.0.7", "2:+2@1/10.0.0.3>2/", "2:2@1/10.0.0.3>1/10.0.0.7",
+        "2:2@2/10.0.0.3>1/10.0.0.7", "1:1@1/10.0.0.3>2/10.0.0.7", "2:2@0/10.0.0.3>2/10.0.0.7",
+        "2:2@1/Host>2/10.0.0.7", "2:2@1/10.0.0.3>2/10.0.0.7>3/1.1",
+        "2:2@1/10.0.0.3>2/0123456789012345678901234567890123456789012345"}) {
+    EXPECT_FALSE(servers_view_from_text(text).ok()) << text;
+  }
+}
+
 TEST(ServersView, RefusesEveryOtherText) {
   for (const char* text : {"",
                            "1",

@@ -98,6 +98,7 @@ enum class Transition : size_t {
   kBatchSkipped,    // training went on without batches
   kFailedByLoss,
   kServersView,  // a round goes on with another view of its servers
+  kServerMoved,  // one of them is in another pod now
   kPendingGivenUp,
   kCompleteByRankZero,
   kExpired,   // deleted by ttlSecondsAfterFinished

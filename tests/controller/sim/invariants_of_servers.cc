@@ -38,7 +38,18 @@ void Invariants::check_servers(const Json& job, const Json& after) {
   if (!holds_everything(*now, copies)) {
     chance_.violate("servers", "a range has no primary in view " + text);
   }
-  for (size_t server = 0; server < count; ++server) check_holds(job, after, *now, server);
+  const std::vector<int64_t> members = plan::members_from_text(string_or(after, "members", ""));
+  for (size_t server = 0; server < count; ++server) {
+    check_holds(job, after, *now, server);
+    const std::optional<ServerMove>& move = now->servers[server].move;
+    const bool is_filled = move && now->servers[server].state == ServerState::kWhole &&
+                           was->servers[server].state != ServerState::kWhole;
+    if (is_filled) chance_.count(Transition::kServerMoved);
+    const size_t node = members.size() - count + server;
+    if (members.size() < count || (move && move->to.incarnation != members[node])) {
+      chance_.violate("servers", "a view has a server in another pod than the member's: " + text);
+    }
+  }
 }
 
 bool Invariants::holds_nothing(const Json& job, const Json& status, int64_t node) {

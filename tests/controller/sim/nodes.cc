@@ -68,14 +68,15 @@ Status check_world(const Node& node, const Assignment& assignment) {
   const int64_t needed = protocol_needed(assignment.world, assignment.train,
                                          {.keeps_states = assignment.checkpoint.memory.has_value(),
                                           .losses = assignment.losses,
-                                          .has_copies = has_copies(assignment)});
+                                          .has_copies = has_copies(assignment),
+                                          .has_moved_server = has_moved_server(assignment)});
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }
   const std::optional<int64_t> place = place_of(assignment.world, node.index);
   if (!place) return invalid("the round leaves this node out");
   if (assignment.node_index != node.index) return invalid("the assignment is another node's");
-  if (assignment.world.members[static_cast<size_t>(*place)].incarnation != node.incarnation) {
+  if (incarnation_of(node.index, assignment) != node.incarnation) {
     return conflict("the assignment is another incarnation's");
   }
   return {};
@@ -389,6 +390,8 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   node.slow = {.factor = node.slow.factor, .until = node.slow.until};
   node.state.storage.reset();
   node.state.round = assignment.world.round;
+  int64_t& newest = newest_begun_[node.job_uid];
+  newest = std::max(newest, node.state.round);
   node.state.hash = assignment.hash;
   node.state.phase = "Running";
   WorkerState worker;
@@ -396,8 +399,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   worker.running = true;
   worker.phase = WorkerPhase::kForming;
   node.state.workers = {worker};
-  begin_serving(node);
-  changed(node);
+  if (!begin_serving(node)) changed(node);
   schedule_advance(node.job_uid, kNoticed);
 }
 
@@ -433,7 +435,7 @@ void Nodes::advance_job(const std::string& job_uid) {
     const bool takes_part =
         phase == "Running" || phase == "Failed" || phase == "Completed" || phase == "Stopping";
     const bool is_there = node->answers() || node->is_waited_for();
-    if (node->job_uid == job_uid && is_there && takes_part) {
+    if (node->job_uid == job_uid && is_there && takes_part && !is_superseded(*node)) {
       rounds[node->state.hash].push_back(node.get());
     }
   }
@@ -451,8 +453,10 @@ bool Nodes::proceed(const Round& round) {
   const auto stops = [](const Node* node) { return node->is_stopping; };
   const auto is_hung = [](const Node* node) { return node->hung_at.has_value(); };
   if (std::ranges::none_of(round, runs)) return false;
-  if (!is_whole(round) && waits_for_view(round)) return true;
-  if (!is_whole(round)) {
+  const bool is_all_there = is_whole(round);
+  if (is_all_there) missed_since_.erase(round.front()->state.hash);
+  if (!is_all_there && waits_for_view(round)) return true;
+  if (!is_all_there) {
     break_up(round);
   } else if (std::ranges::any_of(round, is_hung)) {
     wait_for_hung(round);
@@ -472,11 +476,13 @@ bool Nodes::may_leave(const Node& node) const {
 bool Nodes::is_whole(const Round& round) const {
   const auto ranks = leaving_.find(round.front()->state.hash);
   std::set<int64_t> known = ranks == leaving_.end() ? std::set<int64_t>{} : ranks->second;
+  const std::set<int64_t> spared = spared_ranks(round);
+  known.insert(spared.begin(), spared.end());
   for (const Node* node : round) {
-    const bool is_spared = goes_on_without(round, *node);
+    const bool is_spared = spared.contains(node->state.workers.front().rank);
     if (node->state.phase == "Failed" && !is_spared && !may_leave(*node)) return false;
     const WorkerState& worker = node->state.workers.front();
-    if (worker.running || worker.exit_code == 0 || is_spared) known.insert(worker.rank);
+    if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
   }
   return known.size() == round.front()->assignment.world.members.size();
 }
@@ -503,14 +509,22 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   std::set<int64_t>& written = written_[hash];
   written.insert(node.state.workers.front().rank);
   std::set<int64_t> done = written;
-  size_t gone = 0;  // servers without which the round goes on
+  Round round;
   for (const auto& [other, peer] : nodes_) {
-    if (peer->state.hash != hash || peer->state.workers.empty()) continue;
-    const WorkerState& worker = peer->state.workers.front();
-    const bool is_gone = has_copies(peer->assignment) && !worker.running && worker.exit_code != 0;
-    gone += is_gone && !written.contains(worker.rank) ? 1 : 0;
-    if (is_gone || (!worker.running && worker.exit_code == 0)) done.insert(worker.rank);
+    const bool is_in_it = peer->state.hash == hash && !peer->state.workers.empty();
+    if (is_in_it && !is_superseded(*peer)) round.push_back(peer.get());
   }
+  std::set<int64_t> without = spared_ranks(round);  // servers without which the round goes on
+  for (const Node* peer : round) {
+    const WorkerState& worker = peer->state.workers.front();
+    if (worker.running) without.erase(worker.rank);
+    const bool is_gone = has_copies(peer->assignment) && !worker.running && worker.exit_code != 0;
+    if (is_gone) without.insert(worker.rank);
+    if (!worker.running && worker.exit_code == 0) done.insert(worker.rank);
+  }
+  done.insert(without.begin(), without.end());
+  const auto gone = static_cast<size_t>(
+      std::ranges::count_if(without, [&](int64_t rank) { return !written.contains(rank); }));
   const size_t all = node.assignment.world.members.size();
   if (done.size() < all || leaving_.contains(hash)) return;
   if (written.size() + gone == all) {

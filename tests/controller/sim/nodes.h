@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -81,6 +82,9 @@ struct Node {
 };
 
 bool has_copies(const Assignment& assignment);
+// Returns the incarnation that the assignment expects of this node, which is in its world.
+int64_t incarnation_of(int64_t node_index, const Assignment& assignment);
+bool has_moved_server(const Assignment& assignment);
 // Returns the chains in which a server has a place: its own, and those of the servers before it.
 std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies);
 
@@ -147,9 +151,12 @@ class Nodes {
 
   const std::map<std::string, std::unique_ptr<Node>>& all() const { return nodes_; }
   const Node* find(const std::string& job_uid, int64_t index, int64_t incarnation) const;
-  // Returns whether all ranks of the job's round saved its last step.
+  // Returns whether all ranks of the job's round saved its last step. If no agent ever began that
+  // round, they are those of the newest one that some agent began.
   bool has_saved(const std::string& job_uid, int64_t round) const {
-    return saved_.contains({job_uid, round});
+    const auto begun = newest_begun_.find(job_uid);
+    return begun != newest_begun_.end() &&
+           saved_.contains({job_uid, std::min(round, begun->second)});
   }
   // Returns whether the rank of that node ended its round because of a loss.
   bool failed_by_loss(const std::string& job_uid, int64_t index, int64_t incarnation,
@@ -211,7 +218,7 @@ class Nodes {
   bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
   // Servers with copies (server_copies.cc).
-  void begin_serving(Node& node);
+  bool begin_serving(Node& node);
   void take_view(Node& node, const Assignment& assignment);
   void serve_anew(Node& node, const ServersView& view);
   Node* serving(const std::string& uid, int64_t process);
@@ -220,8 +227,9 @@ class Nodes {
   void check_follower(const Node& node, size_t server, const ServersView& before);
   void fill_later(const Node& node, size_t chain);
   void fill(Node& node, size_t chain);
-  static bool goes_on_without(const Round& round, const Node& node);
-  bool waits_for_view(const Round& round) const;
+  static std::set<int64_t> spared_ranks(const Round& round);
+  bool waits_for_view(const Round& round);
+  bool is_superseded(const Node& node) const;
   // Steps of the built-in loop (losses.cc, slow_ranks.cc).
   enum class Loss { kGood, kNotFinite, kSpike };
   Loss loss_of(const std::string& job_uid, int64_t step);
@@ -255,6 +263,8 @@ class Nodes {
   std::map<std::string, std::set<int64_t>> written_;  // by hash: ranks that saved
   std::map<std::string, std::set<int64_t>> leaving_;  // likewise, once no rank is waited for
   std::set<std::pair<std::string, int64_t>> saved_;   // job UID and round, of which all did
+  std::map<std::string, int64_t> newest_begun_;       // by job UID: of all rounds
+  std::map<std::string, TimePoint> missed_since_;     // by hash: when a server's pod was missing
   int64_t ips_ = 0;
   std::vector<std::string> free_ips_;
   int64_t starts_ = 0;

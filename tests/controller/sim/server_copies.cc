@@ -58,19 +58,51 @@ std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies) {
   return chains;
 }
 
-// In the first view each server has what it should.
-void Nodes::begin_serving(Node& node) {
+int64_t incarnation_of(int64_t node_index, const Assignment& assignment) {
+  const WorldAssignment& world = assignment.world;
+  const auto place = static_cast<size_t>(*place_of(world, node_index));
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, server_count(world));
+  const size_t first = world.members.size() - server_count(world);
+  if (has_copies(assignment) && view.ok() && place >= first) {
+    const std::optional<ServerMove>& move = view->servers[place - first].move;
+    if (move) return move->to.incarnation;
+  }
+  return world.members[place].incarnation;
+}
+
+bool has_moved_server(const Assignment& assignment) {
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view);
+  return view.ok() && has_moved_server(*view);
+}
+
+// In the first view each server has what it should. Returns whether the node tells of itself
+// already.
+bool Nodes::begin_serving(Node& node) {
   node.served = {.process = node.served.process + 1};
   node.state.servers_view = node.state.servers_started = 0;
-  if (!has_copies(node.assignment)) return;
+  if (!has_copies(node.assignment)) return false;
   const size_t count = servers_of(node.assignment);
   node.served.view = *servers_view_from_text(node.assignment.servers_view, count);
   const int64_t number = node.served.view.number;
   node.state.servers_view = node.state.servers_started = number;
   node.state.workers.front().servers_view = number;
   const std::optional<size_t> server = server_of(node);
-  if (!server || number > 1) return;
-  node.served.holds = chains_of(*server, count, node.assignment.parameter_servers->copies);
+  if (server && number == 1) {
+    node.served.holds = chains_of(*server, count, node.assignment.parameter_servers->copies);
+  }
+  const bool is_moved = server && node.served.view.servers[*server].move;
+  if (is_moved) serve_anew(node, ServersView(node.served.view));
+  return is_moved;
+}
+
+// Whether another pod took the place of this one within the round.
+bool Nodes::is_superseded(const Node& node) const {
+  return std::ranges::any_of(nodes_, [&](const auto& entry) {
+    const Node& other = *entry.second;
+    return other.job_uid == node.job_uid && other.index == node.index &&
+           other.incarnation > node.incarnation && other.state.hash == node.state.hash;
+  });
 }
 
 void Nodes::take_view(Node& node, const Assignment& assignment) {
@@ -187,7 +219,8 @@ void Nodes::fill(Node& node, size_t chain) {
   const size_t joining = joining_server(node.served.view);
   for (auto& [uid, peer] : nodes_) {
     const bool is_meant = peer->state.hash == node.state.hash && peer->job_uid == node.job_uid &&
-                          !peer->state.workers.empty() && server_of(*peer) == joining;
+                          !peer->state.workers.empty() && server_of(*peer) == joining &&
+                          !is_superseded(*peer);
     if (!is_meant || !peer->answers() || !peer->state.workers.front().running) continue;
     if (peer->served.view.number < node.served.view.number) continue;
     peer->served.holds.insert(chain);
@@ -204,25 +237,37 @@ void Nodes::fill(Node& node, size_t chain) {
   changed(node);
 }
 
-// Returns whether the round goes on without this server, as a worker of it knows.
-bool Nodes::goes_on_without(const Round& round, const Node& node) {
-  if (!has_copies(node.assignment)) return false;
-  const std::optional<size_t> server = server_of(node);
-  if (!server) return false;
-  return std::ranges::any_of(round, [&](const Node* other) {
-    return !server_of(*other) && other->served.view.servers[*server].state != ServerState::kWhole;
-  });
+// Returns the ranks of servers without which the round goes on, as one of its workers knows.
+std::set<int64_t> Nodes::spared_ranks(const Round& round) {
+  std::set<int64_t> ranks;
+  if (round.empty() || !has_copies(round.front()->assignment)) return ranks;
+  const WorldAssignment& world = round.front()->assignment.world;
+  for (const Node* node : round) {
+    if (server_of(*node)) continue;
+    int64_t rank = world.world_size() - std::ssize(node->served.view.servers);
+    for (const ServerStanding& server : node->served.view.servers) {
+      if (server.state != ServerState::kWhole) ranks.insert(rank);
+      ++rank;
+    }
+  }
+  return ranks;
 }
 
 // Returns whether only servers are missing, and workers still hope to go on without them.
-bool Nodes::waits_for_view(const Round& round) const {
+bool Nodes::waits_for_view(const Round& round) {
   const Assignment& assignment = round.front()->assignment;
-  if (!has_copies(assignment) || round.size() != assignment.world.members.size()) return false;
-  return std::ranges::all_of(round, [this](const Node* node) {
+  if (!has_copies(assignment)) return false;
+  const TimePoint now = chance_.clock.now();
+  const TimePoint since = missed_since_.try_emplace(assignment.hash, now).first->second;
+  if (now - since >= kPatience) return false;
+  int64_t workers = 0;
+  for (const Node* node : round) {
     const WorkerState& worker = node->state.workers.front();
-    if (worker.running || worker.exit_code == 0) return true;
-    return server_of(*node) && chance_.clock.now() - node->failed_at < kPatience;
-  });
+    if (server_of(*node)) continue;
+    if (!worker.running && worker.exit_code != 0) return false;
+    ++workers;
+  }
+  return workers == assignment.world.world_size() - static_cast<int64_t>(servers_of(assignment));
 }
 
 }  // namespace lockstep::sim

@@ -327,6 +327,7 @@ TEST(Simulation, JobsWithServersHavePodsOfBothRolesAndSurviveTheLossOfEither) {
 TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
   int64_t views = 0;
   int64_t whole_again = 0;
+  uint64_t moved = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation simulation(seed);
@@ -344,6 +345,8 @@ TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
     }
     world.chance.rate(Fault::kWorkerKilled) = 0.004;
     world.chance.rate(Fault::kPodDeleted) = seed % 2 == 0 ? 0 : 0.002;
+    world.chance.rate(Fault::kContainerExit) = 0.002;
+    world.chance.rate(Fault::kNodeLost) = seed % 3 == 0 ? 0.001 : 0;
     simulation.run(std::chrono::minutes(4), [&] {
       const std::string view = simulation.status(key).serversView;
       whole_again += view.find(',') != std::string::npos && view.find_first_of("+-") > view.size();
@@ -355,9 +358,11 @@ TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
     EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
     EXPECT_TRUE(is_true(simulation.status(key), kComplete)) << simulation.describe();
     views += world.chance.counts.transitions[static_cast<size_t>(Transition::kServersView)];
+    moved += world.chance.counts.transitions[static_cast<size_t>(Transition::kServerMoved)];
   }
   EXPECT_GT(views, 100);
   EXPECT_GT(whole_again, 0);
+  EXPECT_GT(moved, 10) << "servers whose pods were lost";
 }
 
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {

@@ -1,0 +1,233 @@
+// Servers that lose their pods: copies hold what they had until other pods take their places.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/plan/members.h"
+#include "tests/controller/plan/served_scene.h"
+
+namespace lockstep::plan {
+namespace {
+
+PodView& pod_of_server(Scene& scene, int64_t index) {
+  for (PodView& pod : scene.seen.pods) {
+    const int64_t node = kWorkers + index;
+    const int64_t member = members_from_text(scene.status().members)[static_cast<size_t>(node)];
+    if (pod.node_index == node && pod.incarnation == member) return pod;
+  }
+  ADD_FAILURE() << "no pod of server " << index;
+  return scene.seen.pods.front();
+}
+
+void lose_pod(Scene& scene, int64_t index) {
+  PodView& pod = pod_of_server(scene, index);
+  pod.phase = "Failed";
+  pod.exit_code = 137;
+}
+
+// The pod that takes the place of the lost one runs, and its agent waits for an assignment.
+void replace_pod(Scene& scene, int64_t index, int64_t incarnation, const std::string& ip) {
+  const int64_t node = kWorkers + index;
+  std::erase_if(scene.seen.pods, [&](const PodView& pod) { return pod.node_index == node; });
+  PodView& pod = scene.add_pod(node, incarnation);
+  pod.name = pod_name("job", MemberRole::kServer, node, incarnation);
+  pod.ip = ip;
+  pod.created_in_round = scene.status().round;
+  AgentView view;
+  view.state = std::make_shared<AgentState>();
+  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
+  view.last_heard = scene.now;
+  scene.seen.agents[pod.uid] = view;
+}
+
+// Returns the assignments that are sent, by node index.
+std::map<int64_t, Assignment> sent(const Plan& plan) {
+  std::map<int64_t, Assignment> assignments;
+  for (const PutAssignment& put : only<PutAssignment>(plan)) {
+    assignments[put.node_index] = *put.assignment;
+  }
+  return assignments;
+}
+
+TEST(ServerMoves, TheRoundGoesOnWithoutTheLostPod) {
+  Scene scene = training(3);
+  const std::string hash = scene.status().worldHash;
+  lose_pod(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().worldHash, hash);
+  EXPECT_EQ(scene.status().serversView, "2:1,-2@1/10.0.0.4>2/,1");
+  EXPECT_EQ(scene.status().members, "1,1,1,2,1");
+  EXPECT_EQ(scene.status().restarts, 1);
+  EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+  EXPECT_EQ(scene.status().lastFailure->resumedStep, scene.status().lastFailure->step);
+  EXPECT_TRUE(is_true(scene.status(), kRunning)) << "the workers train all the time";
+  const Plan plan = scene.plan();
+  const auto created = only<CreatePod>(plan);
+  ASSERT_EQ(created.size(), 1u);
+  EXPECT_EQ(created.front().name, "job-server-3-2");
+}
+
+TEST(ServerMoves, TheOthersLearnOfTheLossWhileNoPodTakesItsPlace) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  replace_pod(scene, 1, 2, "");
+  pod_of_server(scene, 1).phase = "Pending";
+  const auto assignments = sent(scene.plan());
+  ASSERT_EQ(assignments.size(), 4u);
+  EXPECT_FALSE(assignments.contains(kWorkers + 1));
+  const Assignment& to_worker = assignments.at(0);
+  EXPECT_EQ(to_worker.servers_view, "2:1,-2@1/10.0.0.4>2/,1");
+  EXPECT_EQ(to_worker.hash, scene.status().worldHash);
+  EXPECT_EQ(world_hash(to_worker.world), to_worker.hash);
+  EXPECT_TRUE(assignment_from_json(to_json(to_worker)).ok());
+}
+
+TEST(ServerMoves, TheNextPodTakesThePlaceAndIsFilled) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "10.0.9.9");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "3:1,-3@1/10.0.0.4>2/10.0.9.9,1");
+  const auto assignments = sent(scene.plan());
+  ASSERT_TRUE(assignments.contains(kWorkers + 1));
+  const Assignment& to_it = assignments.at(kWorkers + 1);
+  EXPECT_EQ(to_it.servers_view, scene.status().serversView);
+  EXPECT_EQ(to_it.world.members[kWorkers + 1].host, "10.0.0.4") << "as when the round began";
+  EXPECT_EQ(to_it.world.members[kWorkers + 1].incarnation, 1);
+  EXPECT_EQ(to_it.hash, scene.status().worldHash);
+  follow(scene, 3);
+  AgentState& state = scene.add_agent(kWorkers + 1);
+  state.servers_view = 3;
+  start_anew(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "4:1,+4@1/10.0.0.4>2/10.0.9.9,1");
+  follow(scene, 4);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "5:1,5@1/10.0.0.4>2/10.0.9.9,1");
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(ServerMoves, ASilentAgentsPodIsLost) {
+  Scene scene = training(3);
+  scene.advance(std::chrono::seconds(60));
+  for (auto& [uid, agent] : scene.seen.agents) {
+    if (uid != pod_of_server(scene, 2).uid) agent.last_heard = scene.now;
+  }
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "2:1,1,-2@1/10.0.0.5>2/");
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  const auto deleted = only<DeletePod>(scene.plan());
+  ASSERT_EQ(deleted.size(), 1u) << "whoever runs there must end";
+  EXPECT_EQ(deleted.front().name, "job-server-4-1");
+}
+
+TEST(ServerMoves, ThePodThatTookThePlaceMayBeLostAsWell) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "10.0.9.9");
+  settle_all(scene);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "4:1,-4@1/10.0.0.4>3/,1");
+  EXPECT_EQ(scene.status().members, "1,1,1,3,1");
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(ServerMoves, SeveralPodsOfOneLossAreOneFailure) {
+  Scene scene = training(4);
+  lose_pod(scene, 0);
+  lose_pod(scene, 2);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "2:-2@1/10.0.0.3>2/,1,-2@1/10.0.0.5>2/,1");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(ServerMoves, ANewRoundBeginsWithWhatIsMissing) {
+  struct Case {
+    const char* name;
+    int64_t copies;
+    std::vector<int64_t> lost;
+  };
+  for (const Case& test : std::initializer_list<Case>{{"no copies", 0, {1}},
+                                                      {"neighbours", 1, {0, 1}},
+                                                      {"around the end", 1, {0, 2}},
+                                                      {"a worker", 1, {-1}},
+                                                      {"a worker and a server", 1, {-1, 1}}}) {
+    SCOPED_TRACE(test.name);
+    Scene scene = training(3, test.copies);
+    for (const int64_t index : test.lost) lose_pod(scene, index);
+    settle_all(scene);
+    EXPECT_TRUE(scene.status().worldHash.empty());
+  }
+}
+
+TEST(ServerMoves, ANewRoundBeginsWithAgentsThatDoNotKnowMoves) {
+  Scene scene = training(3);
+  scene.agent(0).protocol = kProtocolWithCopies;
+  lose_pod(scene, 1);
+  settle_all(scene);
+  EXPECT_TRUE(scene.status().worldHash.empty());
+}
+
+TEST(ServerMoves, APodThatIsStoppedEndsTheRound) {
+  Scene scene = training(3);
+  pod_of_server(scene, 1).terminating = true;
+  settle_all(scene);
+  EXPECT_TRUE(scene.status().worldHash.empty());
+}
+
+TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "10.0.9.9");
+  settle_all(scene);
+  scene.fail_worker(0, 137, 0.1, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 2);
+  EXPECT_EQ(scene.status().serversView, "");
+  scene.advance(std::chrono::seconds(60));  // of backing off
+  for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+  const auto assignments = sent(scene.plan());
+  ASSERT_TRUE(assignments.contains(0));
+  EXPECT_EQ(assignments.at(0).world.members[kWorkers + 1].host, "10.0.9.9");
+  EXPECT_EQ(assignments.at(0).world.members[kWorkers + 1].incarnation, 2);
+}
+
+TEST(ServerMoves, TheEndOfTheJobIsToldToThePodThatTookThePlace) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "10.0.9.9");
+  settle_all(scene);
+  scene.add_agent(kWorkers + 1);
+  for (int64_t i = 0; i < kWorkers + 3; ++i) {
+    WorkerState& process = scene.agent(i).workers.front();
+    process.running = false;
+    process.reason = "Completed";
+  }
+  settle_all(scene);
+  ASSERT_TRUE(is_true(scene.status(), kComplete));
+  const auto assignments = sent(scene.plan());
+  ASSERT_TRUE(assignments.contains(kWorkers + 1));
+  EXPECT_EQ(assignments.at(kWorkers + 1).action, "Exit");
+  EXPECT_EQ(assignments.at(kWorkers + 1).servers_view, scene.status().serversView);
+}
+
+}  // namespace
+}  // namespace lockstep::plan
