@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
@@ -286,7 +287,14 @@ pid_t pid_at_step(JobRun& run, int64_t rank, int64_t step) {
   return 0;
 }
 
-TEST_F(KillsTest, AServerWithCopiesThatIsKilledOrStoppedEndsNoRound) {
+// Returns the process that started this one; 0 if it is gone.
+pid_t parent_of(pid_t pid) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/status");
+  const size_t at = status.find("PPid:");
+  return at == std::string::npos ? 0 : static_cast<pid_t>(std::atoi(status.c_str() + at + 5));
+}
+
+TEST_F(KillsTest, AServerWithCopiesThatIsLostEndsNoRound) {
   write_file(folder_.path() / "served.yaml", served_job_yaml());
   const auto losses_of = [&](const std::string& name) {
     std::vector<std::string> losses;
@@ -302,13 +310,21 @@ TEST_F(KillsTest, AServerWithCopiesThatIsKilledOrStoppedEndsNoRound) {
   ASSERT_EQ(calm.wait(), 0) << log_of("calm");
   const std::vector<std::string> expected = losses_of("calm");
   ASSERT_EQ(expected.size(), 400u);
-  for (const int signal : {SIGKILL, SIGSTOP}) {
-    const std::string name = signal == SIGKILL ? "killed" : "stopped";
+  struct Loss {
+    const char* name;
+    int signal;
+    bool is_of_pod;  // its agent is hit
+  };
+  for (const Loss& loss :
+       {Loss{"killed", SIGKILL, false}, {"stopped", SIGSTOP, false}, {"lost", SIGKILL, true}}) {
+    const std::string name = loss.name;
     SCOPED_TRACE(name);
     JobRun run(options(name, "served.yaml"));
     const pid_t server = pid_at_step(run, 3, 40);
     ASSERT_GT(server, 0) << log_of(name);
-    ASSERT_EQ(::kill(server, signal), 0);
+    const pid_t hit = loss.is_of_pod ? parent_of(server) : server;
+    ASSERT_GT(hit, 1);
+    ASSERT_EQ(::kill(hit, loss.signal), 0);
     ASSERT_EQ(run.wait(), 0) << log_of(name);
     EXPECT_EQ(run.result().value("restarts", -1), 1) << log_of(name);
     EXPECT_EQ(losses_of(name), expected);
