@@ -66,7 +66,7 @@ def command_of(pid):
 
 
 def units(data):
-    """Yields the units of a server's state (docs/formats.md), with their rows in the order of keys."""
+    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables."""
     count, = struct.unpack_from("<Q", data, 40)
     at = 48
     for _ in range(count):
@@ -74,18 +74,18 @@ def units(data):
         head, at = data[at:at + 40], at + 40
         size = 4 * elements * floats if kind == 1 else elements * (24 + 4 * floats)
         body, at = data[at:at + size], at + size
-        if kind == 2:
-            length = 24 + 4 * floats
-            body = b"".join(sorted(body[i:i + length] for i in range(0, size, length)))
-        yield (kind, index, first), head + body
+        if kind == 1:
+            yield kind, index, first, head + body
+            continue
+        length = 24 + 4 * floats
+        yield from ((kind, index, first, body[i:i + length]) for i in range(0, size, length))
 
 
 def digest_of(folder):
-    """Returns the digest of all parameters and states of a checkpoint, whose rows are stored in any order."""
+    """Returns the digest of all parameters and states of a checkpoint. They may be at any server, and rows in any order."""
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("server-*.state")):
-        for _, unit in sorted(units(file.read_bytes())):
-            digest.update(unit)
+    for *_, unit in sorted(unit for file in folder.glob("server-*.state") for unit in units(file.read_bytes())):
+        digest.update(unit)
     return digest.hexdigest()
 
 

@@ -1,8 +1,8 @@
-// explore [--faults N] [--edits N] [--states-max N] [--exhaustive] [--mutant NAME | --mutants]:
-// searches all orders of messages, faults and crashes of a job with two nodes (search.h), and
-// prints what it found. With --mutants, searches once with each mistake of the simulation planted
-// in the controller. Exits with 1 if an invariant breaks, or with --mutants if fewer than ten
-// mistakes are found.
+// explore [--faults N] [--edits N] [--others N] [--states-max N] [--exhaustive]
+//   [--mutant NAME | --mutants]: searches all orders of messages, faults and crashes of a job with
+// two nodes (search.h), and prints what it found. With --mutants, searches once with each mistake
+// of the simulation planted in the controller. Exits with 1 if an invariant breaks, or with
+// --mutants if fewer than ten mistakes are found.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -84,6 +84,8 @@ int program(int argc, char** argv) {
   CLI::App app("Searches all orders of messages, faults and crashes of a small world");
   app.add_option("--faults", options.faults, "most faults on a path")->check(CLI::Range(0, 8));
   app.add_option("--edits", options.edits, "of these, most changes of the job by users")
+      ->check(CLI::Range(0, 8));
+  app.add_option("--others", options.others, "of these, most that are no changes by users")
       ->check(CLI::Range(0, 8));
   app.add_option("--states-max", options.states_max, "give up after this many states");
   CLI::Option* one = app.add_option("--mutant", name, "plant this bug in the controller");

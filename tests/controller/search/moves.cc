@@ -94,7 +94,16 @@ bool is_heard(const World& world, const Agent& agent) {
   return agent.old && !agent.is_silent && world.process.agents.contains(agent.state.boot_id);
 }
 
-void add_faults(const World& world, Moves& moves) {
+void add_edits(const World& world, Moves& moves) {
+  if (!world.may_be_edited() || world.job == nullptr || is_over(world)) return;
+  if (!world.job->job.spec.suspend) moves.push_back({.kind = MoveKind::kSuspend});
+  moves.push_back({.kind = MoveKind::kScale});
+  moves.push_back({.kind = MoveKind::kDeleteJob});
+}
+
+// Faults that are no changes by users.
+void add_others(const World& world, Moves& moves) {
+  if (!world.may_fail()) return;
   const Process& process = world.process;
   for (const MoveKind kind :
        {MoveKind::kLoseRequest, MoveKind::kLoseReply, MoveKind::kQuota, MoveKind::kTouch}) {
@@ -111,10 +120,6 @@ void add_faults(const World& world, Moves& moves) {
   add_agents(
       world, MoveKind::kLoseMachine,
       [](const World&, const Agent& agent) { return !agent.is_silent; }, moves);
-  if (!world.may_be_edited() || world.job == nullptr || is_over(world)) return;
-  if (!world.job->job.spec.suspend) moves.push_back({.kind = MoveKind::kSuspend});
-  moves.push_back({.kind = MoveKind::kScale});
-  moves.push_back({.kind = MoveKind::kDeleteJob});
 }
 
 // Ends the life of the controller. Its requests may still arrive.
@@ -207,11 +212,11 @@ std::vector<Move> moves_of(const World& world) {
   for (size_t i = 0; i < world.strays.size(); ++i) {
     moves.push_back({.kind = MoveKind::kStray, .place = i});
   }
-  if (world.faults_left == 0) return moves;
-  if (!is_idle && world.process.wakes_at && !world.process.run) {
+  if (world.may_fail() && !is_idle && world.process.wakes_at && !world.process.run) {
     moves.push_back({.kind = MoveKind::kSlow});
   }
-  add_faults(world, moves);
+  add_others(world, moves);
+  add_edits(world, moves);
   return moves;
 }
 
@@ -265,6 +270,7 @@ void apply_any(World& world, const Move& move) {
 void apply(World& world, const Move& move) {
   if (is_fault(move.kind)) --world.faults_left;
   if (is_edit(move.kind)) --world.edits_left;
+  if (is_fault(move.kind) && !is_edit(move.kind)) --world.others_left;
   apply_any(world, move);
   std::erase_if(world.strays, [&world](const RequestPtr& stray) { return is_void(world, *stray); });
 }

@@ -260,8 +260,8 @@ Kinds closure(const World& world, MoveKind seed) {
   Kinds in;
   in.set(static_cast<size_t>(seed));
   const auto can_happen = [&](size_t i, bool with_waiting) {
-    if (is_fault(static_cast<MoveKind>(i)) && world.faults_left == 0) return false;
-    if (is_edit(static_cast<MoveKind>(i)) && !world.may_be_edited()) return false;
+    const auto kind = static_cast<MoveKind>(i);
+    if (is_fault(kind) && !(is_edit(kind) ? world.may_be_edited() : world.may_fail())) return false;
     if (!first[i]) return true;
     const auto before = static_cast<size_t>(*first[i]);
     return with_waiting && before != i && world.faults_left > 0 && !in.test(before);

@@ -27,7 +27,8 @@ class Searcher {
       : mutation_(mutation), options_(options) {}
 
   SearchResult run() {
-    World first = first_world(mutation_, {.faults = options_.faults, .edits = options_.edits});
+    World first = first_world(
+        mutation_, {.faults = options_.faults, .edits = options_.edits, .others = options_.others});
     const uint64_t digest = digest_of(first);
     visited_.insert(digest);
     push(std::move(first), digest);

@@ -28,6 +28,7 @@ struct SearchResult {
 struct SearchOptions {
   int faults = 2;
   int edits = INT_MAX;               // of these faults, most that are changes of the job by users
+  int others = INT_MAX;              // of these faults, most that are none
   uint64_t states_max = UINT64_MAX;  // gives up after this many
   // Tries all moves in each state, and distinguishes more states than needed.
   bool is_exhaustive = false;

@@ -91,6 +91,7 @@ World first_world(const sim::Mutation& mutation, Bounds bounds) {
   world.now = kStart;
   world.faults_left = bounds.faults;
   world.edits_left = bounds.edits;
+  world.others_left = bounds.others;
   world.mutation = &mutation;
   world.change_store([&] {
     Json train = {{"model", {{"layers", 1}, {"heads", 1}, {"width", 8}, {"context", 8}}},

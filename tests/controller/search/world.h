@@ -84,7 +84,8 @@ struct World {
   std::vector<std::shared_ptr<const Request>> strays{};  // sent by controllers that are dead
   TimePoint now{};
   int faults_left = 0;
-  int edits_left = 0;  // of these faults
+  int edits_left = 0;   // of these faults, by users
+  int others_left = 0;  // of these faults, by anything else
   History history{};
   std::string violation{};  // the first broken invariant
   const sim::Mutation* mutation = nullptr;
@@ -102,6 +103,8 @@ struct World {
   }
   // Returns whether users may still suspend, scale or delete the job.
   bool may_be_edited() const { return faults_left > 0 && edits_left > 0; }
+  // Returns whether another fault may still happen.
+  bool may_fail() const { return faults_left > 0 && others_left > 0; }
   bool has_pod(const std::string& uid) const;
   const Agent* agent_at(const std::string& ip) const;
   // Returns whether the job has ended, none of its pods is live and the controller rests. A deleted
@@ -124,7 +127,8 @@ struct World {
 
 struct Bounds {
   int faults = 0;
-  int edits = INT_MAX;  // of these faults
+  int edits = INT_MAX;   // of these faults, by users
+  int others = INT_MAX;  // of these faults, by anything else
 };
 // Returns the world in which the job has just been created and the controller starts.
 World first_world(const sim::Mutation& mutation, Bounds bounds);

@@ -127,6 +127,7 @@ class WorldDigester {
   uint64_t value() {
     digest_.add_signed(world_.faults_left);
     digest_.add_signed(std::min(world_.edits_left, world_.faults_left));
+    digest_.add_signed(std::min(world_.others_left, world_.faults_left));
     digest_.add(world_.job != nullptr ? 1 : 0);
     add_job(world_.job);
     add_size(world_.pods);
