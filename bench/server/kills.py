@@ -66,7 +66,7 @@ def command_of(pid):
 
 
 def units(data):
-    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables."""
+    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables, without its uses."""
     count, = struct.unpack_from("<Q", data, 40)
     at = 48
     for _ in range(count):
@@ -78,7 +78,9 @@ def units(data):
             yield kind, index, first, head + body
             continue
         length = 24 + 4 * floats
-        yield from ((kind, index, first, body[i:i + length]) for i in range(0, size, length))
+        for i in range(0, size, length):
+            row = body[i:i + length]
+            yield kind, index, first, row[:8] + row[12:16] + row[20:]
 
 
 def digest_of(folder):

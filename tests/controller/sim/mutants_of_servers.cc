@@ -73,6 +73,22 @@ void add_servers(std::vector<Mutant>& mutants) {
       with_status([](Status& status, const Status& before) {
         if (status.round > before.round) status.serversView = before.serversView;
       }));
+  add("a server in another pod counts at once", "servers: a server counts that lacks",
+      with_status([](Status& status, const Status& before) {
+        Result<ServersView> view = servers_view_from_text(status.serversView);
+        if (!view.ok() || status.serversView == before.serversView) return;
+        for (ServerStanding& server : view->servers) {
+          if (server.move && server.state == ServerState::kJoining)
+            server.state = ServerState::kWhole;
+        }
+        status.serversView = text_of(*view);
+      }));
+  add("members forget the pod that took a server's place",
+      "servers: a view has a server in another",
+      with_status([](Status& status, const Status& before) {
+        const bool is_same = status.serversView == before.serversView;
+        if (!is_same && status.serversView.ends_with('/')) status.members = before.members;
+      }));
   add("a number of a view is used twice", "servers: a view does not follow",
       with_status([](Status& status, const Status& before) {
         Result<ServersView> view = servers_view_from_text(status.serversView);
