@@ -25,11 +25,15 @@ MlpOptions mlp_options(const ModelOptions& options, const MlpConfig& config) {
   return {.config = config,
           .stage = options.stage,
           .precision = options.precision,
+          .splits_backward = options.splits_backward,
           .dropout = options.dropout};
 }
 
 ConvnetOptions convnet_options(const ModelOptions& options, const ConvnetConfig& config) {
-  return {.config = config, .stage = options.stage, .precision = options.precision};
+  return {.config = config,
+          .stage = options.stage,
+          .precision = options.precision,
+          .splits_backward = options.splits_backward};
 }
 
 // The models of the families, by the alternative of ModelDesign.

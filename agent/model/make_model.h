@@ -21,7 +21,7 @@ struct ModelOptions {
   kernels::Precision precision = kernels::Precision::kF32;
   Recompute recompute = Recompute::kNone;
   bool sequence_parallel = false;  // of a transformer: ActivationOptions::splits_rows
-  bool splits_backward = false;    // of a transformer: MicroBatch::backward_weights()
+  bool splits_backward = false;    // MicroBatch::backward_weights()
   AttentionChoice attention = {};
   DropoutOptions dropout = {};
 };

@@ -55,12 +55,17 @@ class MicroBatch {
   // parameters. kInternal for another model.
   virtual Status backward_weights(int64_t block, GradSink& sink);
 
-  // The values that pass from stage to stage: edge_count() of them, in activation_dtype(). Null for
-  // families that are not cut into stages. On stages after the first one: filled before forward.
+  // The values that come from the stage before and go to the next one, in activation_dtype(), and
+  // how many there are for the pass's samples. The input is filled before forward, the output is
+  // valid after it. Null and 0 at the ends of the model.
   virtual kernels::View stage_input() const { return {}; }
-  // On stages before the last one: valid after forward.
+  virtual int64_t input_count() const { return 0; }
   virtual kernels::View stage_output() const { return {}; }
-  virtual int64_t edge_count() const { return 0; }
+  virtual int64_t output_count() const { return 0; }
+  // Their gradients, in memory that all micro-batches share: the output's is filled right before
+  // backward, the input's is valid right after it.
+  virtual kernels::View output_gradient() const { return {}; }
+  virtual kernels::View input_gradient() const { return {}; }
 
   // Returns the version of the parameters of this pass.
   virtual int64_t version() const = 0;
@@ -127,12 +132,6 @@ class Model {
   // do not overlap. The model outlives them, and its address stays the same.
   virtual Result<std::unique_ptr<MicroBatch>> new_micro_batch(const ActivationShape& shape,
                                                               kernels::Workspace memory) = 0;
-
-  // The edge's gradients, which all micro-batches share. On stages before the last one: that of the
-  // output, filled before backward. On stages after the first one: that of the input, valid after
-  // backward. Null for families that are not cut into stages. Valid until a micro-batch is made or
-  // begins with a new shape.
-  virtual kernels::View stage_gradient() { return {}; }
 
   // Continues a text (agent/model/transformer/generate.h). kInvalid for families without texts.
   virtual Result<std::vector<int32_t>> generate(ParamStore& store,

@@ -56,17 +56,14 @@ Status check_servers(const ComposeOptions& options) {
 Status check_stages(const ComposeOptions& options) {
   const Mesh& mesh = options.mesh;
   if (mesh.pipeline == 1 && mesh.virtual_stages == 1) return {};
-  const ModelConfig* const config = transformer_of(options.design);
-  if (config == nullptr) {
-    return invalid("[compose] only transformers are cut into stages in this version");
-  }
   if (mesh.pipeline == 1) {
     return invalid("[compose] expected a pipeline for " + std::to_string(mesh.virtual_stages) +
                    " virtual stages, got one stage");
   }
-  if (mesh.pipeline * mesh.virtual_stages > config->layers) {
+  const int64_t layers = stage_layers(options.design);
+  if (mesh.pipeline * mesh.virtual_stages > layers) {
     return invalid("[compose] expected at most as many stages as layers, " +
-                   std::to_string(config->layers) + ", got " +
+                   std::to_string(layers) + ", got " +
                    std::to_string(mesh.pipeline * mesh.virtual_stages));
   }
   if (const std::string problem = part_problem(options.design, mesh); !problem.empty()) {
@@ -159,11 +156,18 @@ kernels::DType transfer_dtype(const ComposeOptions& options) {
   return options.transfer.value_or(model::activation_dtype(options.device.type, options.precision));
 }
 
-int64_t edge_count(const ComposeOptions& options) {
-  const ModelConfig* config = transformer_of(options.design);
-  if (options.mesh.pipeline == 1 || config == nullptr) return 0;
+int64_t edge_count(const ComposeOptions& options, int64_t block) {
+  if (block == 0 || block == block_count(options.design)) return 0;
   const int64_t parts = options.sequence_parallel ? options.mesh.tensor : 1;
-  return options.micro_batch * options.sequence / parts * config->width;
+  return options.micro_batch * edge_values(options.design, options.sequence, block) / parts;
+}
+
+int64_t largest_edge(const ComposeOptions& options) {
+  int64_t largest = 0;
+  for (const Stage& chunk : chunks_of(options)) {
+    largest = std::max({largest, edge_count(options, chunk.begin), edge_count(options, chunk.end)});
+  }
+  return largest;
 }
 
 std::vector<Stage> chunks_of(const ComposeOptions& options) {

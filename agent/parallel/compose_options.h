@@ -83,8 +83,11 @@ bool is_ring(const ComposeOptions& options);
 uint64_t channel_count(const ComposeOptions& options);
 // Returns the type of messages between stages.
 kernels::DType transfer_dtype(const ComposeOptions& options);
-// Returns the values of a message between stages; 0 without a pipeline.
-int64_t edge_count(const ComposeOptions& options);
+// Returns the values of a message from the stage before a block to that of the block; 0 at the ends
+// of the model.
+int64_t edge_count(const ComposeOptions& options, int64_t block);
+// Returns the most values of a message that the rank sends or receives; 0 without a pipeline.
+int64_t largest_edge(const ComposeOptions& options);
 // Returns the rank's chunks of the model, its part of their tensors, and the arena of its
 // parameters.
 std::vector<Stage> chunks_of(const ComposeOptions& options);

@@ -51,14 +51,18 @@ Result<std::vector<ScheduleExecutor::Chunk>> Composition::make_chunks() {
   size_t used = 0;
   std::vector<ScheduleExecutor::Chunk> chunks;
   for (size_t i = 0; i < models_.size(); ++i) {
-    chunks.push_back({*models_[i], {}});
+    const Stage& stage = models_[i]->stage();
+    chunks.push_back({.model = *models_[i],
+                      .micro_batches = {},
+                      .edges = {.input = edge_count(options_, stage.begin),
+                                .output = edge_count(options_, stage.end)}});
     for (int64_t place = 0; place < in_flight[i]; ++place) {
       const kernels::Workspace rest{static_cast<std::byte*>(memory.data) + used,
                                     memory.bytes - used};
       TRY_ASSIGN(std::unique_ptr<model::MicroBatch> batch,
                  models_[i]->new_micro_batch(micro_batch_shape(options_, PassMode::kTrain), rest));
       chunks.back().micro_batches.push_back(std::move(batch));
-      used += activation_bytes(options_, models_[i]->stage(), attention_);
+      used += activation_bytes(options_, stage, attention_);
     }
   }
   return chunks;
@@ -94,7 +98,6 @@ Status Composition::build_executor() {
       .first_samples = first_samples(),
       .step_samples = is_even ? even_samples : options_.step_samples,
       .splits_backward = splits_backward(options_),
-      .edge_count = edge_count(options_),
       .gradient_scale = static_cast<float>(1.0 / counted),
       .observe = options_.observe_micro_batch};
   const size_t bytes = data_bytes(options_);

@@ -223,7 +223,7 @@ size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
 }
 
 size_t message_bytes(const ComposeOptions& options) {
-  return aligned(static_cast<size_t>(edge_count(options)) *
+  return aligned(static_cast<size_t>(largest_edge(options)) *
                  kernels::dtype_bytes(transfer_dtype(options)));
 }
 

@@ -119,7 +119,8 @@ uint64_t device_groups(const ComposeOptions& options);
 // plan_arena()'s errors.
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings = {});
 
-// Returns the size of a buffer for messages between stages; 0 without a pipeline.
+// Returns the size of a buffer for messages between stages, of the rank's largest one; 0 without a
+// pipeline.
 size_t message_bytes(const ComposeOptions& options);
 // Returns how many micro-batches' data a rank keeps while they are in flight, and the size of each
 // one's place; 0 if there is only one, which is read where the feed has it.

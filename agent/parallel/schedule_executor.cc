@@ -37,15 +37,17 @@ void ScheduleExecutor::tell(const Action& action) const {
 }
 
 Status ScheduleExecutor::announce(const std::vector<Action>& actions) {
-  const auto count = [&](ActionKind kind) {
-    return std::ranges::count(actions, kind, &Action::kind);
-  };
-  const int64_t values = options_.edge_count;
+  std::vector<int64_t> activations, gradients;
+  for (const Action& action : actions) {
+    const Chunk::Edges& edges = chunk_of(action).edges;
+    if (action.kind == ActionKind::kReceiveActivation) activations.push_back(edges.input);
+    if (action.kind == ActionKind::kReceiveGradient) gradients.push_back(edges.output);
+  }
   if (parts_.links.activations_in != nullptr) {
-    TRY(parts_.links.activations_in->announce(count(ActionKind::kReceiveActivation), values));
+    TRY(parts_.links.activations_in->announce(std::move(activations)));
   }
   if (parts_.links.gradients_in == nullptr) return {};
-  return parts_.links.gradients_in->announce(count(ActionKind::kReceiveGradient), values);
+  return parts_.links.gradients_in->announce(std::move(gradients));
 }
 
 Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
@@ -58,18 +60,17 @@ Status ScheduleExecutor::run(const Action& action, BatchFeed& feed,
     case ActionKind::kForward:
       return forward(action);
     case ActionKind::kSendActivation:
-      // All messages have the size of the largest micro-batch, whatever is behind its rows.
       TRY(parts_.links.activations_out->send(micro_batch(action).stage_output(),
-                                             options_.edge_count));
+                                             chunk_of(action).edges.output));
       return parts_.timer.lap(StepPart::kCommunication);
     case ActionKind::kReceiveGradient:
-      TRY(parts_.links.gradients_in->receive(chunk_of(action).model.stage_gradient()));
+      TRY(parts_.links.gradients_in->receive(micro_batch(action).output_gradient()));
       return parts_.timer.lap(StepPart::kCommunication);
     case ActionKind::kBackward:
       return backward(action);
     case ActionKind::kSendGradient:
-      TRY(parts_.links.gradients_out->send(chunk_of(action).model.stage_gradient(),
-                                           options_.edge_count));
+      TRY(parts_.links.gradients_out->send(micro_batch(action).input_gradient(),
+                                           chunk_of(action).edges.input));
       return parts_.timer.lap(StepPart::kCommunication);
     case ActionKind::kBackwardWeights:
       return backward_weights(action);

@@ -44,7 +44,6 @@ class ScheduleExecutor {
     std::vector<int64_t> first_samples;
     int64_t step_samples = 0;
     bool splits_backward = false;  // the gradients of parameters have actions of their own
-    int64_t edge_count = 0;        // values of a message between stages
     float gradient_scale = 1;      // 1 / terms of the loss in the global batch
     // Memory of the device for the data of as many micro-batches as a chunk has in flight; empty if
     // that is one, which is read where the feed has it.
@@ -57,6 +56,13 @@ class ScheduleExecutor {
     model::Model& model;  // outlives the executor
     // As many as are in flight at most. They train, and are nobody else's until they are through.
     MicroBatches micro_batches;
+    // Values of the messages from the chunk before and to the next one: all have the size of the
+    // largest micro-batch, whatever is behind its rows.
+    struct Edges {
+      int64_t input = 0;
+      int64_t output = 0;
+    };
+    Edges edges = {};
   };
   ScheduleExecutor(Options options, std::vector<Chunk> chunks, const Parts& parts);
   ScheduleExecutor(const ScheduleExecutor&) = delete;

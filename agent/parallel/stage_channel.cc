@@ -84,10 +84,10 @@ Status StageChannel::send(const kernels::ConstView& values, int64_t count) {
   return slot.free.record(messages_.handle());
 }
 
-Status StageChannel::announce(int64_t messages, int64_t count) {
-  CHECK(unposted_ == 0 && std::ranges::none_of(slots_, &Slot::is_busy));
-  unposted_ = messages;
-  count_ = count;
+Status StageChannel::announce(std::vector<int64_t> counts) {
+  CHECK(posted_ == counts_.size() && std::ranges::none_of(slots_, &Slot::is_busy));
+  counts_ = std::move(counts);
+  posted_ = 0;
   next_ = 0;
   for (size_t i = 0; i < slots_.size(); ++i, next_ = after(next_)) TRY(post());
   return {};
@@ -95,11 +95,11 @@ Status StageChannel::announce(int64_t messages, int64_t count) {
 
 // Begins to receive into the next slot.
 Status StageChannel::post() {
-  if (unposted_ == 0) return {};
-  --unposted_;
+  if (posted_ == counts_.size()) return {};
   Slot& slot = slots_[next_];
+  slot.count = counts_[posted_++];
   TRY(slot.free.make_stream_wait(messages_.handle()));
-  slot.work = options_.pair->start_receive(buffer(next_, count_), 1 - options_.pair->rank());
+  slot.work = options_.pair->start_receive(buffer(next_, slot.count), 1 - options_.pair->rank());
   slot.is_busy = true;
   return is_stream_ordered() ? slot.filled.record(messages_.handle()) : Status();
 }
@@ -111,7 +111,7 @@ Status StageChannel::receive(const kernels::View& values) {
   TRY(finish(slot));
   if (!is_stream_ordered()) TRY(slot.filled.record(messages_.handle()));
   TRY(slot.filled.make_stream_wait(compute_->handle()));
-  TRY(copy(view(next_), values, count_));
+  TRY(copy(view(next_), values, slot.count));
   TRY(slot.free.record(compute_->handle()));
   TRY(post());
   next_ = after(next_);

@@ -35,9 +35,9 @@ class StageChannel {
   // only for the message that had the buffer before.
   Status send(const kernels::ConstView& values, int64_t count);
 
-  // Says how many messages of `count` values will be received. Starts to receive the first ones.
-  // The messages announced before were received.
-  Status announce(int64_t messages, int64_t count);
+  // Says how many values each of the next messages has. Starts to receive the first ones. The
+  // messages announced before were received.
+  Status announce(std::vector<int64_t> counts);
   // Waits for the next message. Work issued on the computing stream afterwards reads its values.
   Status receive(const kernels::View& values);
 
@@ -48,6 +48,7 @@ class StageChannel {
   struct Slot {
     comm::Work work;
     bool is_busy = false;
+    int64_t count = 0;      // values of a message that is received
     kernels::Event filled;  // by a copy or a message
     kernels::Event free;    // the message was sent, or its values were copied
   };
@@ -74,8 +75,8 @@ class StageChannel {
   kernels::Stream messages_;
   std::vector<Slot> slots_;
   size_t next_ = 0;               // slot of the next message
-  int64_t unposted_ = 0;          // announced messages whose receive has not begun
-  int64_t count_ = 0;             // of announced messages
+  std::vector<int64_t> counts_;   // of the announced messages
+  size_t posted_ = 0;             // announced messages whose receive has begun
   std::deque<comm::Work> works_;  // stream-ordered ones, whose results are still to be had
 };
 

@@ -200,7 +200,7 @@ uint64_t tensor_bytes_max(const ComposeOptions& options) {
 uint64_t pipeline_bytes_max(const ComposeOptions& options) {
   if (options.mesh.pipeline == 1) return 0;
   const Blocks message = blocks_of({.kind = comm::Collective::kSend,
-                                    .count = edge_count(options),
+                                    .count = largest_edge(options),
                                     .type = wire_type(transfer_dtype(options))});
   uint64_t bytes =
       channel_count(options) * bytes_max({{static_cast<size_t>(kChannelSlots), {message}}});

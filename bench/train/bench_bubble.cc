@@ -90,7 +90,10 @@ class SleepingBatch final : public model::MicroBatch {
   }
   kernels::View stage_input() const override { return kernels::View(edge_); }
   kernels::View stage_output() const override { return kernels::View(edge_); }
-  int64_t edge_count() const override { return 1; }
+  int64_t input_count() const override { return 1; }
+  int64_t output_count() const override { return 1; }
+  kernels::View output_gradient() const override { return kernels::View(gradient_); }
+  kernels::View input_gradient() const override { return kernels::View(gradient_); }
   int64_t version() const override { return version_; }
   bool trains() const override { return true; }
   Terms losses() const override { return {}; }
@@ -101,6 +104,7 @@ class SleepingBatch final : public model::MicroBatch {
   Sleeper& sleeper_;
   int64_t version_ = model::kLatestVersion;
   mutable float edge_[1] = {};
+  mutable float gradient_[1] = {};
 };
 
 class SleepingModel final : public model::Model {
@@ -115,7 +119,6 @@ class SleepingModel final : public model::Model {
                                                              kernels::Workspace) override {
     return internal("[bubble] micro-batches are made elsewhere");
   }
-  kernels::View stage_gradient() override { return kernels::View(gradient_); }
   Result<std::vector<int32_t>> generate(model::ParamStore&,
                                         const model::GenerateOptions&) override {
     return internal("[bubble] there is no text");
@@ -182,7 +185,7 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
   const int64_t in_flight = in_flight_bound(shape, world.rank());
   for (int64_t chunk = 0; chunk < shape.chunks; ++chunk) {
     models.push_back(std::make_unique<SleepingModel>(shape.part(world.rank(), chunk)));
-    chunks.push_back({*models.back(), {}});
+    chunks.push_back({*models.back(), {}, {.input = 1, .output = 1}});
     for (int64_t i = 0; i < in_flight; ++i) {
       chunks.back().micro_batches.push_back(std::make_unique<SleepingBatch>(passes, sleeper));
     }
@@ -197,8 +200,7 @@ Status run_stage(const Case& run, const Passes& passes, comm::Communicator& worl
       .batch = {},
       .micro_batches = shape.micro_batches,
       .samples = std::vector<int64_t>(static_cast<size_t>(shape.micro_batches), 1),
-      .splits_backward = gradients_in(shape) == ActionKind::kBackwardWeights,
-      .edge_count = 1};
+      .splits_backward = gradients_in(shape) == ActionKind::kBackwardWeights};
   for (char& place : data) options.data.push_back({&place, 0});
   ScheduleExecutor executor(options, std::move(chunks),
                             {store, sink, scalars, kernels::cpu_ops(), stream, *timer, links});

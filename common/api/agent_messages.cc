@@ -162,6 +162,10 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
+  const bool is_mlp = train && train->model.family == "mlp";
+  if (world.pipeline > 1 && (is_mlp || (train && is_convnet(train->model)))) {
+    return kProtocolWithAllStages;
+  }
   if (has_servers(world) && wishes.has_copies) return kProtocolWithCopies;
   if (has_servers(world)) return kProtocolWithServers;
   if (train && is_click_family(train->model.family)) return kProtocolWithServers;
@@ -172,7 +176,7 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
   }
   if (wishes.losses != LossRules{}) return kProtocolWithLossRules;
   if (wishes.keeps_states) return kProtocolWithUnevenBatches;
-  const bool is_new = train && (train->model.family == "mlp" || train->optimizer.name != "adamw");
+  const bool is_new = is_mlp || (train && train->optimizer.name != "adamw");
   const bool is_recorded = train && train->timeline.everySteps > 0;
   const std::string& schedule = world.layout.schedule;
   if (train && !shares_evenly(train->batch, world.data)) return kProtocolWithUnevenBatches;

@@ -68,23 +68,29 @@ std::string not_in_this_version(const std::string& path, const std::string& foun
 }
 
 // Each part of the model has a layer.
-void check_parts(const ModelConfig& config, const ParallelismSpec& parallelism,
+void check_parts(const ModelDesign& design, const ParallelismSpec& parallelism,
                  Problems& problems) {
-  const std::string layers = "expected at most spec.train.model.layers: " + text(config.layers);
+  const int64_t count = stage_layers(design);
+  const std::string layers =
+      (transformer_of(design) != nullptr
+           ? "expected at most spec.train.model.layers: "
+           : "expected at most the layers between which the model is cut: ") +
+      text(count);
   const int64_t parts = parallelism.pipeline * parallelism.virtualStages;
-  if (parallelism.pipeline > config.layers) {
+  if (parallelism.pipeline > count) {
     problems.push_back("spec.parallelism.pipeline: " + text(parallelism.pipeline) + " stages, " +
                        layers);
-  } else if (parts > config.layers) {
+  } else if (parts > count) {
     problems.push_back("spec.parallelism.virtualStages: " + text(parallelism.virtualStages) +
                        " on each of " + text(parallelism.pipeline) + " stages are " + text(parts) +
                        " parts of the model, " + layers);
   }
-  const std::string problem = part_problem(config, {.pipeline = parallelism.pipeline,
+  const std::string problem = part_problem(design, {.pipeline = parallelism.pipeline,
                                                     .virtual_stages = parallelism.virtualStages,
                                                     .part_layers = parallelism.stages});
   if (!problem.empty()) problems.push_back("spec.parallelism.stages: " + problem);
-  if (parallelism.pipelineSchedule == pipeline_kind_name(PipelineKind::kPipeDream) && config.tied) {
+  if (parallelism.pipelineSchedule == pipeline_kind_name(PipelineKind::kPipeDream) &&
+      is_tied(design)) {
     problems.push_back(
         "spec.parallelism.pipelineSchedule: pipedream needs spec.train.model.head: untied, because "
         "the first and the last stage would update a tied embedding at different times");
@@ -108,26 +114,28 @@ void check_transformer(const ModelConfig& config, const ParallelismSpec& paralle
   check_parts(config, parallelism, problems);
 }
 
-// A model that is neither split nor cut into stages. The fields' limits and other rules find what
-// mlp_problems() does.
-void check_whole(const std::string& family, const ParallelismSpec& parallelism,
-                 Problems& problems) {
+// A model that is cut into stages, but not split.
+void check_stages_alone(const ModelDesign& design, const ParallelismSpec& parallelism,
+                        Problems& problems) {
   if (parallelism.tensor > 1) {
     problems.push_back("spec.parallelism.tensor: " + text(parallelism.tensor) +
-                       " is not valid with family: " + family + ", expected 1");
+                       " is not valid with family: " + std::string(family_name(design)) +
+                       ", expected 1");
   }
-  if (parallelism.pipeline > 1) {
-    problems.push_back(not_in_this_version(
-        "spec.parallelism.pipeline", text(parallelism.pipeline) + " with family: " + family, "1"));
-  }
+  check_parts(design, parallelism, problems);
+}
+
+// The fields' limits and other rules find what mlp_problems() does.
+void check_mlp(const ModelSpec& model, const ParallelismSpec& parallelism, Problems& problems) {
+  check_stages_alone(mlp_config(model), parallelism, problems);
 }
 
 void check_convnet(const ModelSpec& model, const ParallelismSpec& parallelism, Problems& problems) {
   if (convnet_preset(model.preset) == nullptr) return;  // another rule reports this
-  for (std::string& problem : convnet_problems(convnet_config(model), "spec.train.model")) {
-    problems.push_back(std::move(problem));
-  }
-  check_whole(kConvnet, parallelism, problems);
+  const ConvnetConfig config = convnet_config(model);
+  const std::vector<std::string> found = convnet_problems(config, "spec.train.model");
+  problems.insert(problems.end(), found.begin(), found.end());
+  if (found.empty()) check_stages_alone(config, parallelism, problems);
 }
 
 }  // namespace
@@ -238,7 +246,7 @@ void check_model(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train) return;
   const TrainSpec& train = *job.spec.train;
   if (train.model.family == kMlp) {
-    check_whole(kMlp, job.spec.parallelism, problems);
+    check_mlp(train.model, job.spec.parallelism, problems);
   } else if (is_convnet(train.model)) {
     check_convnet(train.model, job.spec.parallelism, problems);
   } else if (!is_click_family(train.model.family)) {

@@ -88,14 +88,15 @@ void visit_sharing(Visit&& visit) {
                     "updates and sends parameters; host does so in the memory of one node.",
          .choices = "allReduce firstRank host"},
         &StateSharing::exchange);
-  field(
-      {.name = "stages",
-       .meaning = "Layers of each part of the model, from first to last: pipeline x virtualStages "
-                  "numbers. None means parts that take about as long as each other.",
-       .minimum = 1,
-       .maximum = kPipelinePartsMax,
-       .items_max = kPipelinePartsMax},
-      &StateSharing::stages);
+  field({.name = "stages",
+         .meaning =
+             "Layers of each part of the model, from first to last: pipeline x virtualStages "
+             "numbers. None means parts that take about as long as each other. A residual block "
+             "of a convnet counts as one layer.",
+         .minimum = 1,
+         .maximum = kPipelinePartsMax,
+         .items_max = kPipelinePartsMax},
+        &StateSharing::stages);
   field({.name = "weightStashing",
          .meaning = "With pipelineSchedule: pipedream, true runs a micro-batch's backward with the "
                     "parameters that its forward used, which a stage keeps meanwhile; false with "
@@ -119,7 +120,7 @@ struct Schema<ParallelismSpec> {
                 .maximum = 1024},
           &ParallelismSpec::tensor);
     visit(Field{.name = "pipeline",
-                .meaning = "Stages among which the layers of a transformer are divided; "
+                .meaning = "Stages among which the layers of the model are divided; "
                            "micro-batches pass through them one after the other.",
                 .minimum = 1,
                 .maximum = 1024},

@@ -103,6 +103,10 @@ struct ConvUnit {
 // logits of the classes. Each unit is a block.
 std::vector<ConvUnit> convnet_units(const ConvnetConfig& config);
 
+// Returns the units by the runs between which a pipeline may cut: single layers and whole residual
+// blocks. A run reads nothing of earlier ones but the output of the unit before it.
+std::vector<Stage> convnet_pieces(const ConvnetConfig& config);
+
 // Returns the parameters of the whole model, named as torchvision names them: the filters of a
 // convolution [filters, filter height x filter width x channels], then its bias, or the weight,
 // bias, running_mean and running_var of the norm.

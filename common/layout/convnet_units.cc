@@ -184,4 +184,21 @@ std::vector<ConvUnit> convnet_units(const ConvnetConfig& config) {
   return {};
 }
 
+std::vector<Stage> convnet_pieces(const ConvnetConfig& config) {
+  const std::vector<ConvUnit> units = convnet_units(config);
+  std::vector<Stage> pieces;
+  int64_t end = std::ssize(units);
+  int64_t first_read = end - 1;  // the earliest unit whose output the units from `unit` on read
+  for (int64_t unit = end - 1; unit >= 0; --unit) {
+    const ConvUnit& here = units[static_cast<size_t>(unit)];
+    first_read = std::min(first_read, here.input);
+    if (here.shortcut >= 0) first_read = std::min(first_read, here.shortcut);
+    if (first_read != unit - 1) continue;
+    pieces.push_back({.begin = unit, .end = end});
+    end = unit;
+  }
+  std::ranges::reverse(pieces);
+  return pieces;
+}
+
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/layout/stage_cut.h"
+
 namespace lockstep {
 namespace {
 
@@ -52,12 +54,14 @@ BatchDesign image_batch(const ConvnetConfig& config) {
           .has_top5 = config.classes > kTopAnswers};
 }
 
+double products_of(const ConvUnit& unit) {
+  return static_cast<double>(unit.conv_values()) * static_cast<double>(unit.filter_count());
+}
+
 // Multiplications of a sample's forward.
 double convnet_products(const ConvnetConfig& config) {
   double products = 0;
-  for (const ConvUnit& unit : convnet_units(config)) {
-    products += static_cast<double>(unit.conv_values()) * static_cast<double>(unit.filter_count());
-  }
+  for (const ConvUnit& unit : convnet_units(config)) products += products_of(unit);
   return products;
 }
 
@@ -171,41 +175,89 @@ Stage whole_model(const ModelDesign& design) {
   return {.begin = 0, .end = block_count(design)};
 }
 
-// The blocks of other families are spread like the layers of a transformer: the earlier stages get
-// one more.
-Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
-  if (const ModelConfig* config = transformer_of(design)) {
-    return pipeline_stage(*config, size, index);
-  }
-  const int64_t blocks = block_count(design);
-  CHECK(size >= 1 && size <= blocks && index >= 0 && index < size);
-  const int64_t each = blocks / size;
-  const int64_t more = blocks % size;
-  const auto begin = [&](int64_t stage) { return stage * each + std::min(stage, more); };
-  return {.begin = begin(index), .end = begin(index + 1)};
-}
-
 namespace {
 
-int64_t layers_of(const ModelDesign& design) {
-  const ModelConfig* config = transformer_of(design);
-  return config != nullptr ? config->layers : block_count(design);
+// Layers that a stage has as a whole, and the multiplications of a sample in each one.
+struct StageLayers {
+  std::vector<Stage> blocks;
+  std::vector<double> costs;
+};
+
+StageLayers stage_layers_of(const MlpConfig& config) {
+  StageLayers layers;
+  for (int64_t layer = 0; layer < config.layers(); ++layer) {
+    layers.blocks.push_back({.begin = layer, .end = layer + 1});
+    layers.costs.push_back(static_cast<double>(config.layer_inputs(layer)) *
+                           static_cast<double>(config.layer_outputs(layer)));
+  }
+  return layers;
 }
 
-// Blocks that are no layers of a transformer, the embedding and the head, are with the first and
-// the last part.
-Stage given_part(const ModelDesign& design, const std::vector<int64_t>& part_layers, int64_t part) {
-  const int64_t before_layers = residual_layers(design) > 0 ? 1 : 0;
-  const auto first = part_layers.begin();
-  const int64_t layers_before = std::accumulate(first, first + part, int64_t{0});
-  const int64_t begin = part == 0 ? 0 : before_layers + layers_before;
-  const bool is_last = part + 1 == std::ssize(part_layers);
-  const int64_t layers = part_layers[static_cast<size_t>(part)];
-  return {.begin = begin,
-          .end = is_last ? block_count(design) : before_layers + layers_before + layers};
+StageLayers stage_layers_of(const ConvnetConfig& config) {
+  const std::vector<ConvUnit> units = convnet_units(config);
+  StageLayers layers{.blocks = convnet_pieces(config), .costs = {}};
+  for (const Stage& piece : layers.blocks) {
+    double cost = 0;
+    for (int64_t unit = piece.begin; unit < piece.end; ++unit) {
+      cost += products_of(units[static_cast<size_t>(unit)]);
+    }
+    layers.costs.push_back(cost);
+  }
+  return layers;
+}
+
+// Returns the blocks of a part, if each part has this many layers.
+Stage part_of(const std::vector<Stage>& layers, const std::vector<int64_t>& counts, int64_t part) {
+  const auto first = counts.begin();
+  const int64_t before = std::accumulate(first, first + part, int64_t{0});
+  const int64_t last = before + counts[static_cast<size_t>(part)] - 1;
+  return {.begin = layers[static_cast<size_t>(before)].begin,
+          .end = layers[static_cast<size_t>(last)].end};
+}
+
+// The embedding is with the first part, the head with the last one.
+Stage part_of(const ModelConfig& config, const std::vector<int64_t>& counts, int64_t part) {
+  const auto first = counts.begin();
+  const int64_t before = std::accumulate(first, first + part, int64_t{0});
+  const bool is_last = part + 1 == std::ssize(counts);
+  const int64_t layers = counts[static_cast<size_t>(part)];
+  return {.begin = part == 0 ? 0 : 1 + before,
+          .end = is_last ? block_count(config) : 1 + before + layers};
+}
+
+Stage given_part(const ModelDesign& design, const std::vector<int64_t>& counts, int64_t part) {
+  return by_family(
+      design, [&](const ModelConfig& config) { return part_of(config, counts, part); },
+      [&](const auto& config) { return part_of(stage_layers_of(config).blocks, counts, part); });
 }
 
 }  // namespace
+
+int64_t stage_layers(const ModelDesign& design) {
+  return by_family(
+      design, [](const ModelConfig& config) { return config.layers; },
+      [](const auto& config) { return std::ssize(stage_layers_of(config).blocks); });
+}
+
+Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index) {
+  return by_family(
+      design, [&](const ModelConfig& config) { return pipeline_stage(config, size, index); },
+      [&](const auto& config) {
+        const StageLayers layers = stage_layers_of(config);
+        CHECK(index >= 0 && index < size);
+        return part_of(layers.blocks, cut_by_cost(layers.costs, size), index);
+      });
+}
+
+int64_t edge_values(const ModelDesign& design, int64_t sequence, int64_t block) {
+  CHECK(block > 0 && block < block_count(design));
+  return by_family(
+      design, [&](const ModelConfig& config) { return sequence * config.width; },
+      [&](const MlpConfig& config) { return config.layer_inputs(block); },
+      [&](const ConvnetConfig& config) {
+        return convnet_units(config)[static_cast<size_t>(block - 1)].out_values();
+      });
+}
 
 std::vector<Stage> stage_chunks(const ModelDesign& design, const Mesh& mesh, int64_t stage) {
   const int64_t parts = mesh.pipeline * mesh.virtual_stages;
@@ -225,7 +277,7 @@ std::string part_problem(const ModelDesign& design, const Mesh& mesh) {
     return "found " + std::to_string(parts.size()) + " numbers, expected " +
            std::to_string(expected) + ", one for each of pipeline x virtualStages parts";
   }
-  int64_t left = layers_of(design);
+  int64_t left = stage_layers(design);
   bool has_each = true;
   for (const int64_t layers : parts) {
     has_each = has_each && layers >= 1 && layers <= left;  // so that nothing overflows
@@ -233,7 +285,7 @@ std::string part_problem(const ModelDesign& design, const Mesh& mesh) {
   }
   if (has_each && left == 0) return "";
   return "expected numbers of at least 1 whose sum is the layers, " +
-         std::to_string(layers_of(design));
+         std::to_string(stage_layers(design));
 }
 
 std::vector<int64_t> blocks_of(const std::vector<Stage>& chunks) {

@@ -49,7 +49,15 @@ int64_t block_count(const ModelDesign& design);
 // nobody needs the gradient of its input, unless it has batch normalisation.
 bool backward_reads(const ModelDesign& design, int64_t block);
 Stage whole_model(const ModelDesign& design);
+// Returns into how many stages the model can be cut at most: its layers, of which a residual block
+// of a convolutional network counts as one.
+int64_t stage_layers(const ModelDesign& design);
+// Cuts the model into `size` stages whose slowest one takes the least time. 0 <= index < size <=
+// stage_layers(design).
 Stage pipeline_stage(const ModelDesign& design, int64_t size, int64_t index);
+// Returns how many values of a sample pass from the stage before the block to that of the block.
+// `sequence` is the sample's length in tokens, if it has tokens.
+int64_t edge_values(const ModelDesign& design, int64_t sequence, int64_t block);
 // Returns the chunks of the model that a stage of the mesh's pipeline has, ascending: one, or
 // mesh.virtual_stages of them. Chunk i is part i * mesh.pipeline + stage of all parts. Expects
 // part_problem() to find none.

@@ -81,7 +81,7 @@ struct BatchNormBackward {
   const float* variance = nullptr;  // [C]
   const float* weight = nullptr;    // [C]
   const double* sums = nullptr;     // [2C+1]
-  View dx = {};                     // [R,C]; may be dy (in-place)
+  View dx = {};                     // [R,C]; may be dy or x (in-place)
   int64_t rows = 0;
   int64_t channels = 0;
   float epsilon = 1e-5f;

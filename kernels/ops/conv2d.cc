@@ -162,16 +162,11 @@ void backward_inputs(const Part& part, const Conv2dBackward& args, const float* 
   if (plain == nullptr) gather_patches(part, scratch.patches, args.dx.f32());
 }
 
-void backward_part(const Part& part, const Conv2dBackward& args, const Scratch& scratch) {
+void backward_filters(const Part& part, const Conv2dBackward& args, const float* dy,
+                      const Scratch& scratch) {
   const Conv2dShape& s = part.shape;
   const int64_t filters = part.filters();
-  const int64_t first_row = part.first * s.out_pixels();
-  const float* dy = args.dy.f32() + first_row * s.filters + part.group * filters;
-  if (s.groups > 1) {
-    copy_columns(part, dy, s.filters, scratch.product, filters);
-    dy = scratch.product;
-  }
-  const float* patches = args.x.f32() + first_row * s.channels;
+  const float* patches = args.x.f32() + part.first * s.out_pixels() * s.channels;
   if (!part.is_plain()) {
     write_patches(part, args.x.f32(), scratch.patches);
     patches = scratch.patches;
@@ -184,6 +179,18 @@ void backward_part(const Part& part, const Conv2dBackward& args, const Scratch& 
         .k = part.rows(),
         .transpose_a = true,
         .accumulate = true});
+}
+
+void backward_part(const Part& part, const Conv2dBackward& args, const Scratch& scratch) {
+  const Conv2dShape& s = part.shape;
+  const int64_t filters = part.filters();
+  const int64_t first_row = part.first * s.out_pixels();
+  const float* dy = args.dy.f32() + first_row * s.filters + part.group * filters;
+  if (s.groups > 1) {
+    copy_columns(part, dy, s.filters, scratch.product, filters);
+    dy = scratch.product;
+  }
+  if (args.dweight != nullptr) backward_filters(part, args, dy, scratch);
   if (args.dx) backward_inputs(part, args, dy, scratch);
 }
 

@@ -132,8 +132,10 @@ void conv2d_backward(Stream& stream, const Conv2dBackward& args) {
       launch(stream, blocks_shape("conv2d_backward_bias", s.filters), backward_bias<T>, dy,
              args.dbias, s);
     }
-    launch(stream, blocks_shape("conv2d_backward_filters", s.weight_count()), backward_filters<T>,
-           dy, elements_of<T>(args.x), args.dweight, s);
+    if (args.dweight != nullptr) {
+      launch(stream, blocks_shape("conv2d_backward_filters", s.weight_count()), backward_filters<T>,
+             dy, elements_of<T>(args.x), args.dweight, s);
+    }
     if (!args.dx) return;
     launch(stream, elements_shape("conv2d_backward_inputs", s.in_count(), 1), backward_inputs<T>,
            dy, elements_of<T>(args.weight), elements_of<T>(args.dx), s, args.adds_dx);

@@ -55,10 +55,10 @@ struct Conv2dForward {
 // sum in an order that does not depend on timing.
 struct Conv2dBackward {
   ConstView dy = {};         // [N,P,Q,K]
-  ConstView x = {};          // [N,H,W,C]
-  ConstView weight = {};     // [K,R,S,C/G]
+  ConstView x = {};          // [N,H,W,C]; needed for dweight
+  ConstView weight = {};     // [K,R,S,C/G]; needed for dx
   View dx = {};              // [N,H,W,C]; null: not computed
-  float* dweight = nullptr;  // [K,R,S,C/G]
+  float* dweight = nullptr;  // [K,R,S,C/G]; null: not computed
   float* dbias = nullptr;    // [K]; null: not computed
   Conv2dShape shape = {};
   bool adds_dx = false;

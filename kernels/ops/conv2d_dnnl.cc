@@ -309,11 +309,13 @@ bool library_conv2d_forward(const Conv2dForward& args) {
 bool library_conv2d_backward(const Conv2dBackward& args) {
   const Conv2dShape& s = args.shape;
   if (s.groups > 1) return false;
-  run(ConvPass::kBackwardFilters, s,
-      {.x = args.x.f32(),
-       .filters = args.dweight,
-       .y = args.dy.f32(),
-       .workspace = args.workspace});
+  if (args.dweight != nullptr) {
+    run(ConvPass::kBackwardFilters, s,
+        {.x = args.x.f32(),
+         .filters = args.dweight,
+         .y = args.dy.f32(),
+         .workspace = args.workspace});
+  }
   if (!args.dx) return true;
   const size_t filters = filter_bytes(s);
   auto* const apart =

@@ -117,9 +117,9 @@ void batchnorm_backward_of(const BatchNormSizes& sizes, const OpTable& ops, Stre
 
 }  // namespace
 
-OpCase conv2d(const Conv2dShape& shape, bool adds_dx) {
+OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split) {
   OpCase c;
-  c.name = "conv2d " + text_of(shape) + (adds_dx ? " adds dx" : "");
+  c.name = "conv2d " + text_of(shape) + (adds_dx ? " adds dx" : "") + (is_split ? " split" : "");
   c.inputs = {{"x", shape.in_count()}, {"weight", shape.weight_count()}, {"bias", shape.filters}};
   c.outputs = {{"y", shape.out_count()}};
   c.workspace_bytes = std::max(conv2d_workspace(shape, DeviceType::kCpu),
@@ -137,15 +137,22 @@ OpCase conv2d(const Conv2dShape& shape, bool adds_dx) {
                                 .workspace = {t.workspace.data(), t.workspace.bytes()}});
   };
   c.backward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
-    ops.conv2d_backward(stream, {.dy = t.at("dy"),
-                                 .x = t.at("x"),
-                                 .weight = t.at("weight"),
-                                 .dx = t.at("dx"),
-                                 .dweight = t.at("dweight"),
-                                 .dbias = t.at("dbias"),
-                                 .shape = shape,
-                                 .adds_dx = adds_dx,
-                                 .workspace = {t.workspace.data(), t.workspace.bytes()}});
+    Conv2dBackward inputs{.dy = t.at("dy"),
+                          .weight = t.at("weight"),
+                          .dx = t.at("dx"),
+                          .shape = shape,
+                          .adds_dx = adds_dx,
+                          .workspace = {t.workspace.data(), t.workspace.bytes()}};
+    Conv2dBackward weights = inputs;
+    if (is_split) {
+      ops.conv2d_backward(stream, inputs);
+      weights.dx = {};
+      weights.weight = {};
+    }
+    weights.x = t.at("x");
+    weights.dweight = t.at("dweight");
+    weights.dbias = t.at("dbias");
+    ops.conv2d_backward(stream, weights);
   };
   c.reference = [=](Doubles& d, const Ints&) { convolve(shape, d); };
   return c;
@@ -341,8 +348,9 @@ std::vector<OpCase> convnet_cases() {
         .filter_width = 7,
         .stride = 2,
         .padding = 3}}) {
-    cases.push_back(conv2d(shape, false));
-    cases.push_back(conv2d(shape, true));
+    cases.push_back(conv2d(shape, false, false));
+    cases.push_back(conv2d(shape, true, false));
+    cases.push_back(conv2d(shape, true, true));
   }
   for (const BatchNormSizes& sizes :
        {BatchNormSizes{.rows = 2, .channels = 1}, BatchNormSizes{.rows = 37, .channels = 5},

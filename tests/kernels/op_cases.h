@@ -188,7 +188,8 @@ struct BatchNormSizes {
 
   int64_t count() const { return rows * channels; }
 };
-OpCase conv2d(const Conv2dShape& shape, bool adds_dx);
+// `is_split`: gradients of x and of the filters in calls of their own.
+OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split);
 OpCase batchnorm(const BatchNormSizes& sizes);
 OpCase batchnorm_running(int64_t channels);
 OpCase pool(const PoolShape& shape, Pooling kind);

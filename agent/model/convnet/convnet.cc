@@ -34,17 +34,29 @@ kernels::Conv2dShape shape_of(const ConvUnit& unit, int64_t samples) {
 ConvnetLayout layout_of(const ConvnetOptions& options, const ActivationShape& shape,
                         kernels::DeviceType device) {
   const kernels::DType dtype = activation_dtype(device, options.precision);
-  return convnet_layout(options.config, shape, static_cast<int64_t>(kernels::dtype_bytes(dtype)));
+  return convnet_layout(options.config, shape,
+                        {.stage = options.stage,
+                         .value_bytes = static_cast<int64_t>(kernels::dtype_bytes(dtype)),
+                         .splits_backward = options.splits_backward});
 }
 
-size_t workspace_of(const ConvnetConfig& config, int64_t samples, kernels::DeviceType device) {
+size_t workspace_of(const ConvnetOptions& options, int64_t samples, kernels::DeviceType device) {
+  const std::vector<ConvUnit> units = convnet_units(options.config);
   size_t bytes = 0;
-  for (const ConvUnit& unit : convnet_units(config)) {
+  for (int64_t index = options.stage.begin; index < options.stage.end; ++index) {
+    const ConvUnit& unit = units[static_cast<size_t>(index)];
     bytes = std::max(bytes, kernels::conv2d_workspace(shape_of(unit, samples), device));
     if (!unit.has_norm()) continue;
     bytes = std::max(bytes, kernels::batchnorm_workspace(unit.filters, device));
   }
   return bytes;
+}
+
+bool is_whole_pieces(const ConvnetOptions& options) {
+  const std::vector<Stage> pieces = convnet_pieces(options.config);
+  return options.stage.begin < options.stage.end &&
+         std::ranges::count(pieces, options.stage.begin, &Stage::begin) == 1 &&
+         std::ranges::count(pieces, options.stage.end, &Stage::end) == 1;
 }
 
 }  // namespace
@@ -54,7 +66,7 @@ ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape&
   const ConvnetLayout layout = layout_of(options, shape, device);
   return {.activations = static_cast<size_t>(layout.bytes),
           .scratch = static_cast<size_t>(layout.scratch_bytes),
-          .workspace = workspace_of(options.config, shape.batch, device)};
+          .workspace = workspace_of(options, shape.batch, device)};
 }
 
 Convnet::Convnet(const ConvnetOptions& options, const kernels::OpTable& ops,
@@ -77,8 +89,13 @@ Result<std::unique_ptr<Convnet>> Convnet::create(const ConvnetOptions& options,
                                                  BatchSums& batch) {
   const ModelDesign design = options.config;
   TRY(validate(design));
-  if (options.stage != whole_model(design) || region.shard().size != 1) {
-    return invalid("[model] expected a whole convnet, got a pipeline stage or tensor shard");
+  if (region.shard().size != 1) {
+    return invalid("[model] expected a convnet on one tensor-parallel rank, got a shard");
+  }
+  if (!is_whole_pieces(options)) {
+    return invalid("[model] expected a stage of whole layers and residual blocks, got blocks " +
+                   std::to_string(options.stage.begin) + " to " +
+                   std::to_string(options.stage.end));
   }
   return std::unique_ptr<Convnet>(new Convnet(options, ops, stream, batch));
 }
@@ -104,7 +121,7 @@ ConvnetBatch::ConvnetBatch(const Convnet& model, const ActivationShape& capacity
       memory_(static_cast<std::byte*>(memory.data)) {}
 
 kernels::View ConvnetBatch::at(int64_t place) const {
-  return {memory_ + place, model_.dtype_};
+  return {place < 0 ? nullptr : memory_ + place, model_.dtype_};
 }
 
 float* ConvnetBatch::f32(int64_t place) const {
@@ -116,7 +133,7 @@ std::byte* ConvnetBatch::scratch(int64_t offset) const {
 }
 
 kernels::View ConvnetBatch::gradient(int64_t offset) const {
-  return {scratch(offset), model_.dtype_};
+  return {offset < 0 ? nullptr : scratch(offset), model_.dtype_};
 }
 
 double* ConvnetBatch::sums() const {
@@ -124,8 +141,8 @@ double* ConvnetBatch::sums() const {
 }
 
 kernels::ConstView ConvnetBatch::output_of(int64_t block) const {
-  if (block >= 0) return at(places(block).pooled);
-  if (layout_.images >= 0) return at(layout_.images);
+  const int64_t place = places(block).pooled;
+  if (place >= 0) return at(place);
   return input_.batch.tensor<float>(kImageTensor);
 }
 
@@ -153,6 +170,20 @@ int64_t ConvnetBatch::pixels(const ConvUnit& unit) const {
   return rows() * unit.conv_height() * unit.conv_width();
 }
 
+int64_t ConvnetBatch::input_count() const {
+  return stage().begin == 0 ? 0 : rows() * unit(stage().begin - 1).out_values();
+}
+
+int64_t ConvnetBatch::output_count() const {
+  const int64_t last = stage().end - 1;
+  return is_last(last) ? 0 : rows() * unit(last).out_values();
+}
+
+MicroBatch::Terms ConvnetBatch::losses() const {
+  if (layout_.losses < 0) return {};
+  return {f32(layout_.losses), rows()};
+}
+
 MicroBatch::Terms ConvnetBatch::hits() const {
   if (layout_.hits < 0) return {};
   return {f32(layout_.hits), rows()};
@@ -166,10 +197,10 @@ MicroBatch::Terms ConvnetBatch::top_hits() const {
 Status ConvnetBatch::begin(const PassInput& input) {
   CHECK(input.batch.rows > 0 && input.batch.rows <= capacity_.batch);
   input_ = input;
-  if (layout_.images < 0) return {};
+  if (stage().begin > 0 || layout_.before.pooled < 0) return {};
   const ConvUnit& first = unit(0);
   model_.ops_.cast(model_.stream_, {.x = input.batch.tensor<float>(kImageTensor),
-                                    .out = at(layout_.images),
+                                    .out = at(layout_.before.pooled),
                                     .count = rows() * first.height * first.width * first.channels});
   return {};
 }
@@ -285,16 +316,18 @@ Status ConvnetBatch::backward(int64_t block, std::span<const ParamView> paramete
   }
   const ConvUnit& unit = this->unit(block);
   const kernels::View dy = unpool(block);
+  const int64_t late = places(block).late;
+  const kernels::View dconv = late >= 0 ? at(late) : dy;
   if (unit.has_norm()) {
-    TRY(unnormalise(block, parameters, sink, dy));
+    TRY(unnormalise(block, parameters, sink, {.dy = dy, .dx = dconv}));
   } else if (unit.relu) {
     model_.ops_.pointwise_backward(model_.stream_, {.y = at(places(block).out),
                                                     .dy = dy,
-                                                    .dx = dy,
+                                                    .dx = dconv,
                                                     .count = pixels(unit) * unit.filters,
                                                     .function = kernels::Pointwise::kRelu});
   }
-  unconvolve(block, parameters, sink, dy);
+  unconvolve(block, parameters, sink, dconv);
   if (last && input_.observer != nullptr) input_.observer->head_backward_issued();
   const int64_t first = model_.first_ids_[static_cast<size_t>(block)];
   for (int64_t id = first + std::ssize(parameters) - 1; id >= first; --id) TRY(sink.ready(id));
@@ -319,15 +352,15 @@ kernels::View ConvnetBatch::unpool(int64_t block) {
   return dx;
 }
 
-// In-place. Also the gradients of the norm's parameters, and of its running statistics.
+// Also the gradients of the norm's parameters, and of its running statistics.
 Status ConvnetBatch::unnormalise(int64_t block, std::span<const ParamView> parameters,
-                                 GradSink& sink, kernels::View dy) {
+                                 GradSink& sink, const NormGradients& gradients) {
   const ConvUnit& unit = this->unit(block);
   const UnitPlaces& place = places(block);
   const int64_t id = model_.first_ids_[static_cast<size_t>(block)];
   model_.ops_.batchnorm_backward_sums(
       model_.stream_,
-      {.dy = dy,
+      {.dy = gradients.dy,
        .y = unit.relu ? kernels::ConstView(at(place.out)) : kernels::ConstView(),
        .x = at(place.conv),
        .mean = f32(place.mean),
@@ -342,13 +375,13 @@ Status ConvnetBatch::unnormalise(int64_t block, std::span<const ParamView> param
        .workspace = model_.memory_.workspace});
   const int64_t count = kernels::batchnorm_sums_count(unit.filters);
   TRY(model_.batch_sums_.add_up(sums(), count, Pass::kBackward));
-  model_.ops_.batchnorm_backward(model_.stream_, {.dy = dy,
+  model_.ops_.batchnorm_backward(model_.stream_, {.dy = gradients.dy,
                                                   .x = at(place.conv),
                                                   .mean = f32(place.mean),
                                                   .variance = f32(place.variance),
                                                   .weight = parameters[kNormWeight].value,
                                                   .sums = sums(),
-                                                  .dx = dy,
+                                                  .dx = gradients.dx,
                                                   .rows = pixels(unit),
                                                   .channels = unit.filters});
   model_.ops_.batchnorm_running(model_.stream_,
@@ -368,17 +401,35 @@ void ConvnetBatch::unconvolve(int64_t block, std::span<const ParamView> paramete
                               kernels::View dy) {
   const ConvUnit& unit = this->unit(block);
   const int64_t id = model_.first_ids_[static_cast<size_t>(block)];
+  const bool splits = model_.options_.splits_backward;
+  if (splits && unit.input < 0) return;
   model_.ops_.conv2d_backward(
       model_.stream_,
       {.dy = dy,
        .x = output_of(unit.input),
        .weight = weight_of(parameters[kFilters]),
        .dx = unit.input < 0 ? kernels::View() : gradient(places(unit.input).gradient),
-       .dweight = sink.buffer(id + kFilters),
-       .dbias = unit.has_norm() ? nullptr : sink.buffer(id + kBias),
+       .dweight = splits ? nullptr : sink.buffer(id + kFilters),
+       .dbias = splits || unit.has_norm() ? nullptr : sink.buffer(id + kBias),
        .shape = conv_shape(unit),
        .adds_dx = places(block).adds_to_input,
        .workspace = model_.memory_.workspace});
+}
+
+Status ConvnetBatch::backward_weights(int64_t block, GradSink& sink) {
+  CHECK(trains() && model_.options_.splits_backward);
+  const ConvUnit& unit = this->unit(block);
+  const int64_t id = model_.first_ids_[static_cast<size_t>(block)];
+  model_.ops_.conv2d_backward(model_.stream_,
+                              {.dy = at(places(block).late),
+                               .x = output_of(unit.input),
+                               .dweight = sink.buffer(id + kFilters),
+                               .dbias = unit.has_norm() ? nullptr : sink.buffer(id + kBias),
+                               .shape = conv_shape(unit),
+                               .workspace = model_.memory_.workspace});
+  const int64_t last = unit.has_norm() ? kRunningVariance : kBias;
+  for (int64_t i = last; i >= 0; --i) TRY(sink.ready(id + i));
+  return {};
 }
 
 }  // namespace lockstep::model

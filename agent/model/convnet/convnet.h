@@ -19,15 +19,17 @@ namespace lockstep::model {
 
 struct ConvnetOptions {
   ConvnetConfig config;
-  Stage stage;  // all units
+  Stage stage;  // whole convnet_pieces()
   kernels::Precision precision = kernels::Precision::kF32;
+  bool splits_backward = false;  // ModelOptions::splits_backward
 };
 
 // Computes the memory for a device type (ModelMemory, model_memory()).
 ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape& shape,
                            kernels::DeviceType device);
 
-// A convolutional network (ConvnetConfig). Unit u is block u; the last one also has the loss.
+// A convolutional network (ConvnetConfig), or a stage of one. Unit u is block u; the last one also
+// has the loss.
 //
 // Training normalises with the statistics of the micro-batch, evaluation with the running ones.
 // Those are parameters with a gradient (Parameter::is_statistic): their distance from the
@@ -35,8 +37,8 @@ ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape&
 // them up over micro-batches and ranks, and every rank gets the same.
 class Convnet final : public Model {
  public:
-  // The batch's sums outlive the model. kInvalid for a config that validate() refuses, a part of
-  // the units, or a shard of them.
+  // The batch's sums outlive the model. kInvalid for a config that validate() refuses, a stage that
+  // cuts a residual block, or a shard.
   static Result<std::unique_ptr<Convnet>> create(const ConvnetOptions& options,
                                                  const kernels::OpTable& ops,
                                                  kernels::Stream& stream, const TpRegion& region,
@@ -76,9 +78,20 @@ class ConvnetBatch final : public MicroBatch {
   // In training, the last unit computes the losses here, since their operation also makes the
   // gradient.
   Status backward(int64_t block, std::span<const ParamView> parameters, GradSink& sink) override;
+  // The gradients of the filters.
+  Status backward_weights(int64_t block, GradSink& sink) override;
+  // [N,H,W,K] of the unit before the stage, and of its last one.
+  kernels::View stage_input() const override { return at(layout_.before.pooled); }
+  int64_t input_count() const override;
+  kernels::View stage_output() const override { return at(places(stage().end - 1).pooled); }
+  int64_t output_count() const override;
+  kernels::View input_gradient() const override { return gradient(layout_.before.gradient); }
+  kernels::View output_gradient() const override {
+    return gradient(places(stage().end - 1).gradient);
+  }
   int64_t version() const override { return input_.version; }
   // One per sample: the cross-entropy in nats.
-  Terms losses() const override { return {f32(layout_.losses), rows()}; }
+  Terms losses() const override;
   Terms hits() const override;
   Terms top_hits() const override;
 
@@ -86,8 +99,11 @@ class ConvnetBatch final : public MicroBatch {
   bool trains() const override { return capacity_.mode == PassMode::kTrain; }
   int64_t rows() const { return input_.batch.rows; }
   const ConvUnit& unit(int64_t block) const { return model_.units_[static_cast<size_t>(block)]; }
+  const Stage& stage() const { return model_.options_.stage; }
+  // Also of the unit before the stage, or of the images.
   const UnitPlaces& places(int64_t block) const {
-    return layout_.units[static_cast<size_t>(block)];
+    return block < stage().begin ? layout_.before
+                                 : layout_.units[static_cast<size_t>(block - stage().begin)];
   }
   bool is_last(int64_t block) const { return block + 1 == std::ssize(model_.units_); }
   kernels::View at(int64_t place) const;
@@ -108,8 +124,12 @@ class ConvnetBatch final : public MicroBatch {
   void count_hits(int64_t top, float* hits);
   // Each turns a gradient of what it made into that of what it read.
   kernels::View unpool(int64_t block);
+  struct NormGradients {
+    kernels::View dy;
+    kernels::View dx;  // may be dy
+  };
   Status unnormalise(int64_t block, std::span<const ParamView> parameters, GradSink& sink,
-                     kernels::View dy);
+                     const NormGradients& gradients);
   void unconvolve(int64_t block, std::span<const ParamView> parameters, GradSink& sink,
                   kernels::View dy);
 

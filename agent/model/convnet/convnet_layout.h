@@ -17,8 +17,11 @@ struct UnitPlaces {
   int64_t places = -1;    // [N,H',W',K] int32, of max-pooling in training
   int64_t mean = -1;      // [K] fp32, in training with a norm, like the next one
   int64_t variance = -1;  // [K] fp32
+  // [N,H,W,K] the gradient of the convolution's output, from backward to backward_weights(); only
+  // with splits_backward. May be the place of conv or of pooled.
+  int64_t late = -1;
   // Offsets in the scratch: gradients of the unit's output and of `out`. They are the same place
-  // without pooling. The last unit's is where its output is: -1.
+  // without pooling. The model's last unit's is where its output is: -1.
   int64_t gradient = -1;
   int64_t out_gradient = -1;
   // Whether another unit, whose backward comes before, has written the gradient of this unit's
@@ -28,10 +31,13 @@ struct UnitPlaces {
 };
 
 struct ConvnetLayout {
-  int64_t images = -1;  // [N,H,W,C]; only if elements are not fp32, which the batch is
-  std::vector<UnitPlaces> units = {};
-  int64_t losses = -1;  // [N] fp32
-  int64_t hits = -1;    // [N] fp32; only when evaluating, like the next one
+  // The output of the unit before the stage, which its units read, and the gradient of that. On the
+  // first stage the images [N,H,W,C], without a gradient; only if elements are not fp32, which the
+  // batch is.
+  UnitPlaces before = {};
+  std::vector<UnitPlaces> units = {};  // of the stage
+  int64_t losses = -1;                 // [N] fp32; only on the last stage, like the next ones
+  int64_t hits = -1;                   // [N] fp32; only when evaluating, like the next one
   int64_t top_hits = -1;
   int64_t bytes = 0;  // size of the arena
 
@@ -39,8 +45,13 @@ struct ConvnetLayout {
   int64_t scratch_bytes = 0;
 };
 
+struct ConvnetLayoutOptions {
+  Stage stage;
+  int64_t value_bytes = 4;
+  bool splits_backward = false;  // ModelOptions::splits_backward
+};
 // `shape` has sequences of length 1.
 ConvnetLayout convnet_layout(const ConvnetConfig& config, const ActivationShape& shape,
-                             int64_t value_bytes);
+                             const ConvnetLayoutOptions& options);
 
 }  // namespace lockstep::model

@@ -14,13 +14,16 @@ enum TableTensor : size_t { kFeatureTensor, kAnswerTensor };
 MlpLayout layout_of(const MlpOptions& options, const ActivationShape& shape,
                     kernels::DeviceType device) {
   const kernels::DType dtype = activation_dtype(device, options.precision);
-  return mlp_layout(options.config, shape, static_cast<int64_t>(kernels::dtype_bytes(dtype)));
+  return mlp_layout(options.config, shape,
+                    {.stage = options.stage,
+                     .value_bytes = static_cast<int64_t>(kernels::dtype_bytes(dtype)),
+                     .splits_backward = options.splits_backward});
 }
 
 size_t workspace_of(const MlpOptions& options, const ActivationShape& shape,
                     kernels::DeviceType device) {
   size_t bytes = 0;
-  for (int64_t layer = 0; layer < options.config.layers(); ++layer) {
+  for (int64_t layer = options.stage.begin; layer < options.stage.end; ++layer) {
     const kernels::MatmulShape product{shape.batch, options.config.layer_outputs(layer),
                                        options.config.layer_inputs(layer)};
     bytes = std::max(bytes, kernels::matmul_forward_workspace(product, options.precision, device));
@@ -64,9 +67,11 @@ Result<std::unique_ptr<Mlp>> Mlp::create(const MlpOptions& options, const kernel
                                          kernels::Stream& stream, const TpRegion& region) {
   const ModelDesign design = options.config;
   TRY(validate(design));
-  if (options.stage != whole_model(design) || region.shard().size != 1) {
-    return invalid("[model] expected a whole MLP, got a pipeline stage or tensor shard");
+  if (region.shard().size != 1) {
+    return invalid("[model] expected an MLP on one tensor-parallel rank, got a shard");
   }
+  const Stage& stage = options.stage;
+  CHECK(stage.begin >= 0 && stage.begin < stage.end && stage.end <= options.config.layers());
   return std::unique_ptr<Mlp>(new Mlp(options, ops, stream));
 }
 
@@ -98,18 +103,39 @@ float* MlpBatch::f32(int64_t place) const {
 }
 
 kernels::View MlpBatch::gradient_of(int64_t layer) const {
+  if (is_last(layer)) return at(layout_.outputs);
+  const bool is_late = model_.options_.splits_backward && layer >= stage().begin;
+  return is_late ? at(layout_.late[place_of(layer)]) : scratch_gradient(layer);
+}
+
+kernels::View MlpBatch::scratch_gradient(int64_t layer) const {
+  if (layer < 0) return {};
   auto* scratch = static_cast<std::byte*>(model_.memory_.scratch.data);
   return {scratch + layout_.gradients[layer % 2], model_.dtype_};
 }
 
 kernels::ConstView MlpBatch::input_of(int64_t layer) const {
-  if (layer > 0) return output_of(layer - 1);
-  if (layout_.features >= 0) return at(layout_.features);
+  if (layer > stage().begin) return output_of(layer - 1);
+  if (layout_.input >= 0) return at(layout_.input);
   return input_.batch.tensor<float>(kFeatureTensor);
 }
 
 kernels::View MlpBatch::output_of(int64_t layer) const {
-  return at(is_last(layer) ? layout_.outputs : layout_.hidden[static_cast<size_t>(layer)]);
+  return at(is_last(layer) ? layout_.outputs : layout_.hidden[place_of(layer)]);
+}
+
+int64_t MlpBatch::input_count() const {
+  return stage().begin == 0 ? 0 : rows() * config().layer_inputs(stage().begin);
+}
+
+int64_t MlpBatch::output_count() const {
+  const int64_t last = stage().end - 1;
+  return is_last(last) ? 0 : rows() * config().layer_outputs(last);
+}
+
+MicroBatch::Terms MlpBatch::losses() const {
+  if (layout_.losses < 0) return {};
+  return {f32(layout_.losses), rows()};
 }
 
 MicroBatch::Terms MlpBatch::hits() const {
@@ -125,9 +151,9 @@ kernels::Pointwise MlpBatch::pointwise() const {
 Status MlpBatch::begin(const PassInput& input) {
   CHECK(input.batch.rows > 0 && input.batch.rows <= capacity_.batch);
   input_ = input;
-  if (layout_.features < 0) return {};
+  if (stage().begin > 0 || layout_.input < 0) return {};
   model_.ops_.cast(model_.stream_, {.x = input.batch.tensor<float>(kFeatureTensor),
-                                    .out = at(layout_.features),
+                                    .out = at(layout_.input),
                                     .count = rows() * config().inputs});
   return {};
 }
@@ -143,7 +169,7 @@ Status MlpBatch::forward(int64_t layer, std::span<const ParamView> parameters) {
        .weight = parameters[0].product,
        .bias = bias_of(parameters[1], model_.dtype_),
        .y = output_of(layer),
-       .pre_activation = gelu ? at(layout_.hidden_in[static_cast<size_t>(layer)]) : kernels::View(),
+       .pre_activation = gelu ? at(layout_.hidden_in[place_of(layer)]) : kernels::View(),
        .m = rows(),
        .n = config().layer_outputs(layer),
        .k = config().layer_inputs(layer),
@@ -176,24 +202,34 @@ void MlpBatch::drop_out(int64_t layer, kernels::View values) {
                                        .key = kernels::dropout_key(dropout.seed, layer)});
 }
 
-// The derivative of tanh is computed from its value, before dropout. Dropped
-// values stay 0: their gradients are 0 already.
-void MlpBatch::unscale_output(int64_t layer) {
+// The derivative of tanh is computed from its value, before dropout. Dropped values stay 0: their
+// gradients are 0 already. In-place, unless the next layer's late gradients still read the output.
+kernels::ConstView MlpBatch::undropped_output(int64_t layer) {
   const DropoutOptions& dropout = model_.options_.dropout;
-  if (dropout.probability == 0 || config().activation != MlpActivation::kTanh) return;
-  model_.ops_.scale(model_.stream_, {.x = output_of(layer),
-                                     .out = output_of(layer),
+  const kernels::View output = output_of(layer);
+  if (dropout.probability == 0 || config().activation != MlpActivation::kTanh) return output;
+  const kernels::View out = model_.options_.splits_backward ? scratch_gradient(layer) : output;
+  model_.ops_.scale(model_.stream_, {.x = output,
+                                     .out = out,
                                      .count = rows() * config().layer_outputs(layer),
                                      .factor = static_cast<float>(1 - dropout.probability)});
+  return out;
 }
 
 void MlpBatch::unapply_activation(int64_t layer) {
-  unscale_output(layer);
-  model_.ops_.pointwise_backward(model_.stream_, {.y = output_of(layer),
+  model_.ops_.pointwise_backward(model_.stream_, {.y = undropped_output(layer),
                                                   .dy = gradient_of(layer),
                                                   .dx = gradient_of(layer),
                                                   .count = rows() * config().layer_outputs(layer),
                                                   .function = pointwise()});
+}
+
+// Where it is not part of a product.
+void MlpBatch::unapply_gelu(int64_t layer) {
+  model_.ops_.gelu_backward(model_.stream_, {.x = at(layout_.hidden_in[place_of(layer)]),
+                                             .dy = gradient_of(layer),
+                                             .dx = gradient_of(layer),
+                                             .count = rows() * config().layer_outputs(layer)});
 }
 
 void MlpBatch::compute_losses() {
@@ -229,26 +265,52 @@ Status MlpBatch::backward(int64_t layer, std::span<const ParamView> parameters, 
   if (is_last(layer)) {
     compute_losses();
     if (input_.observer != nullptr) input_.observer->head_forward_issued();
+  } else if (layer + 1 == stage().end) {  // whose gradient is a message
+    drop_out(layer, gradient_of(layer));
+    has_gelu() ? unapply_gelu(layer) : unapply_activation(layer);
   }
+  unmultiply(layer, parameters, sink);
+  if (layer > stage().begin) {
+    drop_out(layer - 1, gradient_of(layer - 1));
+    if (!has_gelu()) unapply_activation(layer - 1);
+  }
+  if (is_last(layer) && input_.observer != nullptr) input_.observer->head_backward_issued();
+  TRY(sink.ready(bias_id(layer)));
+  return sink.ready(weight_id(layer));
+}
+
+void MlpBatch::unmultiply(int64_t layer, std::span<const ParamView> parameters, GradSink& sink) {
   const bool first = layer == 0;
+  const bool splits = model_.options_.splits_backward;
+  if (first && splits) return;
+  const bool gelu = layer > stage().begin && has_gelu();
   model_.ops_.matmul_backward(
       model_.stream_,
-      {.dy = is_last(layer) ? at(layout_.outputs) : gradient_of(layer),
+      {.dy = gradient_of(layer),
        .x = input_of(layer),
        .weight = parameters[0].product,
-       .x_pre_activation =
-           first ? kernels::View() : at(layout_.hidden_in[static_cast<size_t>(layer - 1)]),
+       .x_pre_activation = gelu ? at(layout_.hidden_in[place_of(layer - 1)]) : kernels::View(),
        .dx = first ? kernels::View() : gradient_of(layer - 1),
-       .dweight = sink.buffer(weight_id(layer)),
-       .dbias = sink.buffer(bias_id(layer)),
+       .dweight = splits ? nullptr : sink.buffer(weight_id(layer)),
+       .dbias = splits ? nullptr : sink.buffer(bias_id(layer)),
        .m = rows(),
        .n = config().layer_outputs(layer),
        .k = config().layer_inputs(layer),
        .precision = model_.options_.precision,
        .workspace = model_.memory_.workspace});
-  if (!first) drop_out(layer - 1, gradient_of(layer - 1));
-  if (!first && !has_gelu()) unapply_activation(layer - 1);
-  if (is_last(layer) && input_.observer != nullptr) input_.observer->head_backward_issued();
+}
+
+Status MlpBatch::backward_weights(int64_t layer, GradSink& sink) {
+  CHECK(trains() && model_.options_.splits_backward);
+  model_.ops_.matmul_backward(model_.stream_, {.dy = gradient_of(layer),
+                                               .x = input_of(layer),
+                                               .dweight = sink.buffer(weight_id(layer)),
+                                               .dbias = sink.buffer(bias_id(layer)),
+                                               .m = rows(),
+                                               .n = config().layer_outputs(layer),
+                                               .k = config().layer_inputs(layer),
+                                               .precision = model_.options_.precision,
+                                               .workspace = model_.memory_.workspace});
   TRY(sink.ready(bias_id(layer)));
   return sink.ready(weight_id(layer));
 }

@@ -150,7 +150,7 @@ Status GptBatch::begin(const GptInput& input) {
   return model_->reserve({input.batch, input.sequence, capacity_.mode});
 }
 
-int64_t GptBatch::edge_count() const {
+int64_t GptBatch::input_count() const {
   return kept_rows() * model_->options.config.width;
 }
 
@@ -175,8 +175,8 @@ Status GptBatch::backward_weights(int64_t block, GradSink& sink) {
   return model_->backward_weights(block, *this, sink);
 }
 
-kernels::View Gpt::stage_gradient() {
-  return impl_->scratch_tensor(impl_->scratch_layout.residual_gradient);
+kernels::View GptBatch::input_gradient() const {
+  return model_->scratch_tensor(model_->scratch_layout.residual_gradient);
 }
 
 Status GptImpl::forward(int64_t block, std::span<const ParamView> views, GptBatch& batch) {

@@ -66,10 +66,13 @@ class GptBatch final : public MicroBatch {
   int64_t kept_rows() const;                                       // S
   bool trains() const override { return capacity_.mode == PassMode::kTrain; }
 
-  // Edges are [S,C].
+  // [S,C] passes between stages.
   kernels::View stage_input() const override { return at(arena_.layers.front().input); }
   kernels::View stage_output() const override { return at(arena_.output); }
-  int64_t edge_count() const override;
+  int64_t input_count() const override;
+  int64_t output_count() const override { return input_count(); }
+  kernels::View input_gradient() const override;
+  kernels::View output_gradient() const override { return input_gradient(); }
   // On stages with the head: [R].
   float* token_losses() const { return f32(arena_.losses); }
   // [logits_rows,V]; valid after an evaluating forward without targets.
@@ -136,7 +139,6 @@ class Gpt final : public Model {
   void use_memory(const SharedMemory& memory) override;
   Result<std::unique_ptr<MicroBatch>> new_micro_batch(const ActivationShape& shape,
                                                       kernels::Workspace memory) override;
-  kernels::View stage_gradient() override;
   Result<std::vector<int32_t>> generate(ParamStore& store, const GenerateOptions& options) override;
 
   const GptOptions& options() const;

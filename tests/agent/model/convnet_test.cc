@@ -194,14 +194,15 @@ TEST(Convnet, WithSumsOfAllRanksComputesWhatOneRankDoes) {
   }
 }
 
-TEST(Convnet, RefusesPartsOfAModelAndTexts) {
+TEST(Convnet, RefusesPartsOfAResidualBlockAndTexts) {
   kernels::Stream stream;
   WholeTensor whole;
   const ConvnetConfig config = small("lenet5");
   const auto made = [&](const ModelOptions& options) {
     return make_model(options, kernels::cpu_ops(), stream, whole);
   };
-  EXPECT_EQ(made({.design = config, .stage = {0, 2}}).error().code, Code::kInvalid);
+  EXPECT_EQ(made({.design = small("resnet20"), .stage = {0, 2}}).error().message,
+            "[model] expected a stage of whole layers and residual blocks, got blocks 0 to 2");
   ConvnetConfig tiny = config;
   tiny.height = 11;
   EXPECT_NE(made({.design = tiny, .stage = {0, 5}})

@@ -93,8 +93,8 @@ void run_backward(Pipeline& pipeline, const Text& text) {
   for (size_t i = pipeline.size(); i-- > 0;) {
     Part& part = *pipeline[i];
     if (i + 1 < pipeline.size()) {
-      std::copy_n(pipeline[i + 1]->model.stage_gradient().f32(),
-                  text.rows() * part.model.config().width, part.model.stage_gradient().f32());
+      std::copy_n(pipeline[i + 1]->batch.input_gradient().f32(),
+                  text.rows() * part.model.config().width, part.batch.output_gradient().f32());
     }
     ASSERT_TRUE(backward_pass(part.model, part.store, part.batch, part.sink).ok());
   }

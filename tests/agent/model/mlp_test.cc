@@ -85,13 +85,12 @@ TEST(Mlp, DoesNotAllocateInAPass) {
   }
 }
 
-TEST(Mlp, RefusesPartsOfAModelAndTexts) {
+TEST(Mlp, RefusesWhatIsNoModelAndTexts) {
   kernels::Stream stream;
   WholeTensor whole;
   const auto made = [&](const ModelOptions& options) {
     return make_model(options, kernels::cpu_ops(), stream, whole);
   };
-  EXPECT_EQ(made({.design = kClassifier, .stage = {0, 2}}).error().code, Code::kInvalid);
   EXPECT_NE(made({.design = MlpConfig{.inputs = 0, .outputs = 2}, .stage = {0, 1}})
                 .error()
                 .message.find("model.inputs: 0"),
@@ -108,8 +107,8 @@ TEST(Mlp, RefusesPartsOfAModelAndTexts) {
 TEST(MlpLayout, HasAPlaceForEveryTensorThatAPassNeeds) {
   MlpConfig config = kClassifier;
   config.activation = MlpActivation::kGelu;
-  const MlpLayout train = mlp_layout(config, {100, 1}, 4);
-  EXPECT_EQ(train.features, -1) << "the batch has them in fp32";
+  const MlpLayout train = mlp_layout(config, {100, 1}, {.stage = {0, 3}});
+  EXPECT_EQ(train.input, -1) << "the batch has them in fp32";
   EXPECT_EQ(train.hits, -1);
   EXPECT_EQ(train.hidden, (std::vector<int64_t>{0, 6656}));  // 3200 bytes each, then 2000
   EXPECT_EQ(train.hidden_in, (std::vector<int64_t>{3328, 8704}));
@@ -118,11 +117,25 @@ TEST(MlpLayout, HasAPlaceForEveryTensorThatAPassNeeds) {
   EXPECT_EQ(train.bytes, 12288);
   EXPECT_EQ(train.gradients[1], 3328);
   EXPECT_EQ(train.scratch_bytes, 6656);
-  const MlpLayout half = mlp_layout(config, {100, 1, PassMode::kEvaluate}, 2);
-  EXPECT_EQ(half.features, 0);
+  const MlpLayout half =
+      mlp_layout(config, {100, 1, PassMode::kEvaluate}, {.stage = {0, 3}, .value_bytes = 2});
+  EXPECT_EQ(half.input, 0);
   EXPECT_EQ(half.hidden_in, (std::vector<int64_t>{-1, -1}));
   EXPECT_GE(half.hits, 0);
   EXPECT_EQ(half.scratch_bytes, 0);
+}
+
+// Its input, its own hidden layer, whose gradient waits, and no loss.
+TEST(MlpLayout, OfAStageHasOnlyItsLayers) {
+  const MlpLayout stage =
+      mlp_layout(kClassifier, {100, 1}, {.stage = {1, 2}, .splits_backward = true});
+  EXPECT_EQ(stage.input, 0);
+  EXPECT_EQ(stage.hidden, (std::vector<int64_t>{3328}));
+  EXPECT_EQ(stage.late, (std::vector<int64_t>{5376}));
+  EXPECT_EQ(stage.outputs, -1);
+  EXPECT_EQ(stage.losses, -1);
+  EXPECT_EQ(stage.bytes, 7424);
+  EXPECT_EQ(stage.scratch_bytes, 6656) << "gradients of the input too, which is wider";
 }
 
 }  // namespace

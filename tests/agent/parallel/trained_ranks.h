@@ -40,12 +40,15 @@ constexpr ModelConfig small_llama(int64_t layers, int64_t kv_heads) {
   return config;
 }
 
-// The samples of steps, of which a rank takes its part of each: texts, or rows of a table.
+// The samples of steps, of which a rank takes its part of each: texts, or rows of a table or
+// pixels.
 class Samples final : public BatchFeed {
  public:
   // `place`: the rank's, among those with other samples.
   Samples(const ComposeOptions& options, int64_t place)
-      : is_text_(transformer_of(options.design) != nullptr),
+      : design_(batch_design(options)),
+        is_text_(transformer_of(options.design) != nullptr),
+        classes_(classes_of(options.design)),
         first_(place * kSamples / options.mesh.data),
         samples_(kSamples / options.mesh.data),
         batch_(options.micro_batch) {}
@@ -79,13 +82,19 @@ class Samples final : public BatchFeed {
     }
   }
   void add_row(int64_t sample) {
-    for (int64_t column = 0; column < kTable.inputs; ++column) {
+    for (int64_t column = 0; column < design_.tensors[0].values; ++column) {
       features_.push_back(static_cast<float>(sample * (column + 3) % 11) / 5 - 1);
     }
-    targets_.push_back(static_cast<int32_t>(sample % kTable.outputs));
+    targets_.push_back(static_cast<int32_t>(sample % classes_));
+  }
+  static int64_t classes_of(const ModelDesign& design) {
+    const auto* convnet = std::get_if<ConvnetConfig>(&design);
+    return convnet != nullptr ? convnet->classes : kTable.outputs;
   }
 
+  BatchDesign design_;
   bool is_text_;
+  int64_t classes_;
   int64_t first_;
   int64_t samples_;
   int64_t batch_;

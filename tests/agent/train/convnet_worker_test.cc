@@ -101,6 +101,44 @@ TEST(ConvnetWorker, LearnsTheSameWithAnySharding) {
   }
 }
 
+WorkerWorld::Options staged_world(const char* schedule, int64_t nodes, int64_t stages) {
+  WorkerWorld::Options options = digits_world(nodes);
+  options.train.batch.micro = 32 / (nodes / stages) / 4;  // four micro-batches on each rank
+  if (std::string(schedule) == "pipedream") options.train.optimizer.clipNorm = 0;
+  options.change_spec = [=](TrainingJobSpec& spec) {
+    spec.parallelism.pipeline = stages;
+    if (stages > 1) spec.parallelism.pipelineSchedule = schedule;
+    if (std::string(schedule) == "interleaved") spec.parallelism.virtualStages = 2;
+  };
+  return options;
+}
+
+// Data-parallel ranks normalise together, so the micro-batches of all layouts are the same.
+TEST(ConvnetWorker, LearnsTheSameInStagesWithAnySchedule) {
+  WorkerWorld one(staged_world("1f1b", 1, 1));
+  ASSERT_NO_FATAL_FAILURE(one.run());
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "zerobubble", "interleaved"}) {
+    SCOPED_TRACE(schedule);
+    WorkerWorld staged(staged_world(schedule, 2, 2));
+    ASSERT_NO_FATAL_FAILURE(staged.run());
+    expect_same(one, staged);
+  }
+  WorkerWorld mesh(staged_world("1f1b", 4, 2));
+  ASSERT_NO_FATAL_FAILURE(mesh.run());
+  expect_same(one, mesh);
+}
+
+TEST(ConvnetWorker, InStagesGoesOnFromACheckpointWithTheSameBits) {
+  for (const char* schedule : {"zerobubble", "pipedream"}) {
+    SCOPED_TRACE(schedule);
+    WorkerWorld::Options options = staged_world(schedule, 4, 2);
+    options.checkpoint_every = 3;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    expect_same_bits_from(world, 3);
+  }
+}
+
 TEST(ConvnetWorker, GoesOnFromACheckpointWithTheSameBits) {
   WorkerWorld::Options options = digits_world(2);
   options.checkpoint_every = 3;

@@ -267,6 +267,12 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 5);
   spec.train = TrainSpec{.model = {.family = "mlp"}};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);
+  spec.parallelism.pipeline = 2;
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 14);
+  spec.train = TrainSpec{.model = {.preset = "resnet20"}};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 14);
+  spec.parallelism = {};
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 11);
   spec.train.reset();
   input.members[1] = {2, 1, "10.0.0.3", 29500};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);

@@ -311,7 +311,14 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
        "spec.parallelism.tensor: 2 is not valid with family: mlp, expected 1"},
       {"/spec/parallelism",
        {{"pipeline", 4}},
-       "spec.parallelism.pipeline: 4 with family: mlp is not in this version, expected 1"},
+       "spec.parallelism.pipeline: 4 stages, expected at most the layers between which the model "
+       "is cut: 3"},
+      {"/spec/parallelism",
+       {{"pipeline", 2}, {"stages", {2, 2}}},
+       "spec.parallelism.stages: expected numbers of at least 1 whose sum is the layers, 3"},
+      {"/spec/parallelism",
+       {{"pipeline", 2}, {"pipelineSchedule", "zerobubble"}, {"stages", {2, 1}}},
+       "no error"},
   };
   for (const Refusal& c : cases) {
     Json document = mlp_document();

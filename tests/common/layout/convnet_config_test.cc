@@ -59,6 +59,49 @@ TEST(Convnets, HaveConsecutiveParametersInEachBlock) {
   EXPECT_TRUE(names.contains("layer2.0.downsample.1.running_var"));
 }
 
+TEST(Convnets, AreCutBetweenLayersAndResidualBlocks) {
+  for (const ConvnetPreset& preset : convnet_presets()) {
+    SCOPED_TRACE(preset.name);
+    const std::vector<ConvUnit> units = convnet_units(preset.config);
+    int64_t next = 0;
+    for (const Stage& piece : convnet_pieces(preset.config)) {
+      EXPECT_EQ(piece.begin, next);
+      EXPECT_GT(piece.end, piece.begin);
+      next = piece.end;
+      for (int64_t unit = piece.begin; unit < std::ssize(units); ++unit) {
+        const ConvUnit& reads = units[static_cast<size_t>(unit)];
+        for (const int64_t read : {reads.input, reads.shortcut}) {
+          if (read == -1 || read >= piece.begin) continue;
+          EXPECT_EQ(read, piece.begin - 1) << "what passes to the stage";
+        }
+      }
+    }
+    EXPECT_EQ(next, std::ssize(units));
+  }
+  EXPECT_EQ(stage_layers(convnet_preset("lenet5")->config), 5);
+  EXPECT_EQ(stage_layers(convnet_preset("vgg11")->config), 9);
+  EXPECT_EQ(stage_layers(convnet_preset("resnet20")->config), 11) << "9 blocks and 2 layers";
+  EXPECT_EQ(stage_layers(convnet_preset("resnet50")->config), 18) << "16 blocks and 2 layers";
+}
+
+TEST(Convnets, HaveStagesOfAboutTheSameCost) {
+  const ConvnetConfig config = convnet_preset("resnet20")->config;
+  const Mesh mesh{.pipeline = 4};
+  std::vector<int64_t> ends;
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const Stage blocks = pipeline_stage(config, 4, stage);
+    EXPECT_EQ(blocks, stage_chunks(config, mesh, stage).front());
+    EXPECT_EQ(blocks.begin, stage == 0 ? 0 : ends.back());
+    ends.push_back(blocks.end);
+  }
+  EXPECT_EQ(ends.back(), block_count(config));
+  EXPECT_EQ(edge_values(config, 1, ends[0]), 16 * 32 * 32);
+  const Mesh given{.pipeline = 2, .part_layers = {4, 7}};
+  EXPECT_EQ(part_problem(config, given), "");
+  EXPECT_EQ(stage_chunks(config, given, 0), (std::vector<Stage>{{0, 7}}));
+  EXPECT_EQ(stage_chunks(config, given, 1), (std::vector<Stage>{{7, block_count(config)}}));
+}
+
 TEST(Convnets, ShareBatchesOnlyIfTheirNormsAreSynchronized) {
   ConvnetConfig config = convnet_preset("resnet20")->config;
   EXPECT_TRUE(shares_batches(config));

@@ -82,6 +82,16 @@ TEST(ModelDesign, IsCutIntoThePartsThatAreGiven) {
   }
 }
 
+TEST(ModelDesign, OfAnMlpIsCutByTheCostOfItsLayers) {
+  const ModelDesign mlp = MlpConfig{.inputs = 100, .hidden = {100, 10, 10}, .outputs = 2};
+  EXPECT_EQ(stage_layers(mlp), 4);
+  EXPECT_EQ(pipeline_stage(mlp, 2, 0), (Stage{0, 1}));
+  EXPECT_EQ(pipeline_stage(mlp, 2, 1), (Stage{1, 4}));
+  EXPECT_EQ(edge_values(mlp, 1, 1), 100);
+  EXPECT_EQ(edge_values(mlp, 1, 3), 10);
+  EXPECT_EQ(edge_values(kGpt, 5, 2), 5 * 16);
+}
+
 TEST(ModelDesign, NamesTheProblemsOfAnyFamily) {
   EXPECT_TRUE(validate(kGpt).ok());
   EXPECT_TRUE(validate(ModelDesign(kMlp)).ok());

@@ -296,7 +296,7 @@ std::vector<Case> convnet_cases() {
       {"spec.parallelism.tensor",
        "{nodes: 2, parallelism: {tensor: 2}, " + spec(net, files).substr(1)},
       {"spec.parallelism.pipeline",
-       "{nodes: 2, parallelism: {pipeline: 2}, " + spec(net, files).substr(1)},
+       "{nodes: 12, parallelism: {pipeline: 12}, " + spec(net, files).substr(1)},
   };
   for (const char* field :
        {"imageHeight: 8", "imageWidth: 8", "imageChannels: 1", "batchNorm: local"}) {
