@@ -33,7 +33,8 @@ ConvnetOptions convnet_options(const ModelOptions& options, const ConvnetConfig&
   return {.config = config,
           .stage = options.stage,
           .precision = options.precision,
-          .splits_backward = options.splits_backward};
+          .splits_backward = options.splits_backward,
+          .dropout = options.dropout};
 }
 
 // The models of the families, by the alternative of ModelDesign.

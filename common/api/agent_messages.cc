@@ -163,13 +163,13 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
                         const WorkerWishes& wishes) {
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   const bool is_mlp = train && train->model.family == "mlp";
-  if (world.pipeline > 1 && (is_mlp || (train && is_convnet(train->model)))) {
-    return kProtocolWithAllStages;
-  }
+  const bool trains_convnet = train && is_convnet(train->model);
+  if (world.pipeline > 1 && (is_mlp || trains_convnet)) return kProtocolWithAllStages;
+  if (trains_convnet && train->dropout > 0) return kProtocolWithAllStages;
   if (has_servers(world) && wishes.has_copies) return kProtocolWithCopies;
   if (has_servers(world)) return kProtocolWithServers;
   if (train && is_click_family(train->model.family)) return kProtocolWithServers;
-  if (train && (is_convnet(train->model) || train->dropout > 0)) return kProtocolWithConvnets;
+  if (trains_convnet || (train && train->dropout > 0)) return kProtocolWithConvnets;
   if (train &&
       (has_new_schedule(train->optimizer) || train->ema > 0 || !train->data.pieces.empty())) {
     return kProtocolWithAverages;

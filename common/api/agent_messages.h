@@ -63,7 +63,7 @@ namespace lockstep {
 //  12  workers train click models; a world may have servers (`parameterServers`)
 //  13  servers have copies, and views of a round change which of them count (`serversView`)
 //  14  such a view may move a server to another pod; workers cut MLPs and convolutional networks
-//      into the stages of a pipeline
+//      into the stages of a pipeline, and drop out in convolutional networks
 inline constexpr int64_t kProtocolNewest = 14;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -93,7 +93,7 @@ inline constexpr int64_t kProtocolWithServers = 12;
 inline constexpr int64_t kProtocolWithCopies = 13;
 // Older agents refuse views in which a server has moved, and rounds that began with another pod.
 inline constexpr int64_t kProtocolWithMoves = 14;
-// Older workers cut only transformers into stages.
+// Older workers cut only transformers into stages, and refuse dropout in convolutional networks.
 inline constexpr int64_t kProtocolWithAllStages = 14;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.

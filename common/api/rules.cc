@@ -334,9 +334,6 @@ void Table::add_convnet() {
           !trains_convnet_ || !has_path ||
               (!train_.given("data.features") && !train_.given("data.targets")),
           "found features or targets too, expected either these or a path");
-  require(train_, "dropout", !trains_convnet_ || train_.is_default("dropout"),
-          "[found {}, which is ]not in this version with family: convnet; omit the field",
-          {train_["dropout"]});
   check(check_normalisation, {"spec.train.model", "spec.train.data"});
 }
 

@@ -478,9 +478,9 @@ struct Schema<TrainSpec> {
           &TrainSpec::optimizer);
     visit(Field{.name = "dropout",
                 .meaning = "Probability that a value is dropped in training: of the embedding and "
-                           "of the outputs of attention and MLP, or of an mlp's hidden layers. The "
-                           "same values are dropped in every layout; attention's probabilities "
-                           "are never dropped.",
+                           "of the outputs of attention and MLP, of an mlp's hidden layers, or of "
+                           "what a convnet's linear layers read. The same values are dropped in "
+                           "every layout; attention's probabilities are never dropped.",
                 .minimum = 0,
                 .maximum = 0.9},
           &TrainSpec::dropout);

@@ -52,6 +52,12 @@ size_t workspace_of(const ConvnetOptions& options, int64_t samples, kernels::Dev
   return bytes;
 }
 
+// A linear layer, other than one that reads the images. Nothing else reads what it reads.
+bool drops_input(const ConvUnit& unit) {
+  return unit.input >= 0 && !unit.has_norm() && unit.padding == 0 &&
+         unit.filter_height == unit.height && unit.filter_width == unit.width;
+}
+
 bool is_whole_pieces(const ConvnetOptions& options) {
   const std::vector<Stage> pieces = convnet_pieces(options.config);
   return options.stage.begin < options.stage.end &&
@@ -208,6 +214,7 @@ Status ConvnetBatch::begin(const PassInput& input) {
 Status ConvnetBatch::forward(int64_t block, std::span<const ParamView> parameters) {
   const ConvUnit& unit = this->unit(block);
   const UnitPlaces& place = places(block);
+  drop_out(block, at(places(unit.input).pooled));
   model_.ops_.conv2d_forward(model_.stream_,
                              {.x = output_of(unit.input),
                               .weight = weight_of(parameters[kFilters]),
@@ -279,6 +286,21 @@ void ConvnetBatch::pool(int64_t block) {
        .places = place.places < 0 ? nullptr : reinterpret_cast<int32_t*>(memory_ + place.places),
        .shape = pool_shape(unit),
        .kind = is_max ? kernels::Pooling::kMax : kernels::Pooling::kAverage});
+}
+
+// The unit before may drop out in-place: its ReLU's backward reads only where values are above 0,
+// and the gradients of dropped ones are 0.
+void ConvnetBatch::drop_out(int64_t block, kernels::View values) {
+  const DropoutOptions& dropout = model_.options_.dropout;
+  const ConvUnit& unit = this->unit(block);
+  if (!trains() || dropout.probability == 0 || !drops_input(unit)) return;
+  const int64_t width = unit.height * unit.width * unit.channels;
+  model_.ops_.dropout(model_.stream_, {.x = values,
+                                       .out = values,
+                                       .count = rows() * width,
+                                       .first = input_.first_sample * width,
+                                       .probability = dropout.probability,
+                                       .key = kernels::dropout_key(dropout.seed, block)});
 }
 
 void ConvnetBatch::count_hits(int64_t top, float* hits) {
@@ -414,6 +436,7 @@ void ConvnetBatch::unconvolve(int64_t block, std::span<const ParamView> paramete
        .shape = conv_shape(unit),
        .adds_dx = places(block).adds_to_input,
        .workspace = model_.memory_.workspace});
+  drop_out(block, gradient(places(unit.input).gradient));
 }
 
 Status ConvnetBatch::backward_weights(int64_t block, GradSink& sink) {

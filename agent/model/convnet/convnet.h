@@ -8,6 +8,7 @@
 
 #include "agent/model/batch_sums.h"
 #include "agent/model/convnet/convnet_layout.h"
+#include "agent/model/dropout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
@@ -22,6 +23,7 @@ struct ConvnetOptions {
   Stage stage;  // whole convnet_pieces()
   kernels::Precision precision = kernels::Precision::kF32;
   bool splits_backward = false;  // ModelOptions::splits_backward
+  DropoutOptions dropout = {};   // of what linear layers after others read
 };
 
 // Computes the memory for a device type (ModelMemory, model_memory()).
@@ -120,6 +122,9 @@ class ConvnetBatch final : public MicroBatch {
   Status take_statistics(int64_t block, std::span<const ParamView> parameters);
   Status normalise(int64_t block, std::span<const ParamView> parameters);
   void pool(int64_t block);
+  // Drops values of what a linear layer reads, in-place, or their gradients; nothing of what other
+  // units read.
+  void drop_out(int64_t block, kernels::View values);
   void compute_losses();
   void count_hits(int64_t top, float* hits);
   // Each turns a gradient of what it made into that of what it read.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "kernels/ops/dropout.h"
@@ -125,6 +126,80 @@ TEST(Dropout, OfAnMlpHasTheGradientsOfFiniteDifferences) {
                                                       static_cast<size_t>(entry.count)),
                          4, parameter.name, loss);
     }
+  }
+}
+
+// Images, whose samples are numbered from `first` on.
+struct Digits {
+  static constexpr ConvnetConfig kNet{
+      .kind = ConvnetKind::kLenet5, .height = 12, .width = 12, .channels = 1, .classes = 3};
+  static constexpr int64_t kPixels = 144;
+  std::vector<float> pixels;
+  std::vector<int32_t> labels = {0, 1, 2, 1};
+
+  Digits() {
+    for (int64_t i = 0; i < 4 * kPixels; ++i) {
+      pixels.push_back(static_cast<float>(i * i % 23) / 11 - 1);
+    }
+  }
+  PassInput input(int64_t begin, int64_t count, int64_t first) const {
+    return {.batch = {.rows = count,
+                      .counted = count,
+                      .tensors = {pixels.data() + begin * kPixels, labels.data() + begin}},
+            .gradient_scale = 0.25f,
+            .first_sample = first + begin};
+  }
+};
+
+double passed(test::TinyMlp& net, const PassInput& input) {
+  EXPECT_TRUE(net.training->begin(input).ok());
+  EXPECT_TRUE(forward_pass(*net.model, net.store, *net.training).ok());
+  EXPECT_TRUE(backward_pass(*net.model, net.store, *net.training, net.sink).ok());
+  const MicroBatch::Terms losses = net.training->losses();
+  return std::accumulate(losses.values, losses.values + losses.count, 0.0);
+}
+
+TEST(Dropout, OfAConvnetFollowsTheNumbersOfTheSamples) {
+  const Digits digits;
+  test::TinyMlp whole(Digits::kNet, 4, kernels::cpu_ops(), nullptr, kDropout);
+  test::TinyMlp halves(Digits::kNet, 4, kernels::cpu_ops(), nullptr, kDropout);
+  const double loss = passed(whole, digits.input(0, 4, 8));
+  const double first = passed(halves, digits.input(0, 2, 8));
+  const double second = passed(halves, digits.input(2, 2, 8));
+  EXPECT_NEAR(first + second, loss, 1e-6 * loss);
+  EXPECT_LT(distance(halves.sink.gradients(), whole.sink.gradients()), 1e-5);
+  EXPECT_GT(std::abs(passed(halves, digits.input(2, 2, 6)) - second), 1e-4);
+  test::TinyMlp plain(Digits::kNet, 4);
+  EXPECT_NE(passed(plain, digits.input(0, 4, 8)), loss);
+  const DeviceBatch batch = digits.input(0, 4, 8).batch;
+  EXPECT_EQ(whole.loss(batch), plain.loss(batch)) << "evaluation drops nothing";
+}
+
+// For one sample, dropping what a linear layer reads is dropping columns of its matrix.
+TEST(Dropout, OfAConvnetIsThatOfTheColumnsOfItsLinearLayers) {
+  const Digits digits;
+  constexpr int64_t kSample = 9;
+  test::TinyMlp dropping(Digits::kNet, 1, kernels::cpu_ops(), nullptr, kDropout);
+  test::TinyMlp plain(Digits::kNet, 1);
+  const uint32_t threshold = kernels::dropout_threshold(kDropout.probability);
+  const std::vector<Parameter> table = parameter_table(Digits::kNet);
+  for (const int64_t block : {2, 3, 4}) {
+    const Parameter& weight =
+        table[static_cast<size_t>(block_parameters(Digits::kNet, block).front())];
+    const int64_t columns = weight.dims[1];
+    const uint64_t key = kernels::dropout_key(kDropout.seed, block);
+    const std::span<float> values = plain.store.values_of(weight.id);
+    for (int64_t i = 0; i < weight.count(); ++i) {
+      const bool is = kernels::is_kept(key, kSample * columns + i % columns, threshold);
+      values[static_cast<size_t>(i)] *= is ? kernels::dropout_scale(kDropout.probability) : 0.0f;
+    }
+  }
+  const double loss = passed(plain, digits.input(0, 1, kSample));
+  EXPECT_NEAR(passed(dropping, digits.input(0, 1, kSample)), loss, 1e-5 * loss);
+  for (const Parameter& parameter : table) {
+    if (!parameter.name.ends_with("bias")) continue;  // whose gradients are those of each layer
+    EXPECT_LT(distance(dropping.sink.of(parameter.id), plain.sink.of(parameter.id)), 1e-5)
+        << parameter.name;
   }
 }
 

@@ -37,7 +37,8 @@ const std::vector<Model>& models() {
                                           {"Gelu", mlp(MlpActivation::kGelu)},
                                           {"TanhWithDropout", mlp(MlpActivation::kTanh), 0.3},
                                           {"Lenet5", kLenet},
-                                          {"Resnet20", kResnet}};
+                                          {"Resnet20", kResnet},
+                                          {"Lenet5WithDropout", kLenet, 0.3}};
   return kModels;
 }
 
@@ -160,7 +161,7 @@ TEST(StagesOfModels, KeepTheStateThatTheyAreGiven) {
 
 TEST(StagesOfModels, HaveTheSizesThatAreGiven) {
   ComposeOptions options =
-      options_of({models().back(), PipelineKind::kGpipe, {.pipeline = 2, .part_layers = {9, 2}}});
+      options_of({models()[4], PipelineKind::kGpipe, {.pipeline = 2, .part_layers = {9, 2}}});
   expect_same_bits(train(uncut(options)), train(options));
   options.mesh.part_layers = {9, 1};
   EXPECT_EQ(check(options).error().message,
@@ -169,8 +170,7 @@ TEST(StagesOfModels, HaveTheSizesThatAreGiven) {
 }
 
 TEST(StagesOfModels, AreAtMostTheirLayers) {
-  const ComposeOptions options =
-      options_of({models().back(), PipelineKind::kGpipe, {.pipeline = 12}});
+  const ComposeOptions options = options_of({models()[4], PipelineKind::kGpipe, {.pipeline = 12}});
   EXPECT_EQ(check(options).error().message,
             "[compose] expected at most as many stages as layers, 11, got 12");
 }

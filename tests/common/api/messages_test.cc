@@ -273,6 +273,8 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 14);
   spec.parallelism = {};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 11);
+  spec.train->dropout = 0.1;
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 14);
   spec.train.reset();
   input.members[1] = {2, 1, "10.0.0.3", 29500};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);

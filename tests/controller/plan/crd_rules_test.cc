@@ -291,8 +291,6 @@ std::vector<Case> convnet_cases() {
       {"spec.train.model.hidden", spec(net + ", hidden: [8]", files)},
       {"spec.train.recompute",
        "{train: {model: {preset: resnet20}, data: {" + files + "}, recompute: blocks}}"},
-      {"spec.train.dropout",
-       "{train: {model: {preset: resnet20}, data: {" + files + "}, dropout: 0.5}}"},
       {"spec.parallelism.tensor",
        "{nodes: 2, parallelism: {tensor: 2}, " + spec(net, files).substr(1)},
       {"spec.parallelism.pipeline",
