@@ -10,9 +10,9 @@
 
 // One task is one head of one sample. In backward it is all heads that share keys, so that only one
 // thread adds to the gradients of those keys and values. Queries are processed in blocks of kRows.
-// The scores of a block against all keys up to its last query are kept in a strip of scratch, so
-// that softmax needs one pass and the four products are ordinary small matrix products. Memory is
-// linear in T.
+// The scores of a block against all keys that its last query sees are kept in a strip of scratch,
+// so that softmax needs one pass and the four products are ordinary small matrix products. Memory
+// is linear in T.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
@@ -93,13 +93,14 @@ void check(const AttentionShape& shape, const Workspace& workspace) {
 struct Block {
   int64_t begin;
   int64_t rows;
-  int64_t keys;          // begin + rows
+  int64_t keys;          // seen by the last query
   int64_t keys_rounded;  // up to whole vectors
 };
 
 Block block_of(int64_t begin, const AttentionShape& shape) {
   const int64_t rows = min_of(kRows, shape.sequence - begin);
-  return {begin, rows, begin + rows, round_up(begin + rows, kLanes)};
+  const int64_t keys = shape.keys_of(begin + rows - 1);
+  return {begin, rows, keys, round_up(keys, kLanes)};
 }
 
 // strip[rows, keys_rounded] = rows of x (x_row apart) times the transposed matrix.
@@ -116,23 +117,23 @@ void strip_product(const float* x, int64_t x_row, const float* transposed, const
            .k = shape.head_dim});
 }
 
-// Returns the scores where key <= query, else the lowest float.
-inline Vec masked(Vec scores, int64_t key, int64_t query) {
+// Returns the scores of the keys up to `last`, else the lowest float.
+inline Vec masked(Vec scores, int64_t key, int64_t last) {
   const IntVec keys = iota() + static_cast<int32_t>(key);
-  return keys <= static_cast<int32_t>(query) ? scores : all(kLowest);
+  return keys <= static_cast<int32_t>(last) ? scores : all(kLowest);
 }
 
-// row <- exp(row - max) over the keys up to the query, 0 for later keys.
+// row <- exp(row - max) over the keys up to `last`, 0 for later keys.
 struct SoftmaxRow {
   float sum;
   float lse;
 };
 
-SoftmaxRow softmax_row(float* row, int64_t query, int64_t keys_rounded) {
-  const int64_t whole = (query + 1) / kLanes * kLanes;
+SoftmaxRow softmax_row(float* row, int64_t last, int64_t keys_rounded) {
+  const int64_t whole = (last + 1) / kLanes * kLanes;
   Vec highest = all(kLowest);
   for (int64_t j = 0; j < whole; j += kLanes) highest = max_vec(load(row + j), highest);
-  if (whole <= query) highest = max_vec(masked(load(row + whole), whole, query), highest);
+  if (whole <= last) highest = max_vec(masked(load(row + whole), whole, last), highest);
   const float shift = max_of(highest);
   Vec sum = {};
   for (int64_t j = 0; j < whole; j += kLanes) {
@@ -141,7 +142,7 @@ SoftmaxRow softmax_row(float* row, int64_t query, int64_t keys_rounded) {
     sum += e;
   }
   for (int64_t j = whole; j < keys_rounded; j += kLanes) {
-    const Vec e = exp_bounded(masked(load(row + j), j, query) - shift);
+    const Vec e = exp_bounded(masked(load(row + j), j, last) - shift);
     store(row + j, e);
     sum += e;
   }
@@ -160,7 +161,7 @@ void forward_head(const Head& head, const AttentionShape& shape, const Scratch& 
     float inverse[kRows];
     for (int64_t i = 0; i < block.rows; ++i) {
       float* row = scratch.scores + i * scratch.stride;
-      const SoftmaxRow softmax = softmax_row(row, begin + i, block.keys_rounded);
+      const SoftmaxRow softmax = softmax_row(row, shape.keys_of(begin + i) - 1, block.keys_rounded);
       inverse[i] = 1.0f / softmax.sum;
       if (lse) lse[begin + i] = softmax.lse;
     }
@@ -198,13 +199,14 @@ struct HeadGradients {
   float* dv;
 };
 
-// scores <- P = exp(scores - lse); dscores <- P * (dP - sum(dout * out)) / sqrt(HD), 0 past the
-// query.
+// scores <- P = exp(scores - lse); dscores <- P * (dP - sum(dout * out)) / sqrt(HD), 0 for keys
+// that the query does not see.
 void score_gradients(const HeadGradients& g, const Head& head, const Block& block,
                      const AttentionShape& shape, const Scratch& scratch) {
   const float factor = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
   for (int64_t i = 0; i < block.rows; ++i) {
     const int64_t query = block.begin + i;
+    const int64_t last = shape.keys_of(query) - 1;
     const float delta =
         dot(g.dout + query * head.out_row, g.out + query * head.out_row, shape.head_dim);
     const float lse = g.lse[query];
@@ -212,7 +214,7 @@ void score_gradients(const HeadGradients& g, const Head& head, const Block& bloc
     float* d = scratch.dscores + i * scratch.stride;
     for (int64_t j = 0; j < block.keys_rounded; j += kLanes) {
       Vec scores = load(p + j);
-      if (j + kLanes > query) scores = masked(scores, j, query);
+      if (j + kLanes > last) scores = masked(scores, j, last);
       const Vec probability = exp_bounded(scores - lse);
       store(p + j, probability);
       store(d + j, probability * (load(d + j) - delta) * factor);
@@ -220,11 +222,12 @@ void score_gradients(const HeadGradients& g, const Head& head, const Block& bloc
   }
 }
 
-// to[keys, HD] += strip^T x. With `fresh`, rows of the block's own keys are set instead of added
-// to.
+// to[keys, HD] += strip^T x. With `fresh`, rows of keys that no earlier block has seen are set
+// instead of added to.
 void scatter_product(const float* strip, const float* x, int64_t x_row, const Block& block,
                      const AttentionShape& shape, const Scratch& scratch, bool fresh, float* to,
                      int64_t to_row) {
+  const int64_t seen = block.begin == 0 ? 0 : shape.keys_of(block.begin - 1);  // by earlier blocks
   Product p{.a = strip,
             .a_row = 1,
             .a_col = scratch.stride,
@@ -232,14 +235,14 @@ void scatter_product(const float* strip, const float* x, int64_t x_row, const Bl
             .b_row = x_row,
             .c = to,
             .c_row = to_row,
-            .m = block.begin,
+            .m = seen,
             .n = shape.head_dim,
             .k = block.rows,
             .accumulate = true};
   product(p);
-  p.a = strip + block.begin;
-  p.c = to + block.begin * to_row;
-  p.m = block.rows;
+  p.a = strip + seen;
+  p.c = to + seen * to_row;
+  p.m = block.keys - seen;
   p.accumulate = !fresh;
   product(p);
 }

@@ -32,6 +32,7 @@ AttentionArgs<T> sizes_of(const AttentionShape& shape) {
   args.heads = shape.heads;
   args.kv_heads = shape.kv_heads;
   args.head_dim = shape.head_dim;
+  args.causal = shape.causal;
   args.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
   return args;
 }

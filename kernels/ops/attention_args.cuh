@@ -19,7 +19,13 @@ struct AttentionArgs {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  bool causal = true;
   float scale = 0.0f;  // 1/sqrt(HD)
+
+  // Returns how many keys, from the first one on, a query sees: all if not causal.
+  __device__ int64_t keys_of(int64_t query) const {
+    return causal && query < sequence ? query + 1 : sequence;
+  }
 };
 
 // One head of one sample: row t is at first + t * stride.

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   query.load(packed_rows(args.qkv, args, at.sample, at.head).row(at.t), args.head_dim);
   query.scale(args.scale);
   float high = -INFINITY, sum = 0.0f;
-  for (int64_t key = 0; key <= at.t; ++key) {
+  for (int64_t key = 0; key < args.keys_of(at.t); ++key) {
     other.load(k.row(key), args.head_dim);
     const float score = dot_of_rows(query, other);
     const float next = fmaxf(high, score);
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   dout.load(out_rows(args.dout, args, at.sample, at.head).row(at.t), args.head_dim);
   const float lse = of_head(args.lse, args, at.sample, at.head)[at.t];
   const float delta = of_head(args.delta, args, at.sample, at.head)[at.t];
-  for (int64_t key = 0; key <= at.t; ++key) {
+  for (int64_t key = 0; key < args.keys_of(at.t); ++key) {
     key_row.load(k.row(key), args.head_dim);
     value_row.load(v.row(key), args.head_dim);
     const float p = expf(dot_of_rows(query, key_row) - lse);
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const auto dout_of_head = out_rows(args.dout, args, at.sample, head);
     const float* lse = of_head(args.lse, args, at.sample, head);
     const float* delta = of_head(args.delta, args, at.sample, head);
-    for (int64_t t = at.t; t < args.sequence; ++t) {
+    for (int64_t t = args.causal ? at.t : 0; t < args.sequence; ++t) {
       query.load(q.row(t), args.head_dim);
       dout.load(dout_of_head.row(t), args.head_dim);
       const float p = expf(dot_of_rows(key, query) - lse[t]);

@@ -160,17 +160,18 @@ __device__ inline float sum_of_row(float value) {
   return value + shuffle_xor(value, 2);
 }
 
-// Masks scores of keys after the query; first_key and first_row are the first of the score block.
+// Masks scores of keys that the query does not see; first_key and first_row are the first of the
+// score block.
 template <int kColumns>
-__device__ void hide_later_keys(float (&scores)[kColumns / 8][4], int64_t first_key,
-                                int64_t first_row) {
+__device__ void hide_later_keys(const AttentionArgs<Bf16>& args, float (&scores)[kColumns / 8][4],
+                                int64_t first_key, int64_t first_row) {
   const int lane = lane_index();
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int64_t key = first_key + 8 * n + lane % 4 * 2 + i % 2;
-      if (key > first_row + lane / 4 + i / 2 * 8) scores[n][i] = -INFINITY;
+      if (key >= args.keys_of(first_row + lane / 4 + i / 2 * 8)) scores[n][i] = -INFINITY;
     }
   }
 }
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   float out[kGroups][kD / 8][4] = {};
   OnlineSoftmax softmax[kGroups];
   const float exponent_scale = args.scale * kLog2E;
-  const int64_t keys = place.begin + kRows < args.sequence ? place.begin + kRows : args.sequence;
+  const int64_t keys = args.keys_of(place.begin + kRows - 1);  // of all the block's queries
   T::template begin_copy<kTile>(k_tile, k, 0, args.sequence);
   commit_copies();
   for (int64_t key = 0; key < keys; key += kTile) {
@@ -270,7 +271,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       const int64_t first_row = place.begin + g * kTile;
-      if (key >= first_row) hide_later_keys<kTile>(scores[g], key, first_row + place.row);
+      if (key + kTile > args.keys_of(first_row)) {
+        hide_later_keys<kTile>(args, scores[g], key, first_row + place.row);
+      }
       next_softmax<kTile, kD>(scores[g], exponent_scale, softmax[g], out[g]);
     }
     wait_for_copies<1>();
@@ -329,7 +332,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tiles(Attentio
 
   float dq[kD / 8][4] = {};
   const float exponent_scale = args.scale * kLog2E;
-  const int64_t keys = place.begin + kTile < args.sequence ? place.begin + kTile : args.sequence;
+  const int64_t keys = args.keys_of(place.begin + kTile - 1);
   for (int64_t key = 0; key < keys; key += kInner) {
     T::template begin_copy<kInner>(k_tile, k, key, args.sequence);
     T::template begin_copy<kInner>(v_tile, v, key, args.sequence);
@@ -339,8 +342,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tiles(Attentio
     float scores[kInner / 8][4] = {}, dp[kInner / 8][4] = {};
     T::template multiply_rows<kInner>(scores, q_tile, place.row, k_tile);
     T::template multiply_rows<kInner>(dp, dout_tile, place.row, v_tile);
-    if (key + kInner > place.begin) {
-      hide_later_keys<kInner>(scores, key, place.begin + place.row);
+    if (key + kInner > args.keys_of(place.begin)) {
+      hide_later_keys<kInner>(args, scores, key, place.begin + place.row);
     }
 #pragma unroll
     for (int n = 0; n < kInner / 8; ++n) {
@@ -384,7 +387,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkv_tiles(Attenti
   for (int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
     const auto q = packed_rows(args.qkv, args, place.sample, head);
     const auto dout = out_rows(args.dout, args, place.sample, head);
-    for (int64_t query = place.begin; query < args.sequence; query += kInner) {
+    for (int64_t query = args.causal ? place.begin : 0; query < args.sequence; query += kInner) {
       T::template begin_copy<kInner>(q_tile, q, query, args.sequence);
       T::template begin_copy<kInner>(dout_tile, dout, query, args.sequence);
       commit_copies();
@@ -401,7 +404,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkv_tiles(Attenti
       float p[kInner / 8][4] = {}, dp[kInner / 8][4] = {};
       T::template multiply_rows<kInner>(p, k_tile, place.row, q_tile);
       T::template multiply_rows<kInner>(dp, v_tile, place.row, dout_tile);
-      const bool diagonal = query < place.begin + kTile;
+      const bool diagonal = args.causal && query < place.begin + kTile;
 #pragma unroll
       for (int n = 0; n < kInner / 8; ++n) {
 #pragma unroll

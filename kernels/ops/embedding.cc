@@ -24,6 +24,7 @@ inline void add_row(float* to, const float* from, int64_t count) {
 void embedding_forward(Stream&, const EmbeddingForward& args) {
   const float* table = args.token_table.f32();
   const float* positions = args.position_table.f32();
+  const float* added = args.row.f32();
   float* out = args.out.f32();
   const int64_t width = args.width, sequence = args.sequence;
   parallel_for(args.batch * sequence, kRowGrain, [&](Range range) {
@@ -37,6 +38,7 @@ void embedding_forward(Stream&, const EmbeddingForward& args) {
         Vec v = {};
         if (t) v = load_n(t + i, n);
         if (p) v += load_n(p + i, n);
+        if (added) v += load_n(added + i, n);
         store_n(o + i, v, n);
       });
     }

@@ -17,21 +17,35 @@ struct Lookup {
   int64_t width;
 };
 
-// Grid: (row, strip of columns). The tables have type U.
+// The tables of a lookup, of type U; null: none.
+template <class U>
+struct Tables {
+  const U* tokens;
+  const U* positions;
+  const U* row;  // added to every row
+};
+
+template <int N, class U>
+__device__ __forceinline__ void add_loaded(float (&sum)[N], const U* from) {
+  float values[N];
+  load_values(values, from);
+  for (int i = 0; i < N; ++i) sum[i] += values[i];
+}
+
+// Grid: (row, strip of columns).
 template <class T, class U, int N>
 __global__ void __launch_bounds__(kRowStripThreads)
-    look_up(const U* table, const U* positions, T* out, Lookup lookup) {
+    look_up(Tables<U> tables, T* out, Lookup lookup) {
   const int64_t row = blockIdx.x;
   const int64_t column = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N;
   if (column >= lookup.width) return;
   const int64_t token = table_row(lookup.shard, row);
   float sum[N] = {};
-  if (token >= 0) load_values(sum, table + token * lookup.width + column);
-  if (positions) {
-    float position[N];
-    load_values(position, positions + row % lookup.sequence * lookup.width + column);
-    for (int i = 0; i < N; ++i) sum[i] += position[i];
+  if (token >= 0) load_values(sum, tables.tokens + token * lookup.width + column);
+  if (tables.positions) {
+    add_loaded(sum, tables.positions + row % lookup.sequence * lookup.width + column);
   }
+  if (tables.row) add_loaded(sum, tables.row + column);
   store_values(out + row * lookup.width + column, sum);
 }
 
@@ -185,18 +199,21 @@ Lookup lookup_of(const Args& args) {
 void embedding_forward(Stream& stream, const EmbeddingForward& args) {
   const Lookup lookup = lookup_of(args);
   CHECK(!args.position_table || args.position_table.dtype == args.token_table.dtype);
-  const PackedRows rows{.dtype = args.out.dtype,
-                        .width = args.width,
-                        .begins = {args.token_table.data, args.position_table.data, args.out.data}};
+  CHECK(!args.row || args.row.dtype == args.token_table.dtype);
+  const PackedRows rows{
+      .dtype = args.out.dtype,
+      .width = args.width,
+      .begins = {args.token_table.data, args.position_table.data, args.row.data, args.out.data}};
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     const LaunchShape shape =
         row_strips_shape("embedding_forward", args.batch * args.sequence, args.width, N);
     if (args.token_table.dtype == DType::kF32) {
-      launch(stream, shape, look_up<T, float, N>, args.token_table.f32(), args.position_table.f32(),
-             elements_of<T>(args.out), lookup);
+      const Tables<float> tables{args.token_table.f32(), args.position_table.f32(), args.row.f32()};
+      launch(stream, shape, look_up<T, float, N>, tables, elements_of<T>(args.out), lookup);
     } else {
-      launch(stream, shape, look_up<T, Bf16, N>, args.token_table.bf16(),
-             args.position_table.bf16(), elements_of<T>(args.out), lookup);
+      const Tables<Bf16> tables{args.token_table.bf16(), args.position_table.bf16(),
+                                args.row.bf16()};
+      launch(stream, shape, look_up<T, Bf16, N>, tables, elements_of<T>(args.out), lookup);
     }
   });
 }

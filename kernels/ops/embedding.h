@@ -7,13 +7,14 @@
 
 namespace lockstep::kernels {
 
-// out[b,t] = token_table[tokens[b,t] - vocabulary_begin] + position_table[t].
+// out[b,t] = token_table[tokens[b,t] - vocabulary_begin] + position_table[t] + row.
 // A token outside this shard [vocabulary_begin, + vocabulary) gives a row of zeros, so the sum over
-// a table's shards is the complete lookup. Pass position_table on only one of the shards.
+// a table's shards is the complete lookup. Pass position_table and row on only one of the shards.
 struct EmbeddingForward {
   const int32_t* tokens = nullptr;  // [B,T]
   ConstView token_table = {};       // [vocabulary, C]
   ConstView position_table = {};    // [>=T, C] or null
+  ConstView row = {};               // [C] or null; its gradient is the sum of dout's rows
   View out = {};                    // [B,T,C]
   int64_t batch = 0;
   int64_t sequence = 0;

@@ -35,4 +35,17 @@ __device__ __forceinline__ float gelu_derivative(float x) {
   return t.s + t.x * t.s * t.complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
 }
 
+// GELU(x) = x * P, P = (1 + erf(x / sqrt(2))) / 2, without cancellation for x below 0.
+__device__ __forceinline__ float erf_gelu_probability(float x) {
+  return 0.5f * erfcf(-x * 0.70710678118654752f);
+}
+__device__ __forceinline__ float erf_gelu_value(float x) {
+  return x * erf_gelu_probability(x);
+}
+__device__ __forceinline__ float erf_gelu_derivative(float x) {
+  const float cut = fminf(fmaxf(x, -kGeluLimit), kGeluLimit);
+  const float density = 0.39894228040143268f * expf(-0.5f * cut * cut);
+  return x != x ? x : erf_gelu_probability(cut) + cut * density;
+}
+
 }  // namespace lockstep::kernels::cuda

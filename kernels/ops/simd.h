@@ -186,6 +186,35 @@ inline Vec gelu_derivative(Vec x) {
   return t.s + t.x * t.s * t.s_complement * (t.x * t.x * (3.0f * kGeluCubic) + kGeluLinear);
 }
 
+// GELU(x) = x * P, P = (1 + erf(x / sqrt(2))) / 2, for |erf| by a polynomial times e^(-x^2/2),
+// whose error is below 1.5e-7. Source: Abramowitz and Stegun, 7.1.26.
+struct ErfGeluTerms {
+  Vec p;        // P
+  Vec density;  // e^(-x^2/2) / sqrt(2 pi)
+};
+inline ErfGeluTerms erf_gelu_terms(Vec x) {
+  const Vec low = all(-kGeluLimit), high = all(kGeluLimit);
+  const Vec cut = x < low ? low : (x > high ? high : x);
+  const Vec z = (cut < Vec{} ? -cut : cut) * 0.70710678118654752f;
+  const Vec t = 1.0f / (1.0f + z * 0.3275911f);
+  Vec poly = all(1.061405429f);
+  poly = poly * t - 1.453152027f;
+  poly = poly * t + 1.421413741f;
+  poly = poly * t - 0.284496736f;
+  poly = poly * t + 0.254829592f;
+  const Vec e = exp_bounded(-z * z);
+  const Vec tail = poly * t * e * 0.5f;  // (1 - erf(z)) / 2
+  return {cut < Vec{} ? tail : 1.0f - tail, e * 0.39894228040143268f};
+}
+inline Vec erf_gelu(Vec x) {
+  return x * erf_gelu_terms(x).p;
+}
+inline Vec erf_gelu_derivative(Vec x) {
+  const ErfGeluTerms terms = erf_gelu_terms(x);
+  const Vec low = all(-kGeluLimit), high = all(kGeluLimit);
+  return terms.p + (x < low ? low : (x > high ? high : x)) * terms.density;
+}
+
 // Converts fp32 to bf16, rounding to nearest even; a NaN becomes a quiet NaN.
 inline HalfVec to_bf16(Vec v) {
   const UintVec bits = (UintVec)v;

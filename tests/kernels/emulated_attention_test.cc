@@ -1,6 +1,6 @@
 // attention.cu on the emulated device against double precision: both dtypes, the tensor core
-// kernels and the plain ones, grouped queries, and sequences that do not fill a tile. Also the
-// graphs for cuDNN, computed by the fake.
+// kernels and the plain ones, grouped queries, sequences that do not fill a tile, and attention
+// that is not causal. Also the graphs for cuDNN, computed by the fake.
 #include <gtest/gtest.h>
 
 #include "kernels/ops/attention_geometry.h"
@@ -33,7 +33,8 @@ std::string name_of(const Case& c) {
   return std::string(c.by == AttentionBy::kOwn ? "own " : "cuDNN ") +
          (c.dtype == DType::kF32 ? "f32" : "bf16") + " B=" + std::to_string(s.batch) +
          " T=" + std::to_string(s.sequence) + " NH=" + std::to_string(s.heads) +
-         " KVH=" + std::to_string(s.kv_heads) + " HD=" + std::to_string(s.head_dim);
+         " KVH=" + std::to_string(s.kv_heads) + " HD=" + std::to_string(s.head_dim) +
+         (s.causal ? "" : " bidirectional");
 }
 
 AttentionShape shape(int64_t batch, int64_t sequence, int64_t heads, int64_t kv_heads,
@@ -63,6 +64,11 @@ std::vector<Case> test_cases() {
     cases.push_back({shape(1, 35, 2, 1, 32), dtype});
   }
   cases.push_back({shape(1, 33, 2, 2, 64), DType::kF32});
+  const size_t causal = cases.size();
+  for (size_t i = 0; i < causal; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().shape.causal = false;
+  }
   return cases;
 }
 
@@ -91,8 +97,8 @@ class Head {
     p_.assign(at(t * t), 0.0);
     for (int64_t i = 0; i < t; ++i) {
       double sum = 0.0;
-      for (int64_t j = 0; j <= i; ++j) sum += p_[at(i * t + j)] = std::exp(score(i, j));
-      for (int64_t j = 0; j <= i; ++j) p_[at(i * t + j)] /= sum;
+      for (int64_t j = 0; j < keys_of(i); ++j) sum += p_[at(i * t + j)] = std::exp(score(i, j));
+      for (int64_t j = 0; j < keys_of(i); ++j) p_[at(i * t + j)] /= sum;
       lse_.push_back(std::log(sum));
     }
   }
@@ -113,7 +119,7 @@ class Head {
   void add_out(std::vector<double>& out) const {
     for (int64_t i = 0; i < s_.sequence; ++i) {
       for (int64_t d = 0; d < s_.head_dim; ++d) {
-        for (int64_t j = 0; j <= i; ++j) out[at(out_at(i, d))] += p(i, j) * v(j, d);
+        for (int64_t j = 0; j < keys_of(i); ++j) out[at(out_at(i, d))] += p(i, j) * v(j, d);
       }
     }
   }
@@ -121,13 +127,13 @@ class Head {
   void add_gradients(const std::vector<double>& dout, std::vector<double>& dqkv) const {
     const double scale = 1.0 / std::sqrt(static_cast<double>(s_.head_dim));
     for (int64_t i = 0; i < s_.sequence; ++i) {
-      std::vector<double> dp(at(i + 1));
+      std::vector<double> dp(at(keys_of(i)));
       double mean = 0.0;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < keys_of(i); ++j) {
         for (int64_t d = 0; d < s_.head_dim; ++d) dp[at(j)] += dout[at(out_at(i, d))] * v(j, d);
         mean += p(i, j) * dp[at(j)];
       }
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < keys_of(i); ++j) {
         const double ds = p(i, j) * (dp[at(j)] - mean) * scale;
         for (int64_t d = 0; d < s_.head_dim; ++d) {
           dqkv[at(q_at(i, d))] += ds * qkv_[at(k_at(j, d))];
@@ -139,6 +145,7 @@ class Head {
   }
 
  private:
+  int64_t keys_of(int64_t t) const { return s_.causal ? t + 1 : s_.sequence; }
   int64_t row(int64_t t) const { return (sample_ * s_.sequence + t) * s_.qkv_width(); }
   double score(int64_t i, int64_t j) const {
     double sum = 0.0;
@@ -242,6 +249,16 @@ TEST(EmulatedAttention, AgreesWithDoublePrecisionForwardAndBackward) {
 TEST(EmulatedAttention, IsTheSameFunctionByCudnnsGraphs) {
   if (const Status status = dnn::available(); !status.ok()) GTEST_SKIP() << status.error().message;
   expect_right(cudnn_cases());
+}
+
+TEST(EmulatedAttention, IsRefusedByCudnnUnlessItIsCausal) {
+  if (const Status status = dnn::available(); !status.ok()) GTEST_SKIP() << status.error().message;
+  AttentionShape bidirectional = shape(1, 16, 1, 1, 64);
+  bidirectional.causal = false;
+  const Result<size_t> refused = dnn::prepare_attention(kDevice, bidirectional);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("not in this version"), std::string::npos);
 }
 
 TEST(EmulatedAttention, GivesTheSameBitsInAnyOrderOfThreads) {

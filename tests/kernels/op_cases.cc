@@ -64,6 +64,9 @@ std::vector<OpCase> test_cases() {
         EmbeddingSizes{2, 9, 16, 6, 4}, EmbeddingSizes{2, 75, 9, 40, 0, BatchTokens::kOne},
         EmbeddingSizes{2, 700, 3, 256, 0, BatchTokens::kBytes}}) {
     cases.push_back(embedding(sizes));
+    EmbeddingSizes with_row = sizes;
+    with_row.adds_row = true;
+    cases.push_back(embedding(with_row));
   }
   for (const int64_t rows : {1, 3, 70}) {
     for (const int64_t width : {1, 7, 16, 129}) {
@@ -75,6 +78,7 @@ std::vector<OpCase> test_cases() {
   }
   for (const int64_t count : {1, 5, 16, 1001}) {
     cases.push_back(gelu(count));
+    cases.push_back(gelu(count, GeluForm::kErf));
     cases.push_back(pointwise(Pointwise::kRelu, count));
     cases.push_back(pointwise(Pointwise::kTanh, count));
     cases.push_back(scale(count));
@@ -89,6 +93,9 @@ std::vector<OpCase> test_cases() {
   }
   for (const AttentionShape& shape : attention_shapes()) {
     cases.push_back(attention(shape));
+    AttentionShape bidirectional = shape;
+    bidirectional.causal = false;
+    cases.push_back(attention(bidirectional));
     if (shape.head_dim % 2 == 0) cases.push_back(rotary(shape));
   }
   for (const int64_t shards : {0, 1, 3}) {
@@ -142,6 +149,9 @@ std::vector<OpCase> cuda_cases() {
         AttentionShape{.batch = 1, .sequence = 67, .heads = 2, .head_dim = 64, .kv_heads = 1},
         AttentionShape{.batch = 1, .sequence = 67, .heads = 1, .head_dim = 128, .kv_heads = 1}}) {
     cases.push_back(attention(shape));
+    AttentionShape bidirectional = shape;
+    bidirectional.causal = false;
+    cases.push_back(attention(bidirectional));
   }
   for (const bool residual : {false, true}) {
     cases.push_back(layernorm({.rows = 130, .width = 272, .residual = residual}));

@@ -159,6 +159,7 @@ struct EmbeddingSizes {
   int64_t batch = 0, sequence = 0, width = 0, vocabulary = 0;
   int64_t vocabulary_begin = 0;
   BatchTokens tokens = BatchTokens::kAny;
+  bool adds_row = false;
 };
 std::vector<int32_t> tokens_of_batch(BatchTokens tokens, int64_t rows, int64_t below);
 
@@ -174,7 +175,7 @@ struct UpdateSizes {
 OpCase embedding(const EmbeddingSizes& sizes);
 OpCase layernorm(const LayerNormSizes& sizes);
 OpCase rmsnorm(const LayerNormSizes& sizes);
-OpCase gelu(int64_t count);
+OpCase gelu(int64_t count, GeluForm form = GeluForm::kTanh);
 OpCase pointwise(Pointwise function, int64_t count);
 OpCase swiglu(const SwigluSizes& sizes);
 OpCase rotary(const AttentionShape& shape);

@@ -180,6 +180,9 @@ Result<Cudnn::Passes*> Cudnn::passes_of(const AttentionShape& shape) {
 }
 
 Result<size_t> Cudnn::prepare(const AttentionShape& shape) {
+  if (!shape.causal) {
+    return unavailable("[cudnn] attention to all keys of a sequence is not in this version");
+  }
   if (!has_graph(shape)) {
     return unavailable(
         "[cudnn] expected a head_dim of 64 or 128 and at least 2 tokens, got "

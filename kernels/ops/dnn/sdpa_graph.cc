@@ -107,9 +107,9 @@ class Builder {
 }  // namespace
 
 bool has_graph(const AttentionShape& shape) {
-  return (shape.head_dim == 64 || shape.head_dim == 128) && shape.sequence >= kMinimumSequence &&
-         shape.batch > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
-         shape.heads > 0;
+  return shape.causal && (shape.head_dim == 64 || shape.head_dim == 128) &&
+         shape.sequence >= kMinimumSequence && shape.batch > 0 && shape.kv_heads > 0 &&
+         shape.heads % shape.kv_heads == 0 && shape.heads > 0;
 }
 
 Graph forward_graph(const AttentionShape& shape) {
