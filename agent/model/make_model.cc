@@ -96,8 +96,9 @@ ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
 GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& shard,
                                kernels::DeviceType device) {
   const ModelConfig* config = transformer_of(options.design);
-  return config == nullptr ? GenerateMemory()
-                           : generate_memory(gpt_options(options, *config), shard, device);
+  const bool generates = config != nullptr && !config->design().is_bidirectional;
+  return !generates ? GenerateMemory()
+                    : generate_memory(gpt_options(options, *config), shard, device);
 }
 
 std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,

@@ -177,6 +177,18 @@ int64_t shared_count_max(const ComposeOptions& options) {
   return count;
 }
 
+// Returns the most values of a parameter whose gradient the ranks of the tensor group add up
+// because each works on its own rows.
+int64_t row_sums_max(const ComposeOptions& options) {
+  int64_t count = 1;
+  if (!options.sequence_parallel) return count;
+  const std::vector<Parameter> table = parameter_table(options.design);
+  for (const ArenaEntry& entry : arena_of(options).entries) {
+    if (table[static_cast<size_t>(entry.id)].works_on_rows) count = std::max(count, entry.count);
+  }
+  return count;
+}
+
 // Everything else that the ranks of a tensor group exchange is smaller. Those that have the same
 // heads are a group of their own.
 uint64_t tensor_bytes_max(const ComposeOptions& options) {
@@ -188,7 +200,7 @@ uint64_t tensor_bytes_max(const ComposeOptions& options) {
   return heads +
          bytes_max(
              {alone({.count = rows * config->width, .type = activation_type(options)}),
-              alone({.count = rows}), squares(),
+              alone({.count = rows}), squares(), alone({.count = row_sums_max(options)}),
               alone({.kind = comm::Collective::kAllGather,
                      .count = padded_vocabulary(*config, options.mesh.tensor) / options.mesh.tensor,
                      .type = activation_type(options),

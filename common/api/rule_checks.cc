@@ -46,6 +46,10 @@ bool is_llama(std::string_view preset) {
   return preset.starts_with("llama-");
 }
 
+bool is_bert(std::string_view preset) {
+  return preset.starts_with("bert-");
+}
+
 std::string text(int64_t value) {
   return std::to_string(value);
 }
@@ -144,6 +148,7 @@ const Pattern kLabel{"^[a-z](-*[a-z0-9])*$", is_label};
 const Pattern kDomainPath{"^[^/]+/[^/]+$", is_domain_path};
 const Pattern kDuration{"^0*[1-9][0-9]*[smh]$", is_duration};
 const Pattern kLlamaPreset{"^llama-", is_llama};
+const Pattern kBertPreset{"^bert-", is_bert};
 
 void check_metadata(const TrainingJob& job, Problems& problems) {
   const std::string& name = job.metadata.name;
@@ -267,6 +272,15 @@ void check_normalisation(const TrainingJob& job, Problems& problems) {
                        " numbers, expected 1, or one for each of the " + text(channels) +
                        " channels");
   }
+}
+
+void check_mask_token(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train || !predicts_masked(model_design(*job.spec.train))) return;
+  const int64_t token = job.spec.train->data.maskToken;
+  const int64_t vocabulary = model_config(*job.spec.train).vocabulary;
+  if (vocabulary == 0 || token < vocabulary) return;  // another rule reports a missing vocabulary
+  problems.push_back("spec.train.data.maskToken: " + text(token) +
+                     " is not below spec.train.model.vocabulary: " + text(vocabulary));
 }
 
 void check_tokens(const TrainingJob& job, Problems& problems) {

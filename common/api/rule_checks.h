@@ -19,6 +19,7 @@ extern const Pattern kDuration;
 inline constexpr char kHangText[] = "a whole number with unit s, m or h, from 5s to 24h";
 inline constexpr char kPreemptionText[] = "a whole number with unit s, m or h, from 1s to 24h";
 extern const Pattern kLlamaPreset;
+extern const Pattern kBertPreset;
 
 // The rules that only we check. Each adds its problems, and relies on the fields that its row in
 // the table names.
@@ -30,6 +31,7 @@ void check_preemption(const TrainingJob& job, Problems& problems);
 void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);
 void check_normalisation(const TrainingJob& job, Problems& problems);
+void check_mask_token(const TrainingJob& job, Problems& problems);
 void check_tokens(const TrainingJob& job, Problems& problems);
 void check_servers(const TrainingJob& job, Problems& problems);
 void check_command(const TrainingJob& job, Problems& problems);

@@ -130,6 +130,8 @@ class Table {
       train_["model.family"] == kConvnet || is_one_of(train_["model.preset"], kConvnetPresets);
   const Expression is_transformer_ = !is_mlp_ && !is_clicks_ && !is_convnet_;
   const Expression trains_transformer_ = !trains_mlp_ && !trains_clicks_ && !trains_convnet_;
+  const Expression trains_bert_ =
+      train_["model.family"] == kBert || train_.matches("model.preset", kBertPreset);
   const Expression nodes_ = spec_["nodes"];
   const Expression gpus_ = spec_["gpusPerNode"];
   const Expression processes_ =
@@ -272,7 +274,7 @@ void Table::add_groups() {
 // Each family refuses the fields that only others read.
 void Table::add_families() {
   const char* not_here =
-      "[found {}, which is ]only valid with family: gpt2 or llama; omit the field";
+      "[found {}, which is ]only valid with family: gpt2, llama or bert; omit the field";
   for (const char* field : kTransformerModelFields) {
     require(model_, field, is_transformer_ || model_.is_default(field), not_here, {model_[field]});
   }
@@ -282,7 +284,7 @@ void Table::add_families() {
   }
   require(train_, "recompute",
           trains_transformer_ || train_["recompute"] == "auto" || train_["recompute"] == "none",
-          "[found {}, which is ]only valid with family: gpt2 or llama; omit the field",
+          "[found {}, which is ]only valid with family: gpt2, llama or bert; omit the field",
           {train_["recompute"]});
   require(model_, "preset", !(is_mlp_ || is_clicks_) || model_.is_default("preset"),
           "[found {}, which is ]not valid with this family, which has no presets; omit the field",
@@ -362,13 +364,16 @@ void Table::add_model() {
   const Expression heads = model_["heads"];
   const Expression kv_heads = model_["kvHeads"];
   const Expression is_llama = model_.matches("preset", kLlamaPreset);
-  require(model_, "family",
-          !model_.given("family") || is_mlp_ || is_clicks_ || !model_.given("preset") ||
-              ((model_["family"] == "llama") == is_llama &&
-               (model_["family"] == kConvnet) == has_convnet_preset_),
-          "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
-          {model_["family"], model_["preset"],
-           either(has_convnet_preset_, kConvnet, either(is_llama, "llama", "gpt2"))});
+  const Expression is_bert = model_.matches("preset", kBertPreset);
+  require(
+      model_, "family",
+      !model_.given("family") || is_mlp_ || is_clicks_ || !model_.given("preset") ||
+          ((model_["family"] == "llama") == is_llama && (model_["family"] == kBert) == is_bert &&
+           (model_["family"] == kConvnet) == has_convnet_preset_),
+      "{} is not the family of spec.train.model.preset[: {}, expected {text}]",
+      {model_["family"], model_["preset"],
+       either(has_convnet_preset_, kConvnet,
+              either(is_llama, "llama", either(is_bert, kBert, "gpt2")))});
   for (const char* dimension : {"model.layers", "model.width", "model.heads", "model.context"}) {
     require(train_, dimension, !trains_transformer_ || has_preset || train_[dimension] > 0,
             kMissingDimension);
@@ -378,6 +383,13 @@ void Table::add_model() {
           "missing, expected the number of token ids (spec.train.data.tokenizer[: {}] does not "
           "determine it)",
           {train_["data.tokenizer"]});
+  require(train_, "data.maskToken", trains_bert_ || train_.is_default("data.maskToken"),
+          "only valid with family: bert; omit the field");
+  require(train_, "sample.tokens", !trains_bert_ || train_.is_default("sample.tokens"),
+          "[found {}, which is ]not valid with family: bert, which predicts masked tokens and "
+          "cannot continue a text; omit the field",
+          {train_["sample.tokens"]});
+  check(check_mask_token, {"spec.train.model", "spec.train.data"});
   require(train_, "data.pieces", !is_bytes || !train_.given("data.pieces"),
           "only valid with tokenizer: u16 or u32; omit the field");
   require(model_, "heads", width == 0 || heads == 0 || width % heads == 0,

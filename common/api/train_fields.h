@@ -17,14 +17,16 @@ template <>
 struct Schema<WeightsSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
-    visit(Field{.name = "path",
-                .meaning =
-                    "A safetensors file of a GPT-2 or Llama as Hugging Face stores it, with the "
-                    "model's dimensions, or the index of several such files "
-                    "(model.safetensors.index.json). A path in the pod or, with lockstep run, "
-                    "relative to the YAML's folder. Empty means random parameters from train.seed.",
-                .bytes_max = kPathBytesMax},
-          &WeightsSpec::path);
+    visit(
+        Field{
+            .name = "path",
+            .meaning =
+                "A safetensors file of a GPT-2, Llama or BERT as Hugging Face stores it, with the "
+                "model's dimensions, or the index of several such files "
+                "(model.safetensors.index.json). A path in the pod or, with lockstep run, "
+                "relative to the YAML's folder. Empty means random parameters from train.seed.",
+            .bytes_max = kPathBytesMax},
+        &WeightsSpec::path);
   }
 };
 
@@ -69,18 +71,20 @@ struct Schema<ModelSpec> {
                 .meaning = "A known model; the other fields override single dimensions of it.",
                 .choices = "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b llama-2-7b llama-2-13b "
                            "llama-2-70b llama-3-8b llama-3-70b llama-3.1-8b llama-3.1-70b "
-                           "llama-3.1-405b llama-3.2-1b llama-3.2-3b lenet5 vgg11 vgg16 resnet20 "
+                           "llama-3.1-405b llama-3.2-1b llama-3.2-3b bert-tiny bert-mini "
+                           "bert-small bert-base bert-large lenet5 vgg11 vgg16 resnet20 "
                            "resnet18 resnet50"},
           &ModelSpec::preset);
     visit(Field{.name = "family",
-                .meaning = "The architecture of the model: a transformer (gpt2, llama) for text, a "
+                .meaning = "The architecture of the model: a transformer (gpt2, llama, or bert, "
+                           "which predicts masked tokens) for text, a "
                            "multi-layer perceptron (mlp) for tables, a convolutional network "
                            "(convnet) for images, which needs a preset, or a model of click logs "
                            "(logisticRegression, factorizationMachine, wideAndDeep, "
                            "deepFactorizationMachine). Empty means the preset's, else gpt2. Each "
                            "has fields of its own, as their text says; all others "
                            "are a transformer's.",
-                .choices = "gpt2 llama mlp convnet logisticRegression factorizationMachine "
+                .choices = "gpt2 llama bert mlp convnet logisticRegression factorizationMachine "
                            "wideAndDeep deepFactorizationMachine"},
           &ModelSpec::family);
     visit(Field{.name = "layers",
@@ -107,21 +111,22 @@ struct Schema<ModelSpec> {
           &ModelSpec::context);
     visit(Field{.name = "vocabulary",
                 .meaning = "Number of token ids; 0 means the preset's, else what the tokenizer "
-                           "needs (bytes: 256).",
+                           "needs (bytes: 256, and for bert one more, the mask token).",
                 .minimum = 0,
                 .maximum = 1 << 24},
           &ModelSpec::vocabulary);
     visit(Field{.name = "hiddenWidth",
-                .meaning = "Hidden size of the MLP; 0 means the preset's, else 4 x width for gpt2, "
-                           "and for llama 8/3 x width, rounded up to a multiple of 256.",
+                .meaning = "Hidden size of the MLP; 0 means the preset's, else 4 x width for gpt2 "
+                           "and bert, and for llama 8/3 x width, rounded up to a multiple of 256.",
                 .minimum = 0,
                 .maximum = 1 << 18},
           &ModelSpec::hiddenWidth);
-    visit(Field{.name = "head",
-                .meaning = "Whether the head uses the token embedding's weights (tied) or its own. "
-                           "Empty means the preset's, else tied for gpt2 and untied for llama.",
-                .choices = "tied untied"},
-          &ModelSpec::head);
+    visit(
+        Field{.name = "head",
+              .meaning = "Whether the head uses the token embedding's weights (tied) or its own. "
+                         "Empty means the preset's, else untied for llama and tied for the others.",
+              .choices = "tied untied"},
+        &ModelSpec::head);
     visit(Field{.name = "kvHeads",
                 .meaning =
                     "Key and value heads of a llama, each shared by heads / kvHeads query heads; 0 "
@@ -136,12 +141,14 @@ struct Schema<ModelSpec> {
                 .minimum = 0,
                 .maximum = 1e12},
           &ModelSpec::ropeBase);
-    visit(Field{.name = "normEpsilon",
-                .meaning = "Epsilon added to the mean square in a llama's norms; 0 means the "
-                           "preset's, else 0.00001.",
-                .minimum = 0,
-                .maximum = 1},
-          &ModelSpec::normEpsilon);
+    visit(
+        Field{.name = "normEpsilon",
+              .meaning = "Epsilon added to the mean square in a llama's norms, or to the variance "
+                         "in a bert's; 0 means the preset's, else 0.00001 for llama and 1e-12 "
+                         "for bert.",
+              .minimum = 0,
+              .maximum = 1},
+        &ModelSpec::normEpsilon);
     visit(Field{.name = "inputs",
                 .meaning = "Values of a sample of an mlp: the columns of data.features.",
                 .minimum = 0,
@@ -240,6 +247,14 @@ struct Schema<DataSpec> {
                            "like data.path.",
                 .bytes_max = kPathBytesMax},
           &DataSpec::pieces);
+    visit(Field{.name = "maskToken",
+                .meaning = "The token id that stands for masked tokens of a bert; 0 means the "
+                           "vocabulary's last one. 15 % of each sequence's positions are "
+                           "predicted: of these 80 % are masked, 10 % have a drawn token and 10 % "
+                           "stay. All tokens of a sequence have token type 0.",
+                .minimum = 0,
+                .maximum = 1 << 24},
+          &DataSpec::maskToken);
     visit(Field{.name = "features",
                 .meaning = "Samples for an mlp: a NumPy file (.npy) of [samples, inputs] numbers, "
                            "little-endian and in C order. For a convnet: images [samples, height, "

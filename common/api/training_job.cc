@@ -164,6 +164,7 @@ ModelConfig base_config(const ModelSpec& model) {
   const Result<Family> family = family_from_name(model.family);
   config.family = family.ok() ? *family : Family::kGpt2;
   config.tied = config.design().tied_by_default;
+  config.norm_epsilon = config.design().norm_epsilon;
   return config;
 }
 
@@ -189,7 +190,9 @@ ModelConfig model_config(const TrainSpec& train) {
   override_with(model.ropeScaling.originalContext, config.rotary_scaling.original_context);
   override_with(model.normEpsilon, config.norm_epsilon);
   if (!model.head.empty()) config.tied = model.head == "tied";
-  if (config.vocabulary == 0 && train.data.tokenizer == "bytes") config.vocabulary = kByteValues;
+  if (config.vocabulary == 0 && train.data.tokenizer == "bytes") {
+    config.vocabulary = kByteValues + (predicts_masked(config) ? 1 : 0);  // the mask token
+  }
   return config;
 }
 
@@ -203,6 +206,10 @@ MlpConfig mlp_config(const ModelSpec& model) {
 
 bool is_convnet(const ModelSpec& model) {
   return model.family == kConvnet || convnet_preset(model.preset) != nullptr;
+}
+
+bool is_bert(const ModelSpec& model) {
+  return model.family == kBert || model.preset.starts_with("bert-");
 }
 
 ConvnetConfig convnet_config(const ModelSpec& model) {
@@ -242,6 +249,10 @@ std::vector<int64_t> click_hidden(const ModelSpec& model) {
 
 int64_t pod_count(const TrainingJobSpec& spec) {
   return spec.nodes + (spec.parameterServers ? spec.parameterServers->nodes : 0);
+}
+
+int64_t mask_token(const DataSpec& data, const ModelConfig& model) {
+  return data.maskToken > 0 ? data.maskToken : model.vocabulary - 1;
 }
 
 ModelDesign model_design(const TrainSpec& train) {

@@ -38,18 +38,19 @@ struct RopeScalingSpec {
 };
 
 struct ModelSpec {
-  std::string preset;  // gpt2-124m, llama-3.2-1b, resnet20, ...; empty: use the dimensions below
-  // gpt2, llama, mlp, convnet, logisticRegression, factorizationMachine, wideAndDeep,
+  std::string preset;  // gpt2-124m, bert-base, resnet20, ...; empty: use the dimensions below
+  // gpt2, llama, bert, mlp, convnet, logisticRegression, factorizationMachine, wideAndDeep,
   // deepFactorizationMachine; empty: the preset's, else gpt2
   std::string family;
   int64_t layers = 0;  // of a transformer, as all up to the weights; 0: from the preset
   int64_t width = 0;
   int64_t heads = 0;
   int64_t context = 0;     // tokens in a sequence
-  int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256)
+  int64_t vocabulary = 0;  // 0: from the preset, else from the tokenizer (bytes: 256, bert: 257)
   int64_t hiddenWidth = 0;
-  std::string head;     // tied, untied; empty: the preset's, else tied for gpt2, untied for llama
-  int64_t kvHeads = 0;  // this and the rope, norm fields below: only for llama
+  std::string head;     // tied, untied; empty: the preset's, else untied for llama, tied for others
+  int64_t kvHeads = 0;  // this and the rope, norm fields below: only for llama,
+  // but normEpsilon also for bert
   double ropeBase = 0;
   RopeScalingSpec ropeScaling;
   double normEpsilon = 0;
@@ -74,6 +75,7 @@ struct DataSpec {
   std::string pieces;               // the table of what the token ids stand for; empty: unknown
   std::string features;             // an mlp's or convnet's samples: files with a row for each
   std::string targets;
+  int64_t maskToken = 0;     // of a bert; 0: the vocabulary's last id
   std::string format;        // of a click log: criteo, libsvm
   bool flip = false;         // this and the fields below: of a convnet's images
   int64_t cropPadding = 0;   // pixels; 0: no crops
@@ -512,6 +514,7 @@ Result<TrainingJob> valid_training_job_from_json(const Json& document);
 // Values of model.family.
 inline constexpr char kMlp[] = "mlp";
 inline constexpr char kConvnet[] = "convnet";
+inline constexpr char kBert[] = "bert";
 inline constexpr char kLogisticRegression[] = "logisticRegression";
 inline constexpr char kFactorizationMachine[] = "factorizationMachine";
 inline constexpr char kWideAndDeep[] = "wideAndDeep";
@@ -521,6 +524,7 @@ inline constexpr int64_t kDefaultClickHidden[] = {64, 32};
 
 // Returns whether the family is given so, or is the preset's.
 bool is_convnet(const ModelSpec& model);
+bool is_bert(const ModelSpec& model);
 
 // Returns whether the family reads click logs and has sparse parameters.
 bool is_click_family(std::string_view family);
@@ -538,6 +542,8 @@ int64_t pod_count(const TrainingJobSpec& spec);
 // Returns the model to build, which is not of a click family. Dimensions that are given nowhere
 // stay 0, which validate() refuses.
 ModelDesign model_design(const TrainSpec& train);
+// Returns the token that stands for masked ones in a model that predicts them.
+int64_t mask_token(const DataSpec& data, const ModelConfig& model);
 // Returns a transformer's dimensions: the preset's, overridden by the given ones, with the
 // tokenizer's vocabulary if none is given.
 ModelConfig model_config(const TrainSpec& train);

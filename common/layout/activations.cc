@@ -48,7 +48,8 @@ std::vector<LayerTensor> layer_tensors(const ModelConfig& config, const TensorSh
       {&At::qkv, rows * config.local_qkv_width(shard.size), Kept::kUnlessBlocks},
       {&At::attention, split(config.width), Kept::kUnlessBlocks},
       {&At::post_attention_stream, stream, Kept::kUnlessBlocks},
-      {&At::norm2, stream, Kept::kUnlessOps, false, true},
+      // In evaluation both norms share a place, unless the second one adds the first one's output.
+      {&At::norm2, stream, Kept::kUnlessOps, false, !design.norms_the_stream},
       {&At::hidden, split(config.hidden_width()), Kept::kUnlessOps},
       // If nothing is kept, GELU works in place; SwiGLU does not.
       {&At::hidden_in, split(config.hidden_in_width()), Kept::kUnlessBlocks, false,
@@ -91,7 +92,7 @@ std::vector<LayerActivations> place_layers(BumpAllocator& bump, const ModelConfi
                          : tensor.is_float ? bump.floats(count)
                                            : bump.values(count);
     }
-    if (shape.mode == PassMode::kEvaluate) at.norm2 = at.norm1;
+    if (at.norm2 < 0) at.norm2 = at.norm1;
     layers.push_back(at);
   }
   return layers;
@@ -109,6 +110,17 @@ void place_sums(BumpAllocator& bump, const TensorShard& shard, int64_t rows, Hea
   }
 }
 
+void place_transform(BumpAllocator& bump, int64_t rows, const ModelConfig& config, PassMode mode,
+                     ActivationArena& arena) {
+  arena.transform = bump.values(rows * config.width);
+  arena.transform_norm = arena.norm;
+  if (mode != PassMode::kTrain) return;
+  arena.transform_in = bump.values(rows * config.width);
+  arena.transform_norm = bump.values(rows * config.width);
+  arena.transform_mean = bump.floats(rows);
+  arena.transform_rstd = bump.floats(rows);
+}
+
 void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShard& shard,
                 const ActivationShape& shape, const ActivationOptions& options,
                 ActivationArena& arena) {
@@ -119,6 +131,7 @@ void place_head(BumpAllocator& bump, const ModelConfig& config, const TensorShar
     arena.rstd = bump.floats(rows);
     if (config.design().norm == NormKind::kLayer) arena.mean = bump.floats(rows);
   }
+  if (config.design().head_transform) place_transform(bump, rows, config, shape.mode, arena);
   if (shape.mode == PassMode::kTrain) return;
   arena.chunk.logits = bump.values(logits_count(config, shard, arena.head_rows));
   place_sums(bump, shard, arena.head_rows, arena.chunk);

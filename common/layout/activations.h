@@ -96,8 +96,13 @@ struct ActivationArena {
   int64_t output = -1;           // [S,C] the last layer's MLP output, later the residual stream
   int64_t norm = -1;             // [S,C] final norm; this and below only with the head
   int64_t mean = -1, rstd = -1;  // [S] fp32, as in LayerActivations
-  int64_t losses = -1;           // [R] fp32
-  int64_t head_rows = 0;         // H, the rows that the head processes at a time
+  // A head's transform: the output of the product, that of GELU, and that of the norm, all [S,C],
+  // and the norm's statistics [S] fp32. In evaluation the norm's output is where `norm` is, and
+  // GELU works in place.
+  int64_t transform_in = -1, transform = -1, transform_norm = -1;
+  int64_t transform_mean = -1, transform_rstd = -1;
+  int64_t losses = -1;    // [R] fp32
+  int64_t head_rows = 0;  // H, the rows that the head processes at a time
   HeadChunk chunk;    // in evaluation; in training, all micro-batches share one (BackwardScratch)
   int64_t bytes = 0;  // size of the arena
 };

@@ -11,7 +11,7 @@ namespace lockstep {
 // looked up), L = layers, C = width, T = sequence length.
 enum class FlopsFormula : uint8_t {
   kPalm,      // 6N + 12LCT: attention counted as dense (PaLM's appendix B, nanoGPT)
-  kCausal,    // 6N + 6LCT: attention as a causal kernel executes it (llm.c)
+  kCausal,    // 6N + 6LCT: attention as a causal kernel executes it (llm.c); 6N + 12LCT for a BERT
   kProducts,  // 6 x the elements of the matrices of blocks and head, with the padding of the
               // vocabulary: 72LC^2 + 6VC for a GPT-2
 };

@@ -69,6 +69,18 @@ constexpr ModelConfig llama_3_2(const LlamaSize& size) {
   return config;
 }
 
+// Source: Devlin et al., "BERT", 2019, and for the smaller ones Turc et al., "Well-read students
+// learn better", 2019; the vocabulary of uncased English.
+constexpr ModelConfig bert(int64_t layers, int64_t width) {
+  return {.layers = layers,
+          .width = width,
+          .heads = width / 64,
+          .context = 512,
+          .vocabulary = 30522,
+          .family = Family::kBert,
+          .norm_epsilon = 1e-12};
+}
+
 // GPT-2 sizes: Radford et al., 2019, table 2. The presets are named after the real number of
 // weights, which differs from the numbers in that table.
 constexpr Preset kPresets[] = {
@@ -86,21 +98,35 @@ constexpr Preset kPresets[] = {
     {"llama-3.1-405b", llama_3_1({126, 16384, 128, 8, 53248})},
     {"llama-3.2-1b", llama_3_2({16, 2048, 32, 8, 8192})},
     {"llama-3.2-3b", llama_3_2({28, 3072, 24, 8, 8192})},
+    {"bert-tiny", bert(2, 128)},
+    {"bert-mini", bert(4, 256)},
+    {"bert-small", bert(4, 512)},
+    {"bert-base", bert(12, 768)},
+    {"bert-large", bert(24, 1024)},
 };
 
-constexpr std::array<std::pair<std::string_view, Family>, 2> kFamilies{{
+constexpr std::array<std::pair<std::string_view, Family>, 3> kFamilies{{
     {"gpt2", Family::kGpt2},
     {"llama", Family::kLlama},
+    {"bert", Family::kBert},
 }};
 
 // By Family.
-constexpr std::array<BlockDesign, 2> kDesigns{BlockDesign{},
+constexpr std::array<BlockDesign, 3> kDesigns{BlockDesign{},
                                               BlockDesign{.norm = NormKind::kRms,
                                                           .positions = PositionKind::kRotary,
                                                           .mlp = MlpKind::kSwiglu,
                                                           .biases = false,
                                                           .grouped_heads = true,
-                                                          .tied_by_default = false}};
+                                                          .tied_by_default = false,
+                                                          .sets_epsilon = true},
+                                              BlockDesign{.mlp = MlpKind::kErfGelu,
+                                                          .is_bidirectional = true,
+                                                          .norms_the_stream = true,
+                                                          .token_types = 2,
+                                                          .head_transform = true,
+                                                          .sets_epsilon = true,
+                                                          .norm_epsilon = 1e-12}};
 
 constexpr int64_t kLargeVocabulary = 4096;
 constexpr int64_t kVocabularyTile = 64;
@@ -123,7 +149,8 @@ Result<Family> family_from_name(std::string_view name) {
   for (const auto& [known, family] : kFamilies) {
     if (known == name) return family;
   }
-  return not_found("[model family] expected gpt2 or llama, got \"" + std::string(name) + "\"");
+  return not_found("[model family] expected gpt2, llama or bert, got \"" + std::string(name) +
+                   "\"");
 }
 
 int64_t ModelConfig::hidden_width() const {
@@ -142,6 +169,10 @@ int64_t ModelConfig::local_kv_heads(int64_t tensor) const {
 
 int64_t ModelConfig::local_qkv_width(int64_t tensor) const {
   return width / tensor + 2 * local_kv_heads(tensor) * head_dim();
+}
+
+int64_t masked_count(int64_t positions) {
+  return std::max<int64_t>(1, (positions * 15 + 50) / 100);
 }
 
 Result<ModelConfig> model_preset(std::string_view name) {
@@ -164,16 +195,18 @@ std::vector<std::string> model_preset_names() {
 
 namespace {
 
-// The cost of a token's forward: multiplications with the elements of matrices, and those of causal
+// The cost of a token's forward: multiplications with the elements of matrices, and those of
 // attention at the full context. Backward costs twice as much.
 double layer_cost(const ModelConfig& config) {
   const int64_t products = config.width * (config.qkv_width() + config.width) +
                            config.width * (config.hidden_in_width() + config.hidden_width());
-  return static_cast<double>(products + config.width * config.context);
+  const int64_t seen = config.design().is_bidirectional ? 2 : 1;  // half of the keys if causal
+  return static_cast<double>(products + seen * config.width * config.context);
 }
 
 double head_cost(const ModelConfig& config) {
-  return static_cast<double>(padded_vocabulary(config, 1) * config.width);
+  const int64_t transform = config.design().head_transform ? config.width * config.width : 0;
+  return static_cast<double>(padded_vocabulary(config, 1) * config.width + transform);
 }
 
 // Returns the layers of the stage that has the head too, so that the slowest stage takes the least

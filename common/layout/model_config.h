@@ -17,11 +17,14 @@ enum class Family : uint8_t {
   // Rotary positions, RMS norms, SwiGLU, grouped-query attention, no biases. Source: Touvron et
   // al., "LLaMA", 2023; Grattafiori et al., "The Llama 3 herd of models", 2024.
   kLlama,
+  // Attention to both sides, norms after the additions, GELU by erf, token types, and a head that
+  // predicts masked tokens. Source: Devlin et al., "BERT", 2019.
+  kBert,
 };
 
 enum class NormKind : uint8_t { kLayer, kRms };
 enum class PositionKind : uint8_t { kLearned, kRotary };
-enum class MlpKind : uint8_t { kGelu, kSwiglu };
+enum class MlpKind : uint8_t { kGelu, kSwiglu, kErfGelu };
 
 // The properties in which the families differ. Models, layouts and memory ask for these
 // properties, never for the family, so that a new family of transformers is a new row.
@@ -32,15 +35,38 @@ struct BlockDesign {
   bool biases = true;           // of the matrix products in the layers
   bool grouped_heads = false;   // may have fewer heads of keys and values than of queries
   bool tied_by_default = true;  // the head uses the token embedding unless the job says otherwise
+  // A token sees all tokens of its sequence, not only earlier ones. Such a model is trained to
+  // predict masked tokens (masked_count()).
+  bool is_bidirectional = false;
+  // A norm's output is what goes on as the residual stream, instead of its input. Each branch adds
+  // to it, and the next norm follows.
+  bool norms_the_stream = false;
+  // Rows of the table of token types, of which sequences of a single segment use the first; 0: no
+  // table.
+  int64_t token_types = 0;
+  // Before the head's product: a product of width x width, GELU by erf and a norm. The product has
+  // a bias for each token.
+  bool head_transform = false;
+  bool sets_epsilon = false;  // a job may choose norm_epsilon
+  double norm_epsilon = 1e-5;
 
   bool has_rotary() const { return positions == PositionKind::kRotary; }
   bool has_swiglu() const { return mlp == MlpKind::kSwiglu; }
   // Parameters of a norm: the weight, and a layer norm's bias.
   int64_t norm_parameters() const { return norm == NormKind::kLayer ? 2 : 1; }
+  // Parameters of the embedding: the tables of tokens, positions and token types.
+  int64_t embedding_parameters() const {
+    return 1 + (has_rotary() ? 0 : 1) + (token_types > 0 ? 1 : 0);
+  }
+  // Parameters of the head in addition to its weight: the final norm, the transform's product and
+  // norm, and the head's bias.
+  int64_t head_extras() const {
+    return norm_parameters() * (head_transform ? 2 : 1) + (head_transform ? 3 : 0);
+  }
 };
 const BlockDesign& block_design(Family family);
 
-// "gpt2", "llama". family_from_name: kNotFound for any other name.
+// "gpt2", "llama", "bert". family_from_name: kNotFound for any other name.
 std::string_view family_name(Family family);
 Result<Family> family_from_name(std::string_view name);
 
@@ -55,7 +81,7 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
-// The dimensions of a model made of pre-norm blocks, each with causal attention and an MLP.
+// The dimensions of a model made of blocks, each with attention and an MLP.
 struct ModelConfig {
   int64_t layers = 0;
   int64_t width = 0;       // C
@@ -68,7 +94,7 @@ struct ModelConfig {
   int64_t kv_heads = 0;        // heads of keys and values; 0: heads. Only with grouped_heads
   double rotary_base = 10000;  // theta; this and the scaling only with rotary positions
   RotaryScaling rotary_scaling = {};
-  double norm_epsilon = 1e-5;  // another one only with RMS norms
+  double norm_epsilon = 1e-5;  // another one than the design's only with sets_epsilon
 
   const BlockDesign& design() const { return block_design(family); }
   int64_t head_dim() const { return width / heads; }
@@ -87,6 +113,11 @@ struct ModelConfig {
   int64_t hidden_in_width() const;
   bool operator==(const ModelConfig&) const = default;
 };
+
+// How many of `positions` tokens a bidirectional model predicts: 15 %, rounded to the nearest, and
+// at least one. As it is the same in each sequence, the mean over the predicted tokens does not
+// depend on how sequences are shared. Source: Devlin et al., "BERT", 2019.
+int64_t masked_count(int64_t positions);
 
 // Returns the dimensions of a preset (gpt2-124m, llama-2-7b, ...). kNotFound, with the known names,
 // for any other name.

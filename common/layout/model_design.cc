@@ -87,10 +87,10 @@ ParameterArena whole_arena(const std::vector<Parameter>& table, const std::vecto
   return arena;
 }
 
-BatchDesign text_batch(int64_t sequence) {
+BatchDesign text_batch(const ModelConfig& config, int64_t sequence) {
   return {
       .tensors = {{"tokens", TensorType::kI32, sequence}, {"targets", TensorType::kI32, sequence}},
-      .counted = sequence};
+      .counted = config.design().is_bidirectional ? masked_count(sequence) : sequence};
 }
 
 }  // namespace
@@ -311,6 +311,11 @@ int64_t tokens_per_sample(const ModelDesign& design) {
   return transformer == nullptr ? 0 : transformer->context;
 }
 
+bool predicts_masked(const ModelDesign& design) {
+  const ModelConfig* transformer = transformer_of(design);
+  return transformer != nullptr && transformer->design().is_bidirectional;
+}
+
 double flops_per_sample(const ModelDesign& design, int64_t sequence, FlopsFormula formula) {
   return by_family(
       design,
@@ -329,7 +334,7 @@ int64_t BatchDesign::bytes(int64_t samples) const {
 
 BatchDesign batch_design(const ModelDesign& design, int64_t sequence) {
   return by_family(
-      design, [sequence](const ModelConfig&) { return text_batch(sequence); },
+      design, [sequence](const ModelConfig& config) { return text_batch(config, sequence); },
       [](const MlpConfig& config) { return mlp_batch(config); },
       [](const ConvnetConfig& config) { return image_batch(config); });
 }

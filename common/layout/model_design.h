@@ -21,7 +21,7 @@ namespace lockstep {
 // one in agent/model/make_model.cc.
 using ModelDesign = std::variant<ModelConfig, MlpConfig, ConvnetConfig>;
 
-// Returns "gpt2", "llama", "mlp" or "convnet".
+// Returns "gpt2", "llama", "bert", "mlp" or "convnet".
 std::string_view family_name(const ModelDesign& design);
 // Returns the dimensions of a transformer, null for any other family: for what only texts have,
 // such as tokenizers, and for file formats of transformers.
@@ -74,6 +74,8 @@ bool shares_batches(const ModelDesign& design);
 
 // Returns the tokens of the longest sample; 0 for families whose samples have no tokens.
 int64_t tokens_per_sample(const ModelDesign& design);
+// Returns whether it predicts masked tokens, and not the ones that follow.
+bool predicts_masked(const ModelDesign& design);
 // Returns the FLOPs of a sample, forward and backward. `sequence` is its length in tokens, if it
 // has tokens. Without attention the formulas count 6 operations per parameter of a matrix.
 double flops_per_sample(const ModelDesign& design, int64_t sequence, FlopsFormula formula);
@@ -100,7 +102,8 @@ struct BatchDesign {
 
   int64_t bytes(int64_t samples) const;
 };
-// - Transformers: `tokens` and `targets`, `sequence` each. A target below 0 is not counted.
+// - Transformers: `tokens` and `targets`, `sequence` each. A target below 0 is not counted. In a
+//   bidirectional one, masked_count(sequence) of the targets count.
 // - A convolutional network: `images` (height x width x channels) and `labels`, as an MLP's.
 // - An MLP: `features`, and `labels` (the class; below 0: not counted) or `values`.
 BatchDesign batch_design(const ModelDesign& design, int64_t sequence);

@@ -42,7 +42,7 @@ class Rules {
     const BlockDesign& design = config_.design();
     if (design.grouped_heads) check_kv_heads();
     if (design.has_rotary()) check_rotary();
-    if (design.norm == NormKind::kRms) check_epsilon();
+    if (design.sets_epsilon) check_epsilon();
     check_belongs();
     return problems_;
   }
@@ -112,16 +112,17 @@ class Rules {
       const char* field;
       bool is_read;
       bool is_given;
+      const char* families = "llama";
     };
     const Given fields[] = {
         {"kvHeads", design.grouped_heads,
          config_.kv_heads != 0 && config_.kv_heads != config_.heads},
         {"ropeBase", design.has_rotary(), config_.rotary_base != defaults.rotary_base},
         {"ropeScaling", design.has_rotary(), config_.rotary_scaling != defaults.rotary_scaling},
-        {"normEpsilon", design.norm == NormKind::kRms,
-         config_.norm_epsilon != defaults.norm_epsilon}};
-    for (const auto& [field, is_read, is_given] : fields) {
-      if (is_given && !is_read) add(field, "only valid with family: llama");
+        {"normEpsilon", design.sets_epsilon, config_.norm_epsilon != design.norm_epsilon,
+         "llama or bert"}};
+    for (const auto& [field, is_read, is_given, families] : fields) {
+      if (is_given && !is_read) add(field, std::string("only valid with family: ") + families);
     }
   }
   void add(const std::string& field, const std::string& text) {

@@ -61,7 +61,8 @@ class TableBuilder {
   std::vector<Parameter> table_;
 };
 
-void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
+void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, int64_t layer) {
+  const std::string prefix = "transformer.h." + std::to_string(layer) + ".";
   const int64_t c = config.width, hidden = config.hidden_width();
   builder.norm(prefix + "ln_1", config);
   builder.matrix(prefix + "attn.c_attn.weight", 3 * c, c, 0);
@@ -77,7 +78,8 @@ void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, const std:
   builder.vector(prefix + "mlp.c_proj.bias", c);
 }
 
-void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std::string& prefix) {
+void add_llama_layer(TableBuilder& builder, const ModelConfig& config, int64_t layer) {
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
   const int64_t c = config.width, d = config.kv_width(), hidden = config.hidden_width();
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   builder.norm(prefix + "input_layernorm", config);
@@ -92,22 +94,72 @@ void add_llama_layer(TableBuilder& builder, const ModelConfig& config, const std
   builder.matrix(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
 }
 
+std::string bert_norm_before(int64_t layer) {
+  if (layer == 0) return "bert.embeddings.LayerNorm";
+  return "bert.encoder.layer." + std::to_string(layer - 1) + ".output.LayerNorm";
+}
+
+void add_bert_layer(TableBuilder& builder, const ModelConfig& config, int64_t layer) {
+  const int64_t c = config.width, hidden = config.hidden_width();
+  const std::string prefix = "bert.encoder.layer." + std::to_string(layer) + ".";
+  const std::string self = prefix + "attention.self.", output = prefix + "attention.output.";
+  builder.norm(bert_norm_before(layer), config);
+  builder.matrix(self + "qkv.weight", 3 * c, c, 0);
+  builder.last().parts = {
+      {c, self + "query.weight"}, {c, self + "key.weight"}, {c, self + "value.weight"}};
+  builder.vector(self + "qkv.bias", 3 * c, 0);
+  builder.last().parts = {
+      {c, self + "query.bias"}, {c, self + "key.bias"}, {c, self + "value.bias"}};
+  builder.matrix(output + "dense.weight", c, c, 1);
+  builder.vector(output + "dense.bias", c);
+  builder.norm(output + "LayerNorm", config);
+  builder.matrix(prefix + "intermediate.dense.weight", hidden, c, 0);
+  builder.vector(prefix + "intermediate.dense.bias", hidden, 0);
+  builder.matrix(prefix + "output.dense.weight", c, hidden, 1);
+  builder.vector(prefix + "output.dense.bias", c);
+}
+
+// The head's transform, and its weight and bias.
+void add_bert_head(TableBuilder& builder, const ModelConfig& config) {
+  const std::string head = "cls.predictions.";
+  builder.matrix(head + "transform.dense.weight", config.width, config.width, -1);
+  builder.last().works_on_rows = true;
+  builder.vector(head + "transform.dense.bias", config.width);
+  builder.last().works_on_rows = true;
+  builder.norm(head + "transform.LayerNorm", config);
+  if (!config.tied) builder.table(head + "decoder.weight", config);
+  builder.vector(head + "bias", config.vocabulary, 0);
+  builder.last().of_vocabulary = true;
+}
+
 // The names of a family's parameters.
 struct FamilyTable {
   const char* tokens;
-  const char* positions;  // null without learned positions
-  const char* layer_prefix;
-  const char* norm;  // before the head
-  void (*add_layer)(TableBuilder&, const ModelConfig&, const std::string&);
+  const char* positions;                    // null without learned positions
+  const char* types;                        // null without token types
+  std::string (*norm)(const ModelConfig&);  // before the head
+  void (*add_layer)(TableBuilder&, const ModelConfig&, int64_t layer);
+  void (*add_head)(TableBuilder&, const ModelConfig&);
 };
+
+void add_plain_head(TableBuilder& builder, const ModelConfig& config) {
+  if (!config.tied) builder.table("lm_head.weight", config);
+}
 
 const FamilyTable& table_of(Family family) {
   // By Family.
-  static constexpr std::array<FamilyTable, 2> kTables{
-      FamilyTable{"transformer.wte.weight", "transformer.wpe.weight", "transformer.h.",
-                  "transformer.ln_f", add_gpt2_layer},
-      FamilyTable{"model.embed_tokens.weight", nullptr, "model.layers.", "model.norm",
-                  add_llama_layer}};
+  static constexpr std::array<FamilyTable, 3> kTables{
+      FamilyTable{"transformer.wte.weight", "transformer.wpe.weight", nullptr,
+                  [](const ModelConfig&) -> std::string { return "transformer.ln_f"; },
+                  add_gpt2_layer, add_plain_head},
+      FamilyTable{"model.embed_tokens.weight", nullptr, nullptr,
+                  [](const ModelConfig&) -> std::string { return "model.norm"; }, add_llama_layer,
+                  add_plain_head},
+      FamilyTable{"bert.embeddings.word_embeddings.weight",
+                  "bert.embeddings.position_embeddings.weight",
+                  "bert.embeddings.token_type_embeddings.weight",
+                  [](const ModelConfig& config) { return bert_norm_before(config.layers); },
+                  add_bert_layer, add_bert_head}};
   return kTables[static_cast<size_t>(family)];
 }
 
@@ -182,13 +234,16 @@ std::vector<Parameter> parameter_table(const ModelConfig& config) {
   if (family.positions != nullptr) {
     builder.matrix(family.positions, config.context, config.width, -1);
   }
+  if (family.types != nullptr) {
+    builder.matrix(family.types, config.design().token_types, config.width, -1);
+  }
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     builder.set_block(layer + 1);
-    family.add_layer(builder, config, family.layer_prefix + std::to_string(layer) + ".");
+    family.add_layer(builder, config, layer);
   }
   builder.set_block(head_block(config));
-  builder.norm(family.norm, config);
-  if (!config.tied) builder.table("lm_head.weight", config);
+  builder.norm(family.norm(config), config);
+  family.add_head(builder, config);
   return builder.take();
 }
 

@@ -36,6 +36,10 @@ struct ParameterPart {
 // transposed compared with ours. For a Llama: LlamaForCausalLM
 // (`model.layers.0.mlp.down_proj.weight`).
 //
+// For a BERT: BertForMaskedLM (`bert.encoder.layer.0.output.dense.weight`). A block of ours begins
+// with the norm that ends Hugging Face's layer before it: the embedding's in the first block. The
+// last layer's is the head's.
+//
 // Everything that one matrix product computes is one parameter. GPT-2's c_attn is packed in Hugging
 // Face too. A Llama's self_attn.qkv_proj (q, k, v) and mlp.gate_up_proj (gate, up) are three and
 // two tensors there, listed in `parts`; the packed names are those of Hugging Face's Phi-3.
@@ -49,7 +53,8 @@ struct Parameter {
   // a packed parameter, each part is split.
   int shard_axis = -1;
   std::vector<ParameterPart> parts = {};  // parts of dims[0]; empty: not packed
-  bool works_on_rows = false;  // a norm's: its gradient is a sum over the rows that a shard keeps
+  // Its gradient is a sum over the rows that a shard keeps: of a norm, or of a head's transform.
+  bool works_on_rows = false;
   bool of_vocabulary = false;  // one row per token: ranks hold padded_vocabulary() rows
   bool weight_decay = false;   // true for matrices and embeddings, false for biases and norms
   Init init = Init::kZero;
@@ -67,14 +72,15 @@ struct Parameter {
 inline constexpr float kStatisticRate = 0.1f;  // as PyTorch's momentum of BatchNorm2d
 
 inline constexpr int64_t kTokenEmbedding = 0;     // id of the token embedding
-inline constexpr int64_t kPositionEmbedding = 1;  // id of a GPT-2's position embedding
+inline constexpr int64_t kPositionEmbedding = 1;  // id of learned positions
+inline constexpr int64_t kTypeEmbedding = 2;      // id of a BERT's token types
 
 // Returns the parameters of the whole model. Backward completes gradients in descending order of
 // id, so a tied embedding (id 0) is last.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
 
-// Returns the ids that a block reads, ascending. The head's are the final norm and either the token
-// embedding (if tied) or a head of its own.
+// Returns the ids that a block reads, ascending. The head's are the final norm, a BERT's transform
+// and bias, and either the token embedding (if tied) or a head of its own.
 std::vector<int64_t> block_parameters(const ModelConfig& config, int64_t block);
 
 // Counts all logical elements; a tied embedding counts once.

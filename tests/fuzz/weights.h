@@ -46,11 +46,13 @@ inline void check_weights(const train::SafetensorsHeader& header) {
   CHECK(told.ok() || told.error().code == Code::kInvalid);
   ModelConfig model{.layers = 1, .width = 2, .heads = 1, .context = 1, .vocabulary = 3};
   check_weights(header, model);
-  model.family = Family::kLlama;
   model.hidden = 1;
-  for (const bool tied : {true, false}) {
-    model.tied = tied;
-    check_weights(header, model);
+  for (const Family family : {Family::kLlama, Family::kBert}) {
+    model.family = family;
+    for (const bool tied : {true, false}) {
+      model.tied = tied;
+      check_weights(header, model);
+    }
   }
 }
 

@@ -52,21 +52,26 @@ def as_the_reader_has_them(weights):
     return {name: w.float().double().requires_grad_() for name, w in weights.items()}
 
 
+def tokens_and_targets(text):
+    """Both, as they are or, of a text [steps, batch, context + 1], with each next token as the target."""
+    return text if isinstance(text, tuple) else (text[:, :, :-1], text[:, :, 1:])
+
+
 class Training:
-    """Losses, first gradients, norms and final weights of steps of AdamW, a step for each of `text` [steps,
-    batch, context + 1], in double precision. With a `deviation`, each gradient that is not exactly zero is
+    """Losses, first gradients, norms and final weights of steps of AdamW, a step for each of `text`
+    (tokens_and_targets()), in double precision. With a `deviation`, each gradient that is not exactly zero is
     off by a random amount, as fp32 gradients are, and weights are rounded to fp32.
     """
 
     def __init__(self, initial, loss_of, text, deviation=0.0, seed=0):
-        tokens, targets = text[:, :, :-1], text[:, :, 1:]
+        tokens, targets = tokens_and_targets(text)
         w = {name: value.detach().clone().requires_grad_() for name, value in initial.items()}
         optimizer = torch.optim.AdamW([
             {"params": [v for v in w.values() if v.dim() > 1]},
             {"params": [v for v in w.values() if v.dim() == 1], "weight_decay": 0.0}], **OPTIMIZER)
         generator = torch.Generator().manual_seed(seed)
         losses, norms = [], []
-        for step in range(len(text)):
+        for step in range(len(tokens)):
             optimizer.zero_grad()
             loss = loss_of(w, tokens[step], targets[step])
             loss.backward()
@@ -108,7 +113,8 @@ def write_training(path, w, loss_of, text, roundings, metadata):
     deviation = gradient_deviation(roundings)
     true = Training(w, loss_of, text)
     trials = [Training(w, loss_of, text, deviation, seed + 1) for seed in range(TRIALS)]
-    out = {"tokens": text[:, :, :-1].int(), "targets": text[:, :, 1:].int()}
+    tokens, targets = tokens_and_targets(text)
+    out = {"tokens": tokens.int(), "targets": targets.int()}
     out.update({"initial." + name: value.detach().float() for name, value in w.items()})
     out.update({"gradient." + name: value.float() for name, value in true.gradients.items()})
     out.update({"losses": true.losses.float(), "norms": true.norms.float()})

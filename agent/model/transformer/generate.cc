@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kShortestWindow = 16;
 
 Status check_arguments(const Gpt& model, const GenerateOptions& options) {
+  if (model.config().design().is_bidirectional) {
+    return invalid("[generate] a model that predicts masked tokens cannot continue a text");
+  }
   if (model.stage() != whole_model(model.config()) && options.relay == nullptr) {
     return invalid("[generate] expected all blocks, got a pipeline stage without the others");
   }

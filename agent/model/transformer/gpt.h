@@ -106,8 +106,8 @@ struct GptOptions {
   bool splits_backward = false;    // ModelOptions::splits_backward
   int64_t head_logits_max = kHeadLogitsMax;
   AttentionChoice attention = {};
-  // Drops values of the embedding, and of the outputs of attention and MLP before they are added to
-  // the stream.
+  // Drops values of the embedding (in a BERT, of its norm), and of the outputs of attention and MLP
+  // before they are added to the stream.
   DropoutOptions dropout = {};
 };
 // Returns the shape of attention in the passes of a shard.
@@ -121,8 +121,8 @@ ActivationOptions activation_options(const GptOptions& options, kernels::DeviceT
 ModelMemory gpt_memory(const GptOptions& options, const TensorShard& shard,
                        const ActivationShape& shape, kernels::DeviceType device);
 
-// A GPT-2 or Llama model, or consecutive blocks of one. Scratch grows in make_micro_batch(), and in
-// GptBatch::begin() for a new shape.
+// A GPT-2, Llama or BERT model, or consecutive blocks of one. Scratch grows in make_micro_batch(),
+// and in GptBatch::begin() for a new shape.
 class Gpt final : public Model {
  public:
   // Call after set_threads(), which workspaces depend on. The stream, the ops and the region must

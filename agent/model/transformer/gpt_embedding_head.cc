@@ -5,21 +5,26 @@
 namespace lockstep::model {
 namespace {
 
-// Indices in block_parameters() of the embedding and the head.
-enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1 };  // the second if learned
+// Indices in block_parameters() of the embedding, as far as the family has them.
+enum EmbeddingParameter : size_t { kTokens = 0, kPositions = 1, kTypes = 2 };
+
+// Places in the head's block of a transform's parameters, after the final norm's.
+enum TransformParameter : int64_t { kTransformProduct = 2, kTransformNorm = 4 };
 
 }  // namespace
 
 Status GptImpl::embedding_forward(std::span<const ParamView> p, GptBatch& batch) {
-  CHECK(p.size() == (design().has_rotary() ? 1 : 2));
+  CHECK(std::ssize(p) == design().embedding_parameters());
   const GptInput& input = batch.input();
   const RegionRows output = rows_of(batch.stage_input(), batch);
   const bool adds_positions = !design().has_rotary() && shard.index == 0;
+  const bool adds_type = design().token_types > 0 && shard.index == 0;  // the first type's row
   ops.embedding_forward(
       stream, {.tokens = input.tokens,
                .token_table = p[kTokens].value,
                .position_table =
                    adds_positions ? kernels::ConstView(p[kPositions].value) : kernels::ConstView(),
+               .row = adds_type ? kernels::ConstView(p[kTypes].value) : kernels::ConstView(),
                .out = output.whole,
                .batch = input.batch,
                .sequence = input.sequence,
@@ -27,14 +32,18 @@ Status GptImpl::embedding_forward(std::span<const ParamView> p, GptBatch& batch)
                .vocabulary = local_vocabulary(),
                .vocabulary_begin = local_vocabulary() * shard.index});
   TRY(region.sum_rows(output, Pass::kForward));
-  drop_out(0, DropPlace::kEmbedding, output.part, output.part, batch);
+  if (!design().norms_the_stream) {
+    drop_out(0, DropPlace::kEmbedding, output.part, output.part, batch);
+  }
   return {};
 }
 
 Status GptImpl::embedding_backward(GptBatch& batch, GradSink& sink) {
   const GptInput& input = batch.input();
   const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
-  drop_out(0, DropPlace::kEmbedding, gradient, gradient, batch);
+  if (!design().norms_the_stream) {
+    drop_out(0, DropPlace::kEmbedding, gradient, gradient, batch);
+  }
   TRY_ASSIGN(const kernels::View dout, gather_rows(gradient, Pass::kBackward, batch));
   ops.embedding_backward(
       stream,
@@ -49,7 +58,16 @@ Status GptImpl::embedding_backward(GptBatch& batch, GradSink& sink) {
        .vocabulary = local_vocabulary(),
        .vocabulary_begin = local_vocabulary() * shard.index,
        .workspace = workspace});
-  if (!design().has_rotary()) TRY(sink.ready(kPositionEmbedding));
+  if (design().token_types > 0) {
+    ops.matmul_backward(stream, {.dy = dout,
+                                 .dbias = sink.buffer(kTypeEmbedding),
+                                 .m = batch.rows(),
+                                 .n = options.config.width,
+                                 .workspace = workspace});
+  }
+  for (int64_t id = design().embedding_parameters() - 1; id > kTokenEmbedding; --id) {
+    TRY(sink.ready(id));
+  }
   return sink.ready(kTokenEmbedding);
 }
 
@@ -73,28 +91,85 @@ GptImpl::HeadMemory GptImpl::head_memory(const GptBatch& batch) const {
           .target_logits = batch.f32(at.target_logits)};
 }
 
-// The head's block reads the final norm and either the tied embedding (first) or its own head
-// (last).
+// The head's block reads the tied embedding (first), the final norm, a transform, and last its own
+// weight, a bias, or both.
 GptImpl::Weights GptImpl::head_weights(std::span<const ParamView> p) const {
-  const bool tied = options.config.tied;
-  return {.weight = tied ? &p.front() : &p.back(),
-          .id = tied ? kTokenEmbedding : parameters.entries.back().id};
+  const bool tied = options.config.tied, has_bias = design().head_transform;
+  const int64_t last = parameters.entries.back().id;
+  const ParamView* own = &p.back() - (has_bias ? 1 : 0);
+  return {.weight = tied ? &p.front() : own,
+          .bias = has_bias ? &p.back() : nullptr,
+          .id = tied ? kTokenEmbedding : last - (has_bias ? 1 : 0),
+          .bias_id = last};
+}
+
+GptImpl::Weights GptImpl::head_part(std::span<const ParamView> p, int64_t offset) const {
+  const int64_t first = options.config.tied ? 1 : 0;
+  const int64_t after = std::ssize(p) - first - offset;  // this parameter and those after it
+  return weights_at(
+      {first + offset, parameters.entries.back().id + 1 - after, design().norm == NormKind::kLayer},
+      p);
 }
 
 GptImpl::Norm GptImpl::head_norm(std::span<const ParamView> p, const GptBatch& batch) const {
   const ActivationArena& arena = batch.arena();
-  const int64_t place = options.config.tied ? 1 : 0;
-  const int64_t after = std::ssize(p) - place;  // parameters of the norm and after it
-  return {
-      .h = batch.at(arena.output),
-      .weights = weights_at(
-          {place, parameters.entries.back().id + 1 - after, design().norm == NormKind::kLayer}, p),
-      .mean = batch.f32(arena.mean),
-      .rstd = batch.f32(arena.rstd)};
+  return {.h = batch.at(arena.output),
+          .weights = head_part(p, 0),
+          .mean = batch.f32(arena.mean),
+          .rstd = batch.f32(arena.rstd)};
 }
 
-Status GptImpl::gather_norm(const GptBatch& batch) {
-  return region.gather_rows(rows_of(batch.at(batch.arena().norm), batch), Pass::kForward);
+GptImpl::Product GptImpl::transform_product(std::span<const ParamView> p,
+                                            const GptBatch& batch) const {
+  return {.m = batch.kept_rows(),
+          .n = options.config.width,
+          .k = options.config.width,
+          .x = batch.at(batch.arena().norm),
+          .weights = head_part(p, kTransformProduct)};
+}
+
+GptImpl::Norm GptImpl::transform_norm(std::span<const ParamView> p, const GptBatch& batch) const {
+  const ActivationArena& arena = batch.arena();
+  return {.h = batch.at(arena.transform),
+          .weights = head_part(p, kTransformNorm),
+          .mean = batch.f32(arena.transform_mean),
+          .rstd = batch.f32(arena.transform_rstd)};
+}
+
+// Each shard computes all columns of the rows that it keeps.
+void GptImpl::transform_forward(std::span<const ParamView> p, GptBatch& batch) {
+  const ActivationArena& arena = batch.arena();
+  const kernels::View input =
+      batch.at(arena.transform_in >= 0 ? arena.transform_in : arena.transform);
+  forward_product(transform_product(p, batch), {.y = input});
+  ops.gelu_forward(stream, {.x = input,
+                            .y = batch.at(arena.transform),
+                            .count = batch.kept_rows() * options.config.width,
+                            .form = kernels::GeluForm::kErf});
+  forward_norm(transform_norm(p, batch), {}, batch.at(arena.transform_norm), batch);
+}
+
+Status GptImpl::transform_backward(std::span<const ParamView> p, GptBatch& batch, GradSink& sink) {
+  TRY(backward_norm(transform_norm(p, batch), false, batch, sink));
+  const kernels::View gradient = scratch_tensor(scratch_layout.residual_gradient);
+  ops.gelu_backward(stream, {.x = batch.at(batch.arena().transform_in),
+                             .dy = gradient,
+                             .dx = gradient,
+                             .count = batch.kept_rows() * options.config.width,
+                             .form = kernels::GeluForm::kErf});
+  const Product product = transform_product(p, batch);
+  const kernels::View dx = rows_within(scratch_tensor(scratch_layout.branch_gradient), batch).part;
+  backward_product(product, {.dy = gradient, .dx = dx}, &sink);
+  return ready(product.weights, sink);
+}
+
+kernels::View GptImpl::head_input(const GptBatch& batch) const {
+  const ActivationArena& arena = batch.arena();
+  return batch.at(design().head_transform ? arena.transform_norm : arena.norm);
+}
+
+Status GptImpl::gather_head_input(const GptBatch& batch) {
+  return region.gather_rows(rows_of(head_input(batch), batch), Pass::kForward);
 }
 
 GptImpl::Product GptImpl::head_product(std::span<const ParamView> p, const Chunk& chunk,
@@ -103,17 +178,17 @@ GptImpl::Product GptImpl::head_product(std::span<const ParamView> p, const Chunk
   return {.m = chunk.rows,
           .n = local_vocabulary(),
           .k = width,
-          .x = from_row(rows_of(batch.at(batch.arena().norm), batch).whole, chunk.begin, width),
+          .x = from_row(rows_of(head_input(batch), batch).whole, chunk.begin, width),
           .weights = head_weights(p)};
 }
 
 Status GptImpl::head_forward(std::span<const ParamView> p, GptBatch& batch) {
-  CHECK(std::ssize(p) == design().norm_parameters() + 1);
-  const ActivationArena& arena = batch.arena();
-  forward_norm(head_norm(p, batch), batch.at(arena.layers.back().post_attention_stream),
-               batch.at(arena.norm), batch);
+  CHECK(std::ssize(p) == design().head_extras() + 1);
+  forward_norm(head_norm(p, batch), stream_after_layer(head_block(options.config) - 1, batch),
+               batch.at(batch.arena().norm), batch);
+  if (design().head_transform) transform_forward(p, batch);
   if (batch.trains()) return {};  // head_backward() does the rest
-  TRY(gather_norm(batch));
+  TRY(gather_head_input(batch));
   const GptInput& input = batch.input();
   if (input.targets == nullptr) {
     forward_product(head_product(p, {input.logits_begin, input.logits_rows}, batch),
@@ -181,7 +256,7 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
   const int64_t width = options.config.width;
   const kernels::View dnorm = scratch_tensor(scratch_layout.branch_gradient);
   PassObserver* observer = batch.input().observer;
-  TRY(gather_norm(batch));
+  TRY(gather_head_input(batch));
   Chunk chunk;
   for (int64_t row = 0; row < batch.rows(); row += chunk.rows) {
     chunk = head_chunk(row, batch);
@@ -197,7 +272,10 @@ Status GptImpl::head_backward(std::span<const ParamView> p, GptBatch& batch, Gra
     }
     if (observer != nullptr) observer->head_backward_issued();
   }
-  if (!options.config.tied) TRY(ready(head_weights(p), sink));
+  const Weights weights = head_weights(p);
+  if (weights.bias != nullptr) TRY(sink.ready(weights.bias_id));
+  if (!options.config.tied) TRY(sink.ready(weights.id));
+  if (design().head_transform) TRY(transform_backward(p, batch, sink));
   return backward_norm(head_norm(p, batch), false, batch, sink);
 }
 

@@ -58,12 +58,13 @@ class GptImpl {
   kernels::Workspace angles;  // the table for apply_rotary(): the model's only constants
 
  private:
-  // The parameters of a product or norm: a weight and, in a GPT-2, the bias that follows it in the
-  // table.
+  // The parameters of a product or norm: a weight and maybe a bias, which follows it in the table
+  // unless the weight is a tied embedding.
   struct Weights {
     const ParamView* weight = nullptr;
     const ParamView* bias = nullptr;  // null: none
-    int64_t id = -1;                  // id of the weight; the bias has the next one
+    int64_t id = -1;                  // id of the weight
+    int64_t bias_id = -1;
   };
   // The parts of a layer that have weights, in table order.
   enum LayerPart : int64_t { kNorm1, kQkv, kAttentionOut, kNorm2, kHidden, kMlpOut, kLayerParts };
@@ -115,8 +116,8 @@ class GptImpl {
   // Without a sink: the gradient of x alone.
   void backward_product(const Product& product, const ProductGradient& gradient, GradSink* sink);
 
-  // A norm of the residual stream h, which is in the micro-batch's arena: a layer norm in a GPT-2,
-  // an RMS norm in a Llama.
+  // A norm of the residual stream h, which is in the micro-batch's arena: an RMS norm in a Llama,
+  // else a layer norm.
   struct Norm {
     kernels::View h;
     Weights weights;
@@ -172,6 +173,11 @@ class GptImpl {
   // Brings the rows whose kept part is at `part` to all shards; returns them.
   Result<kernels::View> gather_rows(kernels::View part, Pass pass, const GptBatch& batch);
 
+  // The rows that a layer's two norms add to what they read: the residual stream before them. It is
+  // the stream itself, or its norm with norms_the_stream.
+  kernels::ConstView stream_in_layer(int64_t block, const GptBatch& batch) const;
+  kernels::ConstView stream_after_layer(int64_t block, const GptBatch& batch) const;
+
   // h += residual (null: nothing); y = norm(h).
   void forward_norm(const Norm& norm, kernels::ConstView residual, kernels::View y,
                     const GptBatch& batch);
@@ -179,6 +185,15 @@ class GptImpl {
   // branch_gradient.
   // Reports the norm's weights as ready.
   Status backward_norm(const Norm& norm, bool continues, const GptBatch& batch, GradSink& sink);
+  // The same for a norm in a layer, where the residual stream continues: with norms_the_stream,
+  // from the norm's output.
+  Status backward_layer_norm(int64_t block, LayerPart part, const Norm& norm, const GptBatch& batch,
+                             GradSink& sink);
+  // With norms_the_stream, the embedding's values are dropped after the norm, which is the first
+  // one of the first layer.
+  bool drops_embedding_after(int64_t block) const {
+    return design().norms_the_stream && block == 1;
+  }
 
   // The places in the model where values are dropped.
   enum class DropPlace : int64_t { kEmbedding, kAttention, kMlp };
@@ -205,7 +220,12 @@ class GptImpl {
                            kernels::ConstView residual, GptBatch& batch);
   // The MLP in two halves: up to the hidden values, and from them to the next layer's input.
   Status hidden_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
-  void swiglu_forward(int64_t block, GptBatch& batch);
+  // The MLP's activation: SwiGLU, or GELU where the product does not end with it.
+  void activation_forward(int64_t block, GptBatch& batch);
+  kernels::View activation_input(int64_t block, const GptBatch& batch) const;
+  // Runs the first norm, and drops the embedding's values after it.
+  void first_norm_forward(int64_t block, std::span<const ParamView> views,
+                          kernels::ConstView residual, GptBatch& batch);
   Status mlp_output_forward(int64_t block, std::span<const ParamView> views, GptBatch& batch);
   Status layer_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
                         GradSink& sink);
@@ -219,11 +239,21 @@ class GptImpl {
   Status attention_backward(int64_t block, std::span<const ParamView> views, GptBatch& batch,
                             GradSink& sink);
 
-  // Brings the final norm's rows to all shards, for the head's products.
-  Status gather_norm(const GptBatch& batch);
+  // Brings the head's input to all shards, for its products.
+  Status gather_head_input(const GptBatch& batch);
+  // The rows that the head's product reads: the final norm's, or those after the transform.
+  kernels::View head_input(const GptBatch& batch) const;
   Chunk head_chunk(int64_t begin, const GptBatch& batch) const;
   Norm head_norm(std::span<const ParamView> views, const GptBatch& batch) const;
   Weights head_weights(std::span<const ParamView> views) const;
+  // Returns the parameters of the head's block that are `offset` after its first one, which is the
+  // final norm's.
+  Weights head_part(std::span<const ParamView> views, int64_t offset) const;
+  Product transform_product(std::span<const ParamView> views, const GptBatch& batch) const;
+  Norm transform_norm(std::span<const ParamView> views, const GptBatch& batch) const;
+  void transform_forward(std::span<const ParamView> views, GptBatch& batch);
+  // Turns the gradient of the transform's output into that of the final norm's output, in place.
+  Status transform_backward(std::span<const ParamView> views, GptBatch& batch, GradSink& sink);
   Product head_product(std::span<const ParamView> views, const Chunk& chunk,
                        const GptBatch& batch) const;
   Status head_forward(std::span<const ParamView> views, GptBatch& batch);
@@ -262,6 +292,9 @@ class GptImpl {
   }
 
   const BlockDesign& design() const { return options.config.design(); }
+  kernels::GeluForm gelu_form() const {
+    return design().mlp == MlpKind::kErfGelu ? kernels::GeluForm::kErf : kernels::GeluForm::kTanh;
+  }
   bool has_head() const { return lockstep::has_head(options.stage, options.config); }
   int64_t first_layer_block() const { return std::max<int64_t>(options.stage.begin, 1); }
   int64_t local_width() const { return options.config.width / shard.size; }

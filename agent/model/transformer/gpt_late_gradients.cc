@@ -13,12 +13,14 @@ Status GptImpl::ready(const Address& address, GradSink& sink) const {
 Status GptImpl::backward_weights(int64_t block, GptBatch& batch, GradSink& sink) {
   const bool tied = options.config.tied;
   if (block == 0) {
-    if (!design().has_rotary()) TRY(sink.ready(kPositionEmbedding));
+    for (int64_t id = design().embedding_parameters() - 1; id > kTokenEmbedding; --id) {
+      TRY(sink.ready(id));
+    }
     return sink.ready(kTokenEmbedding);
   }
   if (block == head_block(options.config)) {
     const int64_t last = parameters.entries.back().id;
-    const int64_t count = design().norm_parameters() + (tied ? 0 : 1);
+    const int64_t count = design().head_extras() + (tied ? 0 : 1);
     for (int64_t id = last; id > last - count; --id) TRY(sink.ready(id));
     return {};
   }

@@ -12,9 +12,19 @@ kernels::View GptImpl::layer_output(int64_t block, const GptBatch& batch) const 
   return batch.at(next < arena.layers.size() ? arena.layers[next].input : arena.output);
 }
 
+kernels::ConstView GptImpl::stream_in_layer(int64_t block, const GptBatch& batch) const {
+  const LayerActivations& at = layer_at(block, batch);
+  return batch.at(design().norms_the_stream ? at.norm1 : at.input);
+}
+
+kernels::ConstView GptImpl::stream_after_layer(int64_t block, const GptBatch& batch) const {
+  const LayerActivations& at = layer_at(block, batch);
+  return batch.at(design().norms_the_stream ? at.norm2 : at.post_attention_stream);
+}
+
 kernels::ConstView GptImpl::layer_residual(int64_t block, const GptBatch& batch) const {
   if (block == first_layer_block()) return {};
-  return batch.at(layer_at(block - 1, batch).post_attention_stream);
+  return stream_after_layer(block - 1, batch);
 }
 
 GptImpl::Norm GptImpl::first_norm(int64_t block, std::span<const ParamView> p,
@@ -36,7 +46,8 @@ GptImpl::Norm GptImpl::second_norm(int64_t block, std::span<const ParamView> p,
 }
 
 // h1 = input + residual; h2 = h1 + attention(norm1(h1)); output = mlp(norm2(h2)), which the next
-// norm adds to h2.
+// norm adds to h2. With norms_the_stream: h2 = norm1(h1) + attention(norm1(h1)), and the next norm
+// adds the output to norm2(h2).
 Status GptImpl::layer_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   TRY(attention_forward(block, p, layer_residual(block, batch), batch));
   TRY(hidden_forward(block, p, batch));
@@ -49,7 +60,7 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
   const LayerActivations& at = layer_at(block, batch);
   const int64_t width = options.config.width;
   const int64_t split = local_width();
-  forward_norm(first_norm(block, p, batch), residual, batch.at(at.norm1), batch);
+  first_norm_forward(block, p, residual, batch);
   TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm1), Pass::kForward, batch));
   forward_product({.m = batch.rows(),
                    .n = local_qkv(),
@@ -75,19 +86,27 @@ Status GptImpl::attention_forward(int64_t block, std::span<const ParamView> p,
   return {};
 }
 
+void GptImpl::first_norm_forward(int64_t block, std::span<const ParamView> p,
+                                 kernels::ConstView residual, GptBatch& batch) {
+  const kernels::View y = batch.at(layer_at(block, batch).norm1);
+  forward_norm(first_norm(block, p, batch), residual, y, batch);
+  if (drops_embedding_after(block)) drop_out(0, DropPlace::kEmbedding, y, y, batch);
+}
+
 // First adds the residual stream to `post_attention_stream`.
 Status GptImpl::hidden_forward(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
-  forward_norm(second_norm(block, p, batch), batch.at(at.input), batch.at(at.norm2), batch);
+  forward_norm(second_norm(block, p, batch), stream_in_layer(block, batch), batch.at(at.norm2),
+               batch);
   TRY_ASSIGN(const kernels::View x, gather_rows(batch.at(at.norm2), Pass::kForward, batch));
   const Product product{.m = batch.rows(),
                         .n = local_hidden_in(),
                         .k = options.config.width,
                         .x = x,
                         .weights = layer_weights(block, kHidden, p)};
-  if (design().has_swiglu()) {
-    forward_product(product, {.y = batch.at(at.hidden_in)});
-    swiglu_forward(block, batch);
+  if (design().mlp != MlpKind::kGelu) {
+    forward_product(product, {.y = activation_input(block, batch)});
+    activation_forward(block, batch);
     return {};
   }
   forward_product(product, {.y = batch.at(at.hidden),
@@ -96,8 +115,21 @@ Status GptImpl::hidden_forward(int64_t block, std::span<const ParamView> p, GptB
   return {};
 }
 
-void GptImpl::swiglu_forward(int64_t block, GptBatch& batch) {
+// In evaluation, GELU works in place.
+kernels::View GptImpl::activation_input(int64_t block, const GptBatch& batch) const {
   const LayerActivations& at = layer_at(block, batch);
+  return batch.at(at.hidden_in >= 0 ? at.hidden_in : at.hidden);
+}
+
+void GptImpl::activation_forward(int64_t block, GptBatch& batch) {
+  const LayerActivations& at = layer_at(block, batch);
+  if (!design().has_swiglu()) {
+    ops.gelu_forward(stream, {.x = activation_input(block, batch),
+                              .y = batch.at(at.hidden),
+                              .count = batch.rows() * local_hidden(),
+                              .form = gelu_form()});
+    return;
+  }
   ops.swiglu_forward(stream, {.gate_up = batch.at(at.hidden_in),
                               .y = batch.at(at.hidden),
                               .rows = batch.rows(),
@@ -116,7 +148,7 @@ Status GptImpl::mlp_output_forward(int64_t block, std::span<const ParamView> p, 
   drop_out(block, DropPlace::kMlp, output.part, output.part, batch);
   if (block + 1 == options.stage.end) {  // no later norm on this stage adds it
     ops.add(stream, {.a = output.part,
-                     .b = batch.at(at.post_attention_stream),
+                     .b = stream_after_layer(block, batch),
                      .out = output.part,
                      .count = batch.kept_rows() * options.config.width});
   }
@@ -139,15 +171,9 @@ Status GptImpl::recompute(int64_t block, std::span<const ParamView> p, GptBatch&
 
 void GptImpl::recompute_ops(int64_t block, std::span<const ParamView> p, GptBatch& batch) {
   const LayerActivations& at = layer_at(block, batch);
-  forward_norm(first_norm(block, p, batch), {}, batch.at(at.norm1), batch);
+  first_norm_forward(block, p, {}, batch);
   forward_norm(second_norm(block, p, batch), {}, batch.at(at.norm2), batch);
-  if (design().has_swiglu()) {
-    swiglu_forward(block, batch);
-    return;
-  }
-  ops.gelu_forward(stream, {.x = batch.at(at.hidden_in),
-                            .y = batch.at(at.hidden),
-                            .count = batch.rows() * local_hidden()});
+  activation_forward(block, batch);
 }
 
 Status GptImpl::keep(kernels::View place, kernels::View values, int64_t count) {
@@ -159,7 +185,8 @@ Status GptImpl::keep(kernels::View place, kernels::View values, int64_t count) {
 }
 
 // Returns the gradient of the first MLP product's output. GELU's is computed in the
-// scratch, together with the second product's backward; SwiGLU's overwrites the values in place.
+// scratch, together with the second product's backward if that supports the form; SwiGLU's
+// overwrites the values in place.
 Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& weights,
                                                GptBatch& batch, GradSink& sink) {
   const LayerActivations& at = layer_at(block, batch);
@@ -170,16 +197,24 @@ Result<kernels::View> GptImpl::hidden_backward(int64_t block, const Weights& wei
       before_dropout(block, DropPlace::kMlp, scratch_layout.branch_gradient, batch);
   TRY(keep(layer_output(block, batch), doutput, batch.kept_rows() * options.config.width));
   TRY_ASSIGN(const kernels::View dy, gather_rows(doutput, Pass::kBackward, batch));
-  backward_product({.m = batch.rows(),
-                    .n = options.config.width,
-                    .k = local_hidden(),
-                    .x = batch.at(at.hidden),
-                    .weights = weights},
-                   {.dy = dy,
-                    .x_pre_activation = design().has_swiglu() ? kernels::View() : hidden_in,
-                    .dx = dhidden},
-                   now(sink));
+  backward_product(
+      {.m = batch.rows(),
+       .n = options.config.width,
+       .k = local_hidden(),
+       .x = batch.at(at.hidden),
+       .weights = weights},
+      {.dy = dy,
+       .x_pre_activation = design().mlp == MlpKind::kGelu ? hidden_in : kernels::View(),
+       .dx = dhidden},
+      now(sink));
   if (!design().has_swiglu()) {
+    if (design().mlp != MlpKind::kGelu) {
+      ops.gelu_backward(stream, {.x = hidden_in,
+                                 .dy = dhidden,
+                                 .dx = dhidden,
+                                 .count = batch.rows() * local_hidden(),
+                                 .form = gelu_form()});
+    }
     TRY(keep(hidden_in, dhidden, batch.rows() * local_hidden()));
     return dhidden;
   }
@@ -204,7 +239,7 @@ Status GptImpl::mlp_backward(int64_t block, std::span<const ParamView> p, GptBat
       {.m = batch.rows(), .n = local_hidden_in(), .k = width, .weights = hidden},
       batch.at(layer_at(block, batch).norm2), {.dy = dhidden_in, .dx = dnorm}, batch, sink));
   TRY(ready(hidden, sink));
-  return backward_norm(second_norm(block, p, batch), true, batch, sink);
+  return backward_layer_norm(block, kNorm2, second_norm(block, p, batch), batch, sink);
 }
 
 // A bias of the keys shifts all scores of a query equally, and softmax ignores that, so its
@@ -247,9 +282,9 @@ Status GptImpl::attention_backward(int64_t block, std::span<const ParamView> p, 
   TRY(keep(batch.at(at.qkv), dqkv, batch.rows() * local_qkv()));
   TRY(first_product_backward({.m = batch.rows(), .n = local_qkv(), .k = width, .weights = qkv},
                              batch.at(at.norm1), {.dy = dqkv, .dx = dnorm}, batch, sink));
-  if (qkv.bias != nullptr) clear_key_bias(qkv.id + 1, sink);
+  if (qkv.bias != nullptr) clear_key_bias(qkv.bias_id, sink);
   TRY(ready(qkv, sink));
-  return backward_norm(first_norm(block, p, batch), true, batch, sink);
+  return backward_layer_norm(block, kNorm1, first_norm(block, p, batch), batch, sink);
 }
 
 }  // namespace lockstep::model

@@ -26,6 +26,7 @@ struct Operations {
     if (has_head(options.stage, config)) {
       const int64_t chunk = head_rows(config, shard, rows, activation_options(options, device));
       shapes.push_back({chunk, vocabulary(), width});
+      if (config.design().head_transform) shapes.push_back({rows, width, width});
     }
     return shapes;
   }
@@ -47,6 +48,10 @@ struct Operations {
           std::max(bytes, kernels::matmul_backward_workspace(product, options.precision, device));
     }
     if (!train) return bytes;
+    if (options.config.design().token_types > 0) {  // the sum of the gradient's rows
+      bytes = std::max(bytes, kernels::matmul_backward_workspace({shape.rows(), width, 0},
+                                                                 kernels::Precision::kF32, device));
+    }
     bytes = std::max(
         bytes, kernels::embedding_backward_workspace({shape.rows(), vocabulary()}, width, device));
     return std::max(bytes, options.config.design().norm == NormKind::kRms
@@ -63,7 +68,8 @@ kernels::AttentionShape attention_shape(const ModelConfig& config, const TensorS
           .sequence = sequence,
           .heads = config.heads / shard.size,
           .head_dim = config.head_dim(),
-          .kv_heads = config.local_kv_heads(shard.size)};
+          .kv_heads = config.local_kv_heads(shard.size),
+          .causal = !config.design().is_bidirectional};
 }
 
 size_t angle_bytes(const ModelConfig& config, int64_t positions) {

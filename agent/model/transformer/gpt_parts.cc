@@ -34,7 +34,10 @@ Result<kernels::View> GptImpl::gather_rows(kernels::View part, Pass pass, const 
 
 GptImpl::Weights GptImpl::weights_at(const Address& address, std::span<const ParamView> views) {
   const ParamView* weight = &views[static_cast<size_t>(address.place)];
-  return {.weight = weight, .bias = address.has_bias ? weight + 1 : nullptr, .id = address.id};
+  return {.weight = weight,
+          .bias = address.has_bias ? weight + 1 : nullptr,
+          .id = address.id,
+          .bias_id = address.id + 1};
 }
 
 bool GptImpl::has_bias(LayerPart part) const {
@@ -51,7 +54,7 @@ int64_t GptImpl::place_of(int64_t part) const {
 }
 
 GptImpl::Address GptImpl::address_of(int64_t block, LayerPart part) const {
-  const int64_t before = design().has_rotary() ? kTokenEmbedding + 1 : kPositionEmbedding + 1;
+  const int64_t before = design().embedding_parameters();
   const int64_t place = place_of(part);
   const int64_t id = before + (block - 1) * place_of(kLayerParts) + place;
   return {place, id, has_bias(part)};
@@ -64,7 +67,7 @@ GptImpl::Weights GptImpl::layer_weights(int64_t block, LayerPart part,
 }
 
 Status GptImpl::ready(const Weights& weights, GradSink& sink) {
-  if (weights.bias != nullptr) TRY(sink.ready(weights.id + 1));
+  if (weights.bias != nullptr) TRY(sink.ready(weights.bias_id));
   return sink.ready(weights.id);
 }
 
@@ -93,7 +96,7 @@ void GptImpl::backward_product(const Product& product, const ProductGradient& gr
                .x_pre_activation = gradient.x_pre_activation,
                .dx = gradient.dx,
                .dweight = sink == nullptr ? nullptr : sink->buffer(weights.id),
-               .dbias = sink == nullptr || !has_bias ? nullptr : sink->buffer(weights.id + 1),
+               .dbias = sink == nullptr || !has_bias ? nullptr : sink->buffer(weights.bias_id),
                .m = product.m,
                .n = product.n,
                .k = product.k,
@@ -125,7 +128,8 @@ void GptImpl::forward_norm(const Norm& norm, kernels::ConstView residual, kernel
                                  .mean = norm.mean,
                                  .rstd = norm.rstd,
                                  .rows = batch.kept_rows(),
-                                 .width = options.config.width});
+                                 .width = options.config.width,
+                                 .epsilon = static_cast<float>(options.config.norm_epsilon)});
 }
 
 Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& batch,
@@ -155,11 +159,25 @@ Status GptImpl::backward_norm(const Norm& norm, bool continues, const GptBatch& 
                                   .dresidual = dresidual,
                                   .dx = gradient,
                                   .dweight = sink.buffer(weights.id),
-                                  .dbias = sink.buffer(weights.id + 1),
+                                  .dbias = sink.buffer(weights.bias_id),
                                   .rows = batch.kept_rows(),
                                   .width = options.config.width,
                                   .workspace = workspace});
   return ready(weights, sink);
+}
+
+Status GptImpl::backward_layer_norm(int64_t block, LayerPart part, const Norm& norm,
+                                    const GptBatch& batch, GradSink& sink) {
+  if (!design().norms_the_stream) return backward_norm(norm, true, batch, sink);
+  const kernels::View dy = rows_within(scratch_tensor(scratch_layout.branch_gradient), batch).part;
+  ops.add(stream, {.a = dy,
+                   .b = scratch_tensor(scratch_layout.residual_gradient),
+                   .out = dy,
+                   .count = batch.kept_rows() * options.config.width});
+  if (part == kNorm1 && drops_embedding_after(block)) {
+    drop_out(0, DropPlace::kEmbedding, dy, dy, batch);
+  }
+  return backward_norm(norm, false, batch, sink);
 }
 
 void GptImpl::drop_out(int64_t block, DropPlace place, kernels::ConstView from, kernels::View to,

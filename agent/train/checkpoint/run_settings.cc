@@ -25,7 +25,7 @@ void add_transformer(const ModelConfig& model, const Add& add) {
   add("head", model.tied ? "tied" : "untied");
   const BlockDesign& design = model.design();
   if (design.grouped_heads) add("kvHeads", std::to_string(model.kv_head_count()));
-  if (design.norm == NormKind::kRms) add("normEpsilon", number(model.norm_epsilon));
+  if (design.sets_epsilon) add("normEpsilon", number(model.norm_epsilon));
   if (!design.has_rotary()) return;
   const RotaryScaling& scaling = model.rotary_scaling;
   add("ropeBase", number(model.rotary_base));
@@ -107,6 +107,9 @@ RunSettings run_settings(const TrainSpec& train, const std::string& data_size) {
     add_transformer(*transformer, add);
     settings["spec.train.data.path"] = "data of " + data_size;
     settings["spec.train.data.tokenizer"] = data.tokenizer;
+    if (predicts_masked(design)) {
+      settings["spec.train.data.maskToken"] = std::to_string(mask_token(data, *transformer));
+    }
   } else if (const auto* convnet = std::get_if<ConvnetConfig>(&design)) {
     add_convnet(train, *convnet, add);
     settings[data.path.empty() ? "spec.train.data.features" : "spec.train.data.path"] =

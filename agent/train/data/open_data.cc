@@ -7,6 +7,7 @@
 #include "agent/train/data/image_samples.h"
 #include "agent/train/data/image_source.h"
 #include "agent/train/data/mapped_file.h"
+#include "agent/train/data/masked_windows.h"
 #include "agent/train/data/table_samples.h"
 #include "agent/train/data/token_windows.h"
 
@@ -39,7 +40,15 @@ Result<OpenedData> open_text(const DataSpec& data, const ModelConfig& model) {
   }
   opened.validation_begin = split.train_tokens;
   opened.text = std::make_unique<TokenSource>(std::move(source));
-  opened.samples = std::make_unique<TokenWindows>(*opened.text, split);
+  if (!predicts_masked(model)) {
+    opened.samples = std::make_unique<TokenWindows>(*opened.text, split);
+    return opened;
+  }
+  opened.samples = std::make_unique<MaskedWindows>(
+      *opened.text,
+      MaskedWindowsOptions{.split = split,
+                           .vocabulary = model.vocabulary,
+                           .mask_token = static_cast<int32_t>(mask_token(data, model))});
   return opened;
 }
 

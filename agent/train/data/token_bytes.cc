@@ -12,7 +12,10 @@ constexpr int64_t kTokensAtOnce = 1 << 18;
 }  // namespace
 
 Result<std::optional<int64_t>> validation_bytes(const OpenedData& data) {
-  if (!data.text || data.validation_begin == data.text->count()) return std::optional<int64_t>();
+  const BatchDesign& design = data.samples->design();
+  const bool predicts_all = design.counted == design.tensors.front().values;
+  if (!data.text || !predicts_all || data.validation_begin == data.text->count())
+    return std::optional<int64_t>();
   const int64_t end = data.text->count();
   if (data.text->options().width == TokenWidth::kByte) {
     return std::optional(end - data.validation_begin);

@@ -41,7 +41,7 @@ Result<std::vector<Parameter>> parameters_in(const CheckpointWeights& weights) {
   };
   Result<ModelConfig> config = dimensions_of(header);
   if (!config.ok()) return named(config.error().message);
-  config->tied = find("lm_head.weight") == weights.tensors.end();
+  config->tied = find(std::string(head_name(config->family))) == weights.tensors.end();
   if (config->design().has_rotary()) config->context = 1;  // any: no parameter depends on it
   if (const Status built = validate(*config); !built.ok()) return named(built.error().message);
   std::vector<Parameter> table = parameter_table(*config);

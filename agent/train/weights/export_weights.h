@@ -25,10 +25,11 @@ struct ExportedWeights {
   int64_t files = 0;  // more than one: in a folder
 };
 
-// Writes the weights of a checkpoint as Hugging Face's GPT2LMHeadModel or LlamaForCausalLM has
-// them (hugging_face.h; GPT-2's names with `transformer.`, a tied head not stored). import_weights
-// gets the same bits back, in bf16 the rounded ones. `from` is a checkpoint's folder, or a folder
-// of checkpoints, of which the newest that verifies is taken. `to` becomes:
+// Writes the weights of a checkpoint as Hugging Face's GPT2LMHeadModel, LlamaForCausalLM or
+// BertForMaskedLM has them (hugging_face.h; GPT-2's names with `transformer.`, a tied head not
+// stored). import_weights gets the same bits back, in bf16 the rounded ones. `from` is a
+// checkpoint's folder, or a folder of checkpoints, of which the newest that verifies is taken. `to`
+// becomes:
 // - a safetensors file, if the weights fit in one
 // - else a folder with model-00001-of-0000N.safetensors, ... and model.safetensors.index.json
 //

@@ -13,8 +13,6 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight";
-
 // Properties of a family's files, in addition to the names of our parameters.
 struct Format {
   Family family;
@@ -25,6 +23,10 @@ struct Format {
   std::string_view layer;       // before a layer's number
   std::string_view first_norm;  // after it, of what each layer has once
   std::array<std::string_view, 2> buffers;
+  std::string_view head = "lm_head.weight";
+  // Tensors that are no parameters of ours; without the prefix.
+  std::array<std::string_view, 6> others = {};
+  bool has_old_norms = false;  // whose weight and bias may be called gamma and beta
 };
 
 constexpr Format kGpt2Format{.family = Family::kGpt2,
@@ -45,8 +47,43 @@ constexpr Format kLlamaFormat{
     .first_norm = ".input_layernorm.weight",
     .buffers = {".self_attn.rotary_emb.inv_freq", ".self_attn.rotary_emb.inv_freq"}};
 
+constexpr Format kBertFormat{
+    .family = Family::kBert,
+    .model = "BERT for masked tokens",
+    .prefix = "bert.",
+    .tokens = "embeddings.word_embeddings.weight",
+    .positions = "embeddings.position_embeddings.weight",
+    .layer = "encoder.layer.",
+    .first_norm = ".attention.output.LayerNorm.weight",
+    .buffers = {},
+    .head = "cls.predictions.decoder.weight",
+    .others = {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias",
+               "cls.seq_relationship.weight", "cls.seq_relationship.bias",
+               "cls.predictions.decoder.bias"},
+    .has_old_norms = true};
+
 const Format& format_of(Family family) {
-  return family == Family::kLlama ? kLlamaFormat : kGpt2Format;
+  switch (family) {
+    case Family::kGpt2:
+      return kGpt2Format;
+    case Family::kLlama:
+      return kLlamaFormat;
+    case Family::kBert:
+      return kBertFormat;
+  }
+  return kGpt2Format;
+}
+
+// Returns the name in newer versions.
+std::string renewed(std::string_view name, const Format& format) {
+  if (!format.has_old_norms) return std::string(name);
+  for (const auto& [old, now] : {std::pair{"LayerNorm.gamma", "LayerNorm.weight"},
+                                 std::pair{"LayerNorm.beta", "LayerNorm.bias"}}) {
+    if (!name.ends_with(old)) continue;
+    name.remove_suffix(std::string_view(old).size());
+    return std::string(name) + now;
+  }
+  return std::string(name);
 }
 
 std::string_view without(std::string_view prefix, std::string_view name) {
@@ -69,8 +106,10 @@ class Names {
     return found == tensors_.end() ? nullptr : found->second;
   }
   bool is_buffer(const TensorInfo& tensor) const {
+    const std::string name = short_name(tensor);
+    if (std::ranges::find(format_.others, name) != format_.others.end()) return true;
     return std::any_of(format_.buffers.begin(), format_.buffers.end(), [&](std::string_view rest) {
-      return is_of_layer(short_name(tensor), rest);
+      return !rest.empty() && is_of_layer(name, rest);
     });
   }
   int64_t layers() const {
@@ -89,8 +128,8 @@ class Names {
   }
 
  private:
-  std::string_view short_name(const TensorInfo& tensor) const {
-    return has_prefix_ ? without(format_.prefix, tensor.name) : std::string_view(tensor.name);
+  std::string short_name(const TensorInfo& tensor) const {
+    return renewed(has_prefix_ ? without(format_.prefix, tensor.name) : tensor.name, format_);
   }
   // "h.12.ln_1.weight" and the like: that of a layer, whichever.
   bool is_of_layer(std::string_view name, std::string_view rest) const {
@@ -107,7 +146,7 @@ class Names {
 
   const Format& format_;
   bool has_prefix_ = false;
-  std::map<std::string_view, const TensorInfo*> tensors_;
+  std::map<std::string, const TensorInfo*, std::less<>> tensors_;
 };
 
 std::string tensor_text(const TensorInfo& tensor) {
@@ -151,10 +190,16 @@ Result<ModelConfig> dimensions_of(const Names& names) {
   config.width = names.find(format.tokens)->shape[1];
   config.layers = names.layers();
   if (!format.positions.empty()) config.context = names.find(format.positions)->shape[0];
-  if (format.family == Family::kGpt2) {
-    read_gpt2_layer(names, config);
-  } else {
-    read_llama_layer(names, config);
+  switch (format.family) {
+    case Family::kGpt2:
+      read_gpt2_layer(names, config);
+      break;
+    case Family::kLlama:
+      read_llama_layer(names, config);
+      break;
+    case Family::kBert:
+      config.hidden = names.rows_in_first_layer("intermediate.dense.weight");
+      break;
   }
   return config;
 }
@@ -226,7 +271,9 @@ Error missing(const Names& names, std::string_view name, const StoredTensorInfo&
 }
 
 bool is_position_table(const Parameter& parameter) {
-  return parameter.id == kPositionEmbedding && parameter.name == "transformer.wpe.weight";
+  return parameter.id == kPositionEmbedding &&
+         (parameter.name == "transformer.wpe.weight" ||
+          parameter.name == "bert.embeddings.position_embeddings.weight");
 }
 
 // GPT-2's matrices within blocks.
@@ -243,7 +290,8 @@ std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter) {
   for (const ParameterPart& part : parameter.parts) {
     if (part.name.empty()) break;
     tensors.push_back({.name = part.name,
-                       .shape = {part.rows, columns},
+                       .shape = parameter.rank == 1 ? std::vector<int64_t>{part.rows}
+                                                    : std::vector<int64_t>{part.rows, columns},
                        .first_row = first_row,
                        .rows = part.rows});
     first_row += part.rows;
@@ -259,7 +307,13 @@ std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter) {
 Result<ModelConfig> dimensions_of(const SafetensorsHeader& header) {
   const Names llama(header, kLlamaFormat);
   if (llama.find(kLlamaFormat.tokens) != nullptr) return dimensions_of(llama);
+  const Names bert(header, kBertFormat);
+  if (bert.find(kBertFormat.tokens) != nullptr) return dimensions_of(bert);
   return dimensions_of(Names(header, kGpt2Format));
+}
+
+std::string_view head_name(Family family) {
+  return format_of(family).head;
 }
 
 Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
@@ -282,7 +336,7 @@ Result<HuggingFaceWeights> match_hugging_face(const SafetensorsHeader& header,
       used.insert(tensor);
     }
   }
-  if (config.tied) weights.head = names.find(kHead);
+  if (config.tied) weights.head = names.find(format.head);
   if (weights.head != nullptr) {
     TRY(check_tensor(*weights.head, hugging_face_tensors(table[kTokenEmbedding]).front()));
   }

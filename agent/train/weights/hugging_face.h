@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/train/checkpoint/safetensors.h"
@@ -18,8 +19,12 @@ namespace lockstep::train {
 //   (h.0.attn.bias, the causal mask, and h.0.attn.masked_bias) are no parameters.
 // - LlamaForCausalLM: the parts of a packed parameter are tensors of their own (q_proj, k_proj and
 //   v_proj of our qkv_proj). rotary_emb.inv_freq, which older versions stored, is no parameter.
-// Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py and
-// models/llama/modeling_llama.py.
+// - BertForMaskedLM: query, key and value are tensors of their own too, their biases as well. In
+//   some files the norms' weight and bias are gamma and beta. The pooler, cls.seq_relationship,
+//   position_ids and cls.predictions.decoder.bias, a copy of cls.predictions.bias, are no
+//   parameters of ours.
+// Source: github.com/huggingface/transformers, models/gpt2/modeling_gpt2.py, pytorch_utils.py,
+// models/llama/modeling_llama.py and models/bert/modeling_bert.py.
 
 // The most bytes that messages show of a name from a file.
 constexpr size_t kNameShown = 200;
@@ -37,6 +42,9 @@ struct StoredTensorInfo {
 // Returns the tensors that Hugging Face stores for a parameter: one tensor, or one per part, in row
 // order.
 std::vector<StoredTensorInfo> hugging_face_tensors(const Parameter& parameter);
+
+// Returns the name of a head's weight that is not tied.
+std::string_view head_name(Family family);
 
 // The dimensions that the tensors of a model tell, as Hugging Face stores them or as checkpoints of
 // ours do; not how many heads there are, which is the fewest that keys and values of that width can

@@ -24,6 +24,14 @@ const ModelConfig kLlama{.layers = 2,
                          .vocabulary = 11,
                          .family = Family::kLlama,
                          .hidden = 6};
+const ModelConfig kBert{.layers = 2,
+                        .width = 8,
+                        .heads = 2,
+                        .context = 5,
+                        .vocabulary = 11,
+                        .family = Family::kBert,
+                        .hidden = 6,
+                        .norm_epsilon = 1e-12};
 
 GptOptions options_of(const ModelConfig& config, Recompute recompute = Recompute::kNone) {
   return {
@@ -70,7 +78,7 @@ void expect_differences(std::span<float> values, std::span<const float> gradient
 }
 
 TEST(Dropout, OfATransformerHasTheGradientsOfFiniteDifferences) {
-  for (const ModelConfig& config : {kGpt, kLlama}) {
+  for (const ModelConfig& config : {kGpt, kLlama, kBert}) {
     TinyGpt gpt(options_of(config), {4, 5});
     enlarge(gpt.store);
     const Text text(config, 4, 5, 5);
@@ -79,7 +87,9 @@ TEST(Dropout, OfATransformerHasTheGradientsOfFiniteDifferences) {
     gpt.forward_backward(input);
     const std::vector<float> gradients = gpt.sink.gradients();
     for (const Parameter& parameter : parameter_table(config)) {
-      if (parameter.name.ends_with("attn.c_attn.bias")) continue;  // the keys' part is 0 (Gpt)
+      const bool has_keys = parameter.name.ends_with("attn.c_attn.bias") ||
+                            parameter.name.ends_with("attention.self.qkv.bias");
+      if (has_keys) continue;  // the keys' part is 0 (Gpt)
       const ArenaEntry& entry = *gpt.store.arena().find(parameter.id);
       expect_differences(gpt.store.values_of(parameter.id),
                          std::span(gradients).subspan(static_cast<size_t>(entry.offset),
@@ -87,6 +97,22 @@ TEST(Dropout, OfATransformerHasTheGradientsOfFiniteDifferences) {
                          static_cast<double>(text.rows()), parameter.name,
                          [&] { return gpt.forward_backward(input); });
     }
+  }
+}
+
+// Also what is dropped after the embedding's norm, which opens a BERT's first layer.
+TEST(Dropout, IsTheSameWhateverIsComputedAgain) {
+  for (const ModelConfig& config : {kGpt, kLlama, kBert}) {
+    const Text text(config, 4, 5, 5);
+    const auto gradients = [&](Recompute recompute) {
+      TinyGpt gpt(options_of(config, recompute), {4, 5});
+      gpt.sink.begin_step();
+      gpt.forward_backward(numbered(text.input(), 40));
+      return gpt.sink.gradients();
+    };
+    const std::vector<float> kept = gradients(Recompute::kNone);
+    EXPECT_EQ(gradients(Recompute::kOps), kept) << family_name(config.family);
+    EXPECT_EQ(gradients(Recompute::kBlocks), kept) << family_name(config.family);
   }
 }
 

@@ -29,4 +29,19 @@ ModelConfig golden_llama(Text text) {
           .norm_epsilon = number("normEpsilon")};
 }
 
+// The same of tests/golden/bert.py.
+template <class Text>
+ModelConfig golden_bert(Text text) {
+  const auto integer = [&](const char* key) { return int64_t{std::stoll(text(key))}; };
+  return {.layers = integer("layers"),
+          .width = integer("width"),
+          .heads = integer("heads"),
+          .context = integer("context"),
+          .vocabulary = integer("vocabulary"),
+          .family = Family::kBert,
+          .hidden = integer("hiddenWidth"),
+          .tied = text("head") == "tied",
+          .norm_epsilon = std::stod(text("normEpsilon"))};
+}
+
 }  // namespace lockstep::test

@@ -1,8 +1,9 @@
-// Compares the model with PyTorch. tests/golden/make_gpt2_golden.py and make_llama_golden.py
-// describe the files, golden.py derives the deviations. Reads the committed files, or the one that
-// LOCKSTEP_GOLDEN_FILE names.
+// Compares the model with PyTorch. tests/golden/make_gpt2_golden.py, make_llama_golden.py and
+// make_bert_golden.py describe the files, golden.py derives the deviations. Reads the committed
+// files, or the one that LOCKSTEP_GOLDEN_FILE names.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -36,17 +37,22 @@ class Golden : public test::GoldenFile {
     return values.empty() ? tensor<float>(prefix + parameter.name) : values;
   }
   ModelConfig config() const {
-    if (is_llama()) return test::golden_llama([this](const char* key) { return metadata(key); });
+    const auto text = [this](const char* key) { return metadata(key); };
+    if (is("llama")) return test::golden_llama(text);
+    if (is("bert")) return test::golden_bert(text);
     return {integer("layers"), integer("width"), integer("heads"), integer("context"),
             integer("vocabulary")};
   }
-  bool is_llama() const { return has_metadata("family"); }
+  bool is(const char* family) const {
+    return has_metadata("family") && metadata("family") == family;
+  }
 };
 
 std::vector<std::string> golden_paths() {
   if (const char* fresh = std::getenv("LOCKSTEP_GOLDEN_FILE")) return {fresh};
   return {LOCKSTEP_SOURCE_DIR "/tests/golden/gpt2.safetensors",
-          LOCKSTEP_SOURCE_DIR "/tests/golden/llama.safetensors"};
+          LOCKSTEP_SOURCE_DIR "/tests/golden/llama.safetensors",
+          LOCKSTEP_SOURCE_DIR "/tests/golden/bert.safetensors"};
 }
 
 class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
@@ -65,12 +71,18 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
             .targets = targets_.data() + step * rows,
             .batch = batch_,
             .sequence = config_.context,
-            .gradient_scale = 1.0f / static_cast<float>(rows)};
+            .gradient_scale = 1.0f / static_cast<float>(counted())};
+  }
+  // Returns how many targets of a step count: as many in each.
+  int64_t counted() const {
+    const int64_t all = std::ranges::count_if(targets_, [](int32_t target) { return target >= 0; });
+    return all / std::ssize(losses_);
   }
 
   // The key's bias is not compared: its true gradient is zero, so ours is nothing but rounding.
   bool is_compared(const Parameter& parameter, size_t i) const {
-    const bool has_key_bias = parameter.name.ends_with("attn.c_attn.bias");
+    const bool has_key_bias = parameter.name.ends_with("attn.c_attn.bias") ||
+                              parameter.name.ends_with("attention.self.qkv.bias");
     return !has_key_bias || i / static_cast<size_t>(config_.width) != 1;
   }
 
@@ -133,8 +145,8 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
 TEST_P(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
   gpt_.sink.begin_step();
   const double loss = gpt_.forward_backward(input(0));
-  const auto rows = static_cast<double>(batch_ * config_.context);
-  EXPECT_NEAR(loss / rows, losses_[0], limit(loss_deviations_, losses_, 0));
+  EXPECT_NEAR(loss / static_cast<double>(counted()), losses_[0],
+              limit(loss_deviations_, losses_, 0));
   for (const Parameter& parameter : parameter_table(config_)) {
     expect_gradient(parameter, gpt_.sink.of(parameter.id));
   }
@@ -153,12 +165,12 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
           .value();
   const optim::GradientNorm norm = optim::GradientNorm::create(
       config_, gpt_.store.arena(), {.gradients = gpt_.sink.gradients().data()}, kernels::cpu_ops());
-  ASSERT_EQ(losses_.size(), golden_.is_llama() ? 20u : 10u);
+  ASSERT_EQ(losses_.size(), golden_.is("llama") ? 20u : 10u);
   for (size_t step = 0; step < losses_.size(); ++step) {
     gpt_.sink.begin_step();
     const double loss = gpt_.forward_backward(input(step));
-    const auto rows = static_cast<double>(batch_ * config_.context);
-    EXPECT_NEAR(loss / rows, losses_[step], limit(loss_deviations_, losses_, step))
+    EXPECT_NEAR(loss / static_cast<double>(counted()), losses_[step],
+                limit(loss_deviations_, losses_, step))
         << "step " << step;
     kernels::SquareSum squares;
     norm.add_squares(gpt_.stream, &squares);
@@ -180,6 +192,7 @@ TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
 
 INSTANTIATE_TEST_SUITE_P(Files, GptAgainstPyTorch, ::testing::ValuesIn(golden_paths()),
                          [](const auto& info) {
+                           if (info.param.ends_with("bert.safetensors")) return "Bert";
                            return info.param.ends_with("llama.safetensors") ? "Llama" : "Gpt2";
                          });
 

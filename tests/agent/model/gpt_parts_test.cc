@@ -37,13 +37,22 @@ ModelConfig tiny_llama(bool tied) {
           .kv_heads = 2};
 }
 
+const ModelConfig kTinyBert{.layers = 3,
+                            .width = 16,
+                            .heads = 4,
+                            .context = 8,
+                            .vocabulary = 17,
+                            .family = Family::kBert,
+                            .hidden = 24,
+                            .norm_epsilon = 1e-12};
+
 // A model that is split over stages or shards.
 class EachSplitModel : public ::testing::TestWithParam<ModelConfig> {
  protected:
   const ModelConfig config_ = GetParam();
 };
 INSTANTIATE_TEST_SUITE_P(Models, EachSplitModel,
-                         ::testing::Values(kTiny, tiny_llama(true), tiny_llama(false)),
+                         ::testing::Values(kTiny, tiny_llama(true), tiny_llama(false), kTinyBert),
                          [](const auto& info) {
                            return std::string(family_name(info.param.family)) +
                                   (info.param.tied ? "Tied" : "Untied");

@@ -27,6 +27,15 @@ const ModelConfig kTinyLlama{.layers = 2,
                              .hidden = 24,
                              .kv_heads = 2};
 
+const ModelConfig kTinyBert{.layers = 2,
+                            .width = 16,
+                            .heads = 4,
+                            .context = 8,
+                            .vocabulary = 17,
+                            .family = Family::kBert,
+                            .hidden = 24,
+                            .norm_epsilon = 1e-12};
+
 ModelConfig with_own_head(ModelConfig config) {
   config.tied = false;
   return config;
@@ -36,7 +45,8 @@ ModelConfig with_own_head(ModelConfig config) {
 class EachModel : public ::testing::TestWithParam<ModelConfig> {};
 INSTANTIATE_TEST_SUITE_P(Models, EachModel,
                          ::testing::Values(kTiny, with_own_head(kTiny), kTinyLlama,
-                                           with_own_head(kTinyLlama)),
+                                           with_own_head(kTinyLlama), kTinyBert,
+                                           with_own_head(kTinyBert)),
                          [](const auto& info) {
                            return std::string(family_name(info.param.family)) +
                                   (info.param.tied ? "Tied" : "Untied");
@@ -60,12 +70,14 @@ double difference(std::span<const float> a, std::span<const float> b) {
 }
 
 bool is_key_bias(const Parameter& parameter, int64_t element, int64_t width) {
-  return parameter.name.ends_with("attn.c_attn.bias") && element / width == 1;
+  return (parameter.name.ends_with("attn.c_attn.bias") ||
+          parameter.name.ends_with("attention.self.qkv.bias")) &&
+         element / width == 1;
 }
 
 TEST(Gpt, BeginsWithTheLossOfAGuess) {
-  for (const ModelConfig& config :
-       {kTiny, kTinyLlama, ModelConfig{4, 128, 4, 64, 256}, ModelConfig{2, 64, 4, 32, 5000}}) {
+  for (const ModelConfig& config : {kTiny, kTinyLlama, kTinyBert, ModelConfig{4, 128, 4, 64, 256},
+                                    ModelConfig{2, 64, 4, 32, 5000}}) {
     TinyGpt gpt(config, {4, config.context, PassMode::kEvaluate});
     const Text text(config, 4, config.context, 7);
     const double loss = gpt.loss(text.input()) / static_cast<double>(text.rows());
@@ -84,7 +96,7 @@ TEST_P(EachModel, HasTheGradientsOfFiniteDifferencesInEveryParameter) {
   config.heads = 2;
   config.context = 5;
   config.vocabulary = 11;
-  if (config.family == Family::kLlama) config.hidden = 6;
+  if (config.hidden > 0) config.hidden = 6;
   if (config.kv_heads > 0) config.kv_heads = 1;
   TinyGpt gpt(config, {4, 5});
   enlarge(gpt.store, 3);
@@ -184,6 +196,19 @@ TEST_P(EachModel, TakesSmallerBatchesThanItsArenaWasMadeFor) {
     gpt->forward_backward(text.input());
   }
   EXPECT_EQ(fitted.sink.gradients(), roomy.sink.gradients());
+}
+
+// A token's prediction depends on the tokens after it in a BERT alone.
+TEST_P(EachModel, SeesLaterTokensOnlyIfItIsBidirectional) {
+  const ModelConfig config = GetParam();
+  Text text(config, 1, 8, 5);
+  TinyGpt gpt(config, {1, 8});
+  enlarge(gpt.store, 3);
+  gpt.forward_backward(text.input());
+  const float first = gpt.batch.token_losses()[0];
+  text.tokens.back() = (text.tokens.back() + 1) % static_cast<int32_t>(config.vocabulary);
+  gpt.forward_backward(text.input());
+  EXPECT_EQ(gpt.batch.token_losses()[0] != first, config.family == Family::kBert);
 }
 
 TEST(Gpt, LeavesOutTokensWithoutATarget) {

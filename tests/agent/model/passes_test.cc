@@ -25,6 +25,14 @@ const ModelConfig kTinyLlama{.layers = 2,
                              .family = Family::kLlama,
                              .hidden = 24,
                              .kv_heads = 2};
+const ModelConfig kTinyBert{.layers = 2,
+                            .width = 16,
+                            .heads = 2,
+                            .context = 8,
+                            .vocabulary = 17,
+                            .family = Family::kBert,
+                            .hidden = 24,
+                            .norm_epsilon = 1e-12};
 
 // Operations that do nothing, so that only the model's own work remains.
 template <class Args>
@@ -68,7 +76,7 @@ class PreparedStore final : public ParamStore {
 };
 
 TEST(Passes, AllocateNothing) {
-  for (const ModelConfig& config : {kTiny, kTinyLlama}) {
+  for (const ModelConfig& config : {kTiny, kTinyLlama, kTinyBert}) {
     const int64_t at_first = test::allocation_count();
     const kernels::OpTable ops = idle_ops();
     kernels::Stream stream;

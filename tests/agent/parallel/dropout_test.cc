@@ -11,6 +11,7 @@ namespace {
 
 constexpr ModelConfig kGpt = small_gpt(2);
 constexpr ModelConfig kLlama = small_llama(2, 4);
+constexpr ModelConfig kBert = small_bert(2);
 
 ComposeOptions dropping(const ModelDesign& design, const Mesh& mesh, int64_t micro_batches) {
   ComposeOptions options = options_for(design, mesh, micro_batches);
@@ -19,7 +20,7 @@ ComposeOptions dropping(const ModelDesign& design, const Mesh& mesh, int64_t mic
 }
 
 TEST(Dropout, IsTheSameOnEveryMesh) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained alone = train(dropping(design, {}, 1));
     // The ranks of these tests have the samples of a step in this order only so.
     for (const auto& [mesh, micro_batches] : {std::pair{Mesh{}, 4},

@@ -13,6 +13,7 @@ namespace {
 // Six chunks have different numbers of layers.
 constexpr ModelConfig kGpt = small_gpt(8);
 constexpr ModelConfig kLlama = small_llama(8, 4);
+constexpr ModelConfig kBert = small_bert(8);
 
 ComposeOptions interleaved(const ModelDesign& design, const Mesh& mesh) {
   ComposeOptions options = options_for(design, mesh, 8 / mesh.data);
@@ -30,7 +31,7 @@ ComposeOptions plain(ComposeOptions options) {
 class Interleaved : public testing::TestWithParam<Mesh> {};
 
 TEST_P(Interleaved, HasTheBitsOfOneForwardOneBackward) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     SCOPED_TRACE(family_name(design));
     const ComposeOptions options = interleaved(design, GetParam());
     const Trained trained = train(options);
@@ -40,7 +41,7 @@ TEST_P(Interleaved, HasTheBitsOfOneForwardOneBackward) {
 }
 
 TEST_P(Interleaved, ShardsTheState) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     for (const Sharding sharding :
          {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
       for (const bool frees : {true, false}) {
@@ -57,7 +58,7 @@ TEST_P(Interleaved, ShardsTheState) {
 }
 
 TEST_P(Interleaved, KeepsTheStateThatItIsGiven) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     Trained first = train(options_for(design, {}, 1));
     for (const Sharding sharding : {Sharding::kNone, Sharding::kParameters}) {
       ComposeOptions options = interleaved(design, GetParam());
@@ -92,7 +93,7 @@ TEST(InterleavedPipeline, GivesTheSameBitsWithRecomputationAndEachTime) {
 }
 
 TEST(InterleavedPipeline, SplitsTheRows) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     SCOPED_TRACE(family_name(design));
     ComposeOptions options =
         interleaved(design, {.pipeline = 2, .data = 2, .tensor = 2, .virtual_stages = 2});

@@ -14,6 +14,7 @@ namespace {
 
 constexpr ModelConfig kGpt = small_gpt(4);
 constexpr ModelConfig kLlama = small_llama(4, 4);
+constexpr ModelConfig kBert = small_bert(4);
 constexpr PipelineKind kKinds[] = {PipelineKind::kNaive, PipelineKind::kGpipe,
                                    PipelineKind::kOneForwardOneBackward, PipelineKind::kZeroBubble};
 
@@ -28,7 +29,7 @@ class Pipelines : public testing::TestWithParam<Mesh> {};
 
 TEST_P(Pipelines, TrainTheModelOfOneRank) {
   const Mesh mesh = GetParam();
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained alone = train(options_for(design, {}, 1));
     for (const PipelineKind kind : kKinds) {
       SCOPED_TRACE(std::string(family_name(design)) + ", " + std::string(pipeline_kind_name(kind)));
@@ -50,7 +51,7 @@ TEST_P(Pipelines, HaveTheSameBitsWithEachSchedule) {
 
 TEST_P(Pipelines, ShardTheState) {
   const Mesh mesh = GetParam();
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained alone = train(options_for(design, {}, 1));
     for (const Sharding sharding :
          {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
@@ -170,7 +171,7 @@ TEST(Pipeline, SendsActivationsInTheChosenType) {
 }
 
 TEST(Pipeline, KeepsTheStateThatItIsGiven) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     Trained first = train(options_for(design, {}, 1));
     for (const Mesh& mesh : {Mesh{.pipeline = 4}, Mesh{.pipeline = 2, .data = 2, .tensor = 2}}) {
       ComposeOptions options =

@@ -15,6 +15,7 @@ namespace {
 
 constexpr ModelConfig kGpt = small_gpt(2);
 constexpr ModelConfig kLlama = small_llama(2, 2);
+constexpr ModelConfig kBert = small_bert(2);
 
 ComposeOptions sequence_options(const ModelDesign& design, const Mesh& mesh,
                                 int64_t micro_batches) {
@@ -27,7 +28,7 @@ class SplitRows : public testing::TestWithParam<Mesh> {};
 
 TEST_P(SplitRows, TrainTheModelOfOneRank) {
   const Mesh mesh = GetParam();
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained alone = train(options_for(design, {}, 1));
     for (const Sharding sharding :
          {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
@@ -67,7 +68,7 @@ TEST(Sequence, GivesTheSameBitsEachTime) {
 }
 
 TEST(Sequence, GivesTheSameBitsWithRecomputation) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained kept = train(sequence_options(design, {.tensor = 2}, 2));
     for (const Recompute recompute : {Recompute::kOps, Recompute::kBlocks}) {
       ComposeOptions options = sequence_options(design, {.tensor = 2}, 2);

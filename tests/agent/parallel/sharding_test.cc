@@ -22,6 +22,8 @@ constexpr ModelConfig kLlama{.layers = 2,
                              .tied = false,
                              .kv_heads = 1};
 
+constexpr ModelConfig kBert = small_bert(2);
+
 // The embedding and the head are larger than the blocks between them.
 constexpr ModelConfig kWide{.layers = 2,
                             .width = 16,
@@ -74,7 +76,8 @@ class Ways : public testing::TestWithParam<int64_t> {};
 
 TEST_P(Ways, TrainTheSameModel) {
   const int64_t ranks = GetParam();
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kTable)}) {
+  for (const ModelDesign& design :
+       {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert), ModelDesign(kTable)}) {
     for (const int64_t micro_batches : {1, 2}) {
       if (kSamples % (ranks * micro_batches) != 0) continue;
       const Trained alone = train(shared_options(design, 1, 1, {}));

@@ -16,6 +16,7 @@ namespace {
 
 constexpr ModelConfig kGpt = small_gpt(2);
 constexpr ModelConfig kLlama = small_llama(2, 4);
+constexpr ModelConfig kBert = small_bert(2);
 
 std::string name_of(const Mesh& mesh) {
   return "data " + std::to_string(mesh.data) + ", tensor " + std::to_string(mesh.tensor);
@@ -25,7 +26,7 @@ class Meshes : public testing::TestWithParam<Mesh> {};
 
 TEST_P(Meshes, TrainTheModelOfOneRank) {
   const Mesh mesh = GetParam();
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained alone = train(options_for(design, {}, 1));
     for (const Sharding sharding :
          {Sharding::kNone, Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
@@ -52,7 +53,7 @@ TEST(Tensor, GivesTheSameBitsEachTime) {
 }
 
 TEST(Tensor, GivesTheSameBitsWithRecomputation) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     const Trained kept = train(options_for(design, {.tensor = 2}, 2));
     for (const Recompute recompute : {Recompute::kOps, Recompute::kBlocks}) {
       ComposeOptions options = options_for(design, {.tensor = 2}, 2);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "agent/comm/make_communicator.h"
@@ -40,6 +41,14 @@ constexpr ModelConfig small_llama(int64_t layers, int64_t kv_heads) {
   return config;
 }
 
+constexpr ModelConfig small_bert(int64_t layers) {
+  ModelConfig config = small_gpt(layers);
+  config.family = Family::kBert;
+  config.hidden = 24;
+  config.norm_epsilon = 1e-12;
+  return config;
+}
+
 // The samples of steps, of which a rank takes its part of each: texts, or rows of a table or
 // pixels.
 class Samples final : public BatchFeed {
@@ -48,6 +57,7 @@ class Samples final : public BatchFeed {
   Samples(const ComposeOptions& options, int64_t place)
       : design_(batch_design(options)),
         is_text_(transformer_of(options.design) != nullptr),
+        is_masked_(predicts_masked(options.design)),
         classes_(classes_of(options.design)),
         first_(place * kSamples / options.mesh.data),
         samples_(kSamples / options.mesh.data),
@@ -68,7 +78,7 @@ class Samples final : public BatchFeed {
     const void* inputs = is_text_ ? static_cast<const void*>(tokens_.data())
                                   : static_cast<const void*>(features_.data());
     return std::optional<DeviceBatch>(
-        {.rows = batch_, .counted = std::ssize(targets_), .tensors = {inputs, targets_.data()}});
+        {.rows = batch_, .counted = batch_ * design_.counted, .tensors = {inputs, targets_.data()}});
   }
 
  private:
@@ -78,8 +88,12 @@ class Samples final : public BatchFeed {
     };
     for (int64_t place = 0; place < kSequence; ++place) {
       tokens_.push_back(token(place));
-      targets_.push_back(token(place + 1));
+      targets_.push_back(is_masked_ ? -1 : token(place + 1));
     }
+    if (!is_masked_) return;
+    const int64_t masked = std::ssize(tokens_) - kSequence + sample % kSequence;  // one of each
+    std::swap(tokens_[static_cast<size_t>(masked)], targets_[static_cast<size_t>(masked)]);
+    tokens_[static_cast<size_t>(masked)] = kVocabulary - 1;
   }
   void add_row(int64_t sample) {
     for (int64_t column = 0; column < design_.tensors[0].values; ++column) {
@@ -94,6 +108,7 @@ class Samples final : public BatchFeed {
 
   BatchDesign design_;
   bool is_text_;
+  bool is_masked_;
   int64_t classes_;
   int64_t first_;
   int64_t samples_;
@@ -192,7 +207,7 @@ inline void train_rank(const ComposeOptions& options, const TrainingStart& start
   FirstBatches few(feed, 1 + place % 2);
   const auto uneven = model.evaluate(few, [] { return false; });
   ASSERT_TRUE(uneven.ok() && uneven->has_value());
-  if (transformer_of(options.design) != nullptr) {
+  if (transformer_of(options.design) != nullptr && !predicts_masked(options.design)) {
     const auto text = model.generate({.prompt = {1, 2, 3}, .tokens = 5, .temperature = 0});
     ASSERT_TRUE(text.ok()) << text.error().message;
     ASSERT_EQ(text->has_value(), place == 0);

@@ -11,6 +11,7 @@ namespace {
 
 constexpr ModelConfig kGpt = small_gpt(4);
 constexpr ModelConfig kLlama = small_llama(4, 2);
+constexpr ModelConfig kBert = small_bert(4);
 
 ComposeOptions zero_bubble_for(const ModelDesign& design, const Mesh& mesh) {
   ComposeOptions options = options_for(design, mesh, 4);
@@ -20,7 +21,7 @@ ComposeOptions zero_bubble_for(const ModelDesign& design, const Mesh& mesh) {
 
 TEST(ZeroBubble, TrainsTheModelOfOneRankWithSplitRows) {
   const Mesh mesh{.pipeline = 2, .tensor = 2};
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     SCOPED_TRACE(family_name(design));
     const Trained alone = train(options_for(design, {}, 1));
     ComposeOptions options = zero_bubble_for(design, mesh);
@@ -33,7 +34,7 @@ TEST(ZeroBubble, TrainsTheModelOfOneRankWithSplitRows) {
 
 TEST(ZeroBubble, TrainsTheModelOfOneRankWithAShardedOptimizer) {
   const Mesh mesh{.pipeline = 2, .data = 2};
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     SCOPED_TRACE(family_name(design));
     ComposeOptions options = zero_bubble_for(design, mesh);
     const Trained plain = train(options);

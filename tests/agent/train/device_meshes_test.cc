@@ -61,7 +61,7 @@ class DeviceMeshes : public testing::TestWithParam<Case> {
 };
 
 TEST_P(DeviceMeshes, TakeTheStepsOfOneRankOnTheCpu) {
-  for (const ModelConfig& config : {kConfig, kLlama}) {
+  for (const ModelConfig& config : {kConfig, kLlama, kBert}) {
     const ModelDesign design = with_layers(GetParam(), config);
     const Trained expected = alone_on_the_cpu(design);
     for (const Sharding sharding : {Sharding::kNone, Sharding::kParameters}) {

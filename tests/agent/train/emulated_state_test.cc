@@ -160,7 +160,7 @@ uint64_t angle_bytes(const ModelConfig& config) {
 // Moments that are zero are not copied to the device, and nothing is read back. The device also
 // needs the angles of a rotary embedding.
 TEST(DeviceState, BeginsWithTheParametersOfTheCpuAndNothingElseIsCopied) {
-  for (const ModelConfig& config : {kConfig, kLlama}) {
+  for (const ModelConfig& config : {kConfig, kLlama, kBert}) {
     Training cpu({.device = {}, .design = config});
     emulated_cuda::reset_memory_use();
     Training gpu({.device = kCuda, .design = config});

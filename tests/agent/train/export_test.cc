@@ -56,7 +56,7 @@ float nearest_bf16(float value) {
 }
 
 TEST_F(ExportTest, InSeveralFilesKeepsEveryBit) {
-  for (const ModelConfig& config : {kSmall, kSmallLlama}) {
+  for (const ModelConfig& config : {kSmall, kSmallLlama, kSmallBert, untied(kSmallBert)}) {
     const std::string checkpoint = save_checkpoint(config);
     int64_t files_before = std::numeric_limits<int64_t>::max();
     for (const uint64_t bytes_max : {1, 1000, 2000, 5000, 100'000}) {

@@ -39,6 +39,81 @@ TEST(HuggingFace, HasTheNamesAndShapesOfItsGpt2) {
   EXPECT_EQ(shapes.back().name, "transformer.ln_f.bias");
 }
 
+TEST(HuggingFace, HasTheNamesAndShapesOfItsBert) {
+  // From `BertForMaskedLM(BertConfig(num_hidden_layers=2, hidden_size=8, intermediate_size=6,
+  // max_position_embeddings=4, vocab_size=11))`, in our order.
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> expected = {
+      {"bert.embeddings.word_embeddings.weight", {11, 8}},
+      {"bert.embeddings.position_embeddings.weight", {4, 8}},
+      {"bert.embeddings.token_type_embeddings.weight", {2, 8}},
+      {"bert.embeddings.LayerNorm.weight", {8}},
+      {"bert.embeddings.LayerNorm.bias", {8}},
+      {"bert.encoder.layer.0.attention.self.query.weight", {8, 8}},
+      {"bert.encoder.layer.0.attention.self.key.weight", {8, 8}},
+      {"bert.encoder.layer.0.attention.self.value.weight", {8, 8}},
+      {"bert.encoder.layer.0.attention.self.query.bias", {8}},
+      {"bert.encoder.layer.0.attention.self.key.bias", {8}},
+      {"bert.encoder.layer.0.attention.self.value.bias", {8}},
+      {"bert.encoder.layer.0.attention.output.dense.weight", {8, 8}},
+      {"bert.encoder.layer.0.attention.output.dense.bias", {8}},
+      {"bert.encoder.layer.0.attention.output.LayerNorm.weight", {8}},
+      {"bert.encoder.layer.0.attention.output.LayerNorm.bias", {8}},
+      {"bert.encoder.layer.0.intermediate.dense.weight", {6, 8}},
+      {"bert.encoder.layer.0.intermediate.dense.bias", {6}},
+      {"bert.encoder.layer.0.output.dense.weight", {8, 6}},
+      {"bert.encoder.layer.0.output.dense.bias", {8}},
+      {"bert.encoder.layer.0.output.LayerNorm.weight", {8}},
+      {"bert.encoder.layer.0.output.LayerNorm.bias", {8}}};
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> head = {
+      {"bert.encoder.layer.1.output.LayerNorm.weight", {8}},
+      {"bert.encoder.layer.1.output.LayerNorm.bias", {8}},
+      {"cls.predictions.transform.dense.weight", {8, 8}},
+      {"cls.predictions.transform.dense.bias", {8}},
+      {"cls.predictions.transform.LayerNorm.weight", {8}},
+      {"cls.predictions.transform.LayerNorm.bias", {8}},
+      {"cls.predictions.bias", {11}}};
+  const std::vector<WeightTensor> shapes = shapes_of(kSmallBert);
+  ASSERT_EQ(shapes.size(), 5u + 2 * 16 + 5);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(shapes[i].name, expected[i].first);
+    EXPECT_EQ(shapes[i].shape, expected[i].second) << shapes[i].name;
+  }
+  for (size_t i = 0; i < head.size(); ++i) {
+    const WeightTensor& found = shapes[shapes.size() - head.size() + i];
+    EXPECT_EQ(found.name, head[i].first);
+    EXPECT_EQ(found.shape, head[i].second) << found.name;
+  }
+  EXPECT_EQ(shapes_of(untied(kSmallBert)).size(), shapes.size() + 1);
+}
+
+TEST(HuggingFace, TakesABertsFileWithWhatOtherHeadsNeed) {
+  std::vector<WeightTensor> shapes = shapes_of(kSmallBert);
+  for (const auto& [name, dims] : std::vector<std::pair<std::string, std::vector<int64_t>>>{
+           {"bert.embeddings.position_ids", {1, 4}},
+           {"bert.pooler.dense.weight", {8, 8}},
+           {"bert.pooler.dense.bias", {8}},
+           {"cls.seq_relationship.weight", {2, 8}},
+           {"cls.seq_relationship.bias", {2}},
+           {"cls.predictions.decoder.bias", {11}},
+           {"cls.predictions.decoder.weight", {11, 8}}}) {
+    shapes.push_back({name, dims});
+  }
+  const Result<HuggingFaceWeights> found = match_hugging_face(header_of(shapes), kSmallBert);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  ASSERT_NE(found->head, nullptr);
+  EXPECT_EQ(found->head->name, "cls.predictions.decoder.weight");
+  EXPECT_TRUE(match_hugging_face(header_of(shapes), untied(kSmallBert)).ok());
+  shapes.push_back({"classifier.weight", {2, 8}});
+  const Result<HuggingFaceWeights> other = match_hugging_face(header_of(shapes), kSmallBert);
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("classifier.weight"), std::string::npos);
+  const Result<HuggingFaceWeights> gpt =
+      match_hugging_face(header_of(shapes_of(kSmall)), kSmallBert);
+  ASSERT_FALSE(gpt.ok());
+  EXPECT_NE(gpt.error().message.find("not the weights of a BERT"), std::string::npos)
+      << gpt.error().message;
+}
+
 TEST(HuggingFace, FindsEveryTensorWithAndWithoutThePrefix) {
   for (const bool prefixed : {true, false}) {
     std::vector<WeightTensor> shapes = shapes_of(kSmall);

@@ -58,43 +58,45 @@ struct Case {
 };
 
 TEST(JobPlan, IsWhatItsWorkersAllocate) {
-  const Case cases[] = {{"a process", [](TrainingJobSpec&) {}},
-                        {"two nodes", [](TrainingJobSpec& spec) { spec.nodes = 2; }},
-                        {"two processes", [](TrainingJobSpec& spec) { spec.processesPerNode = 2; }},
-                        {"bf16", [](TrainingJobSpec& spec) { spec.train->precision = "bf16"; }},
-                        {"ops", [](TrainingJobSpec& spec) { spec.train->recompute = "ops"; }},
-                        {"sgd", [](TrainingJobSpec& spec) { spec.train->optimizer.name = "sgd"; }},
-                        {"momentum",
-                         [](TrainingJobSpec& spec) {
-                           spec.train->optimizer.name = "sgd";
-                           spec.train->optimizer.momentum = 0.9;
-                         }},
-                        {"blocks",
-                         [](TrainingJobSpec& spec) {
-                           spec.train->recompute = "blocks";
-                           spec.train->batch.micro = 0;
-                         }},
-                        {"a llama",
-                         [](TrainingJobSpec& spec) {
-                           spec.train->model.family = "llama";
-                           spec.train->model.kvHeads = 1;
-                         }},
-                        {"sharded states in a file",
-                         [](TrainingJobSpec& spec) {
-                           spec.processesPerNode = 2;
-                           spec.parallelism.sharding = "optimizer";
-                           spec.parallelism.offload = "optimizer";
-                         }},
-                        {"sharded parameters in a file",
-                         [](TrainingJobSpec& spec) {
-                           spec.processesPerNode = 2;
-                           spec.parallelism.sharding = "parameters";
-                           spec.parallelism.offload = "parameters";
-                         }},
-                        {"first rank", [](TrainingJobSpec& spec) {
-                           spec.processesPerNode = 2;
-                           spec.parallelism.exchange = "firstRank";
-                         }}};
+  const Case cases[] = {
+      {"a process", [](TrainingJobSpec&) {}},
+      {"two nodes", [](TrainingJobSpec& spec) { spec.nodes = 2; }},
+      {"two processes", [](TrainingJobSpec& spec) { spec.processesPerNode = 2; }},
+      {"bf16", [](TrainingJobSpec& spec) { spec.train->precision = "bf16"; }},
+      {"ops", [](TrainingJobSpec& spec) { spec.train->recompute = "ops"; }},
+      {"sgd", [](TrainingJobSpec& spec) { spec.train->optimizer.name = "sgd"; }},
+      {"momentum",
+       [](TrainingJobSpec& spec) {
+         spec.train->optimizer.name = "sgd";
+         spec.train->optimizer.momentum = 0.9;
+       }},
+      {"blocks",
+       [](TrainingJobSpec& spec) {
+         spec.train->recompute = "blocks";
+         spec.train->batch.micro = 0;
+       }},
+      {"a llama",
+       [](TrainingJobSpec& spec) {
+         spec.train->model.family = "llama";
+         spec.train->model.kvHeads = 1;
+       }},
+      {"a bert", [](TrainingJobSpec& spec) { spec.train->model.family = "bert"; }},
+      {"sharded states in a file",
+       [](TrainingJobSpec& spec) {
+         spec.processesPerNode = 2;
+         spec.parallelism.sharding = "optimizer";
+         spec.parallelism.offload = "optimizer";
+       }},
+      {"sharded parameters in a file",
+       [](TrainingJobSpec& spec) {
+         spec.processesPerNode = 2;
+         spec.parallelism.sharding = "parameters";
+         spec.parallelism.offload = "parameters";
+       }},
+      {"first rank", [](TrainingJobSpec& spec) {
+         spec.processesPerNode = 2;
+         spec.parallelism.exchange = "firstRank";
+       }}};
   for (const Case& each : cases) {
     SCOPED_TRACE(each.name);
     TrainingJobSpec spec = small_job();

@@ -30,6 +30,20 @@ inline const ModelConfig kSmallLlama{.layers = 2,
                                      .tied = false,
                                      .kv_heads = 1};
 
+inline const ModelConfig kSmallBert{.layers = 2,
+                                    .width = 8,
+                                    .heads = 2,
+                                    .context = 4,
+                                    .vocabulary = 11,
+                                    .family = Family::kBert,
+                                    .hidden = 6,
+                                    .norm_epsilon = 1e-12};
+
+inline ModelConfig untied(ModelConfig config) {
+  config.tied = false;
+  return config;
+}
+
 // Returns the tensors in Hugging Face's file of the model, all as F32.
 inline std::vector<WeightTensor> shapes_of(const ModelConfig& config) {
   std::vector<WeightTensor> shapes;

@@ -38,6 +38,14 @@ inline const ModelConfig kLlama{.layers = 2,
                                 .hidden = 88,
                                 .tied = false,
                                 .kv_heads = 2};
+inline const ModelConfig kBert{.layers = 2,
+                               .width = 32,
+                               .heads = 4,
+                               .context = kContext,
+                               .vocabulary = 65,
+                               .family = Family::kBert,
+                               .hidden = 88,
+                               .norm_epsilon = 1e-12};
 inline const MlpConfig kClassifier{.inputs = 6, .hidden = {32, 16}, .outputs = 3};
 inline const MlpConfig kRegressor{.inputs = 6,
                                   .hidden = {24},

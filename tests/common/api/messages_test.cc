@@ -226,6 +226,19 @@ TEST(AgentMessages, NewSchedulesAveragesAndPiecesNeedTheirProtocolVersion) {
   EXPECT_EQ(needed("cosine"), 11);
 }
 
+TEST(AgentMessages, ABertNeedsItsProtocolVersion) {
+  TrainingJobSpec spec;
+  spec.train.emplace();
+  const WorldInput input{.job_uid = "uid", .round = 7, .members = {{0, 1, "10.0.0.1", 29500}}};
+  const WorldAssignment world = *make_world(spec, input);
+  spec.train->model.preset = "bert-tiny";
+  EXPECT_EQ(protocol_needed(world, spec.train), 14);
+  spec.train->model = {.family = "bert"};
+  EXPECT_EQ(protocol_needed(world, spec.train), 14);
+  spec.train->model = {.family = "gpt2"};
+  EXPECT_EQ(protocol_needed(world, spec.train), kProtocolOldest);
+}
+
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   TrainingJobSpec spec;
   const std::vector<WorldMember> two = {{0, 1, "10.0.0.1", 29500}, {1, 1, "10.0.0.2", 29500}};

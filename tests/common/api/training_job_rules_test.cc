@@ -114,8 +114,9 @@ TEST(TrainingJob, RangesAndChoicesAreRefusedByPath) {
       {"/spec/train/model/preset", "gpt5",
        "spec.train.model.preset: found \"gpt5\", expected gpt2-124m, gpt2-350m, gpt2-774m, "
        "gpt2-1.5b, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3.1-8b, "
-       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b, llama-3.2-3b, lenet5, vgg11, vgg16, resnet20, "
-       "resnet18 or resnet50"},
+       "llama-3.1-70b, llama-3.1-405b, llama-3.2-1b, llama-3.2-3b, bert-tiny, bert-mini, "
+       "bert-small, "
+       "bert-base, bert-large, lenet5, vgg11, vgg16, resnet20, resnet18 or resnet50"},
       {"/spec/train/data/path", std::string(2000, 'x'),
        "spec.train.data.path: 2000 bytes, expected at most 1024"},
       {"/spec/train/model/weights",
@@ -224,6 +225,13 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        {{"preset", "gpt2-124m"}, {"family", "llama"}},
        "spec.train.model.family: \"llama\" is not the family of spec.train.model.preset: "
        "\"gpt2-124m\", expected gpt2"},
+      {"/spec/train/model",
+       {{"preset", "bert-tiny"}, {"family", "gpt2"}},
+       "spec.train.model.family: \"gpt2\" is not the family of spec.train.model.preset: "
+       "\"bert-tiny\", expected bert"},
+      {"/spec/train/model", {{"preset", "bert-tiny"}, {"family", "bert"}}, "no error"},
+      {"/spec/train/data/maskToken", 5,
+       "spec.train.data.maskToken: only valid with family: bert; omit the field"},
       {"/spec/train/model/vocabulary", 100,
        "spec.train.model.vocabulary: 100 is too small for spec.train.data.tokenizer: bytes, "
        "expected at least 256"},
@@ -263,6 +271,47 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
             std::string::npos);
 }
 
+TEST(TrainingJob, ABertHasAMaskTokenInItsVocabularyAndContinuesNoText) {
+  Json bert = good_document();
+  bert["spec"]["train"]["model"] = {{"preset", "bert-tiny"}};
+  ASSERT_TRUE(valid_training_job_from_json(bert).ok())
+      << valid_training_job_from_json(bert).error().message;
+  const Refusal cases[] = {
+      {"/spec/train/data/maskToken", 103, "no error"},
+      {"/spec/train/data/maskToken", 30521, "no error"},
+      {"/spec/train/data/maskToken", 30522,
+       "spec.train.data.maskToken: 30522 is not below spec.train.model.vocabulary: 30522"},
+      {"/spec/train/sample",
+       {{"tokens", 10}},
+       "spec.train.sample.tokens: found 10, which is not valid with family: bert, which predicts "
+       "masked tokens and cannot continue a text; omit the field"},
+      {"/spec/train/model/normEpsilon", 1e-5, "no error"},
+      {"/spec/train/model/kvHeads", 1, "spec.train.model.kvHeads: only valid with family: llama"},
+      {"/spec/train/model/ropeBase", 500,
+       "spec.train.model.ropeBase: only valid with family: llama"}};
+  for (const Refusal& c : cases) {
+    Json document = bert;
+    document[Json::json_pointer(c.pointer)] = c.value;
+    const Result<TrainingJob> job = valid_training_job_from_json(document);
+    EXPECT_EQ(job.ok() ? "no error" : job.error().message, c.error) << c.pointer;
+  }
+}
+
+// The mask token is one that no byte is.
+TEST(TrainingJob, ABertOfBytesHasOneTokenMore) {
+  TrainSpec train;
+  train.model = {.family = "bert", .layers = 2, .width = 8, .heads = 2, .context = 8};
+  const ModelConfig config = model_config(train);
+  EXPECT_EQ(config.vocabulary, 257);
+  EXPECT_EQ(config.norm_epsilon, 1e-12);
+  EXPECT_TRUE(config.tied);
+  EXPECT_EQ(mask_token(train.data, config), 256);
+  train.data.maskToken = 9;
+  EXPECT_EQ(mask_token(train.data, config), 9);
+  train.model.family = "gpt2";
+  EXPECT_EQ(model_config(train).vocabulary, 256);
+}
+
 Json mlp_document() {
   Json document = good_document();
   document["spec"]["train"]["model"] = {
@@ -292,15 +341,17 @@ TEST(TrainingJob, EachFamilyNeedsItsOwnFieldsAndRefusesOthers) {
        "spec.train.model.activation: found \"swish\", expected relu, gelu or tanh"},
       {"/spec/train/model/task", "regression", "no error"},
       {"/spec/train/model/layers", 2,
-       "spec.train.model.layers: found 2, which is only valid with family: gpt2 or llama; omit the "
+       "spec.train.model.layers: found 2, which is only valid with family: gpt2, llama or bert; "
+       "omit the "
        "field"},
       {"/spec/train/model/ropeScaling",
        {{"factor", 2}},
-       "spec.train.model.ropeScaling.factor: found 2.0, which is only valid with family: gpt2 or "
-       "llama; omit the field"},
+       "spec.train.model.ropeScaling.factor: found 2.0, which is only valid with family: gpt2, "
+       "llama or bert; omit the field"},
       {"/spec/train/sample",
        {{"tokens", 10}},
-       "spec.train.sample.tokens: found 10, which is only valid with family: gpt2 or llama; omit "
+       "spec.train.sample.tokens: found 10, which is only valid with family: gpt2, llama or bert; "
+       "omit "
        "the field"},
       {"/spec/train/data/path", "text.txt",
        "spec.train.data.path: found \"text.txt\", which is not valid with family: mlp; omit the "

@@ -14,18 +14,40 @@
 namespace lockstep {
 namespace {
 
+// Tables, blocks of four matrices of C x C and two of C x 4C with their biases and norms, and the
+// head's transform and bias.
+int64_t bert_parameters(int64_t layers, int64_t c) {
+  const int64_t vocabulary = 30522;
+  return (vocabulary + 512 + 2) * c + 2 * c + layers * (12 * c * c + 13 * c) + c * c + 3 * c +
+         vocabulary;
+}
+
 // Counts in the published weights: OpenAI's for GPT-2, meta-llama's repositories on Hugging Face
-// for Llama.
+// for Llama. For BERT: BertForMaskedLM's of bert-base-uncased and bert-large-uncased, and by the
+// same formula.
 TEST(ModelPreset, HasThePublishedNumberOfParameters) {
   const std::pair<std::string, int64_t> published[] = {
-      {"gpt2-124m", 124'439'808},        {"gpt2-350m", 354'823'168},
-      {"gpt2-774m", 774'030'080},        {"gpt2-1.5b", 1'557'611'200},
-      {"llama-2-7b", 6'738'415'616},     {"llama-2-13b", 13'015'864'320},
-      {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
-      {"llama-3-70b", 70'553'706'496},   {"llama-3.1-8b", 8'030'261'248},
-      {"llama-3.1-70b", 70'553'706'496}, {"llama-3.1-405b", 405'853'388'800},
-      {"llama-3.2-1b", 1'235'814'400},   {"llama-3.2-3b", 3'212'749'824},
+      {"gpt2-124m", 124'439'808},
+      {"gpt2-350m", 354'823'168},
+      {"gpt2-774m", 774'030'080},
+      {"gpt2-1.5b", 1'557'611'200},
+      {"llama-2-7b", 6'738'415'616},
+      {"llama-2-13b", 13'015'864'320},
+      {"llama-2-70b", 68'976'648'192},
+      {"llama-3-8b", 8'030'261'248},
+      {"llama-3-70b", 70'553'706'496},
+      {"llama-3.1-8b", 8'030'261'248},
+      {"llama-3.1-70b", 70'553'706'496},
+      {"llama-3.1-405b", 405'853'388'800},
+      {"llama-3.2-1b", 1'235'814'400},
+      {"llama-3.2-3b", 3'212'749'824},
+      {"bert-tiny", bert_parameters(2, 128)},
+      {"bert-mini", bert_parameters(4, 256)},
+      {"bert-small", bert_parameters(4, 512)},
+      {"bert-base", 109'514'298},
+      {"bert-large", 335'174'458},
   };
+  EXPECT_EQ(bert_parameters(12, 768), 109'514'298);
   const std::vector<std::string> names = model_preset_names();
   ASSERT_EQ(names.size(), std::size(published));
   for (size_t i = 0; i < names.size(); ++i) {
@@ -119,6 +141,9 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
        "m.normEpsilon: expected a number above 0, at most 1"},
       {with([](ModelConfig& c) { c.family = Family::kGpt2; }), 1,
        "m.kvHeads: only valid with family: llama"},
+      {{.layers = 1, .width = 8, .heads = 2, .context = 8, .vocabulary = 9, .norm_epsilon = 1e-6},
+       1,
+       "m.normEpsilon: only valid with family: llama or bert"},
   };
   for (const auto& [config, tensor, problem] : cases) {
     EXPECT_EQ(model_problems(config, tensor, "m"), std::vector<std::string>{problem});
@@ -126,11 +151,11 @@ TEST(ModelValidation, KnowsTheRulesOfALlama) {
 }
 
 TEST(ModelFamily, HasANameForEachAndRefusesOthers) {
-  for (const Family family : {Family::kGpt2, Family::kLlama}) {
+  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kBert}) {
     EXPECT_EQ(family_from_name(family_name(family)).value(), family);
   }
   EXPECT_EQ(family_from_name("mamba").error().message,
-            "[model family] expected gpt2 or llama, got \"mamba\"");
+            "[model family] expected gpt2, llama or bert, got \"mamba\"");
 }
 
 TEST(ModelValidation, ReportsEveryProblemAtOnce) {

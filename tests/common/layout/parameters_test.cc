@@ -93,7 +93,42 @@ TEST(ParameterTable, OfALlamaIsAsHuggingFaceNamesItButForWhatIsPacked) {
   EXPECT_EQ(parameter_table(tiny_llama(true)).size(), table.size() - 1);
 }
 
-const ModelConfig kModels[] = {kTiny, tiny_llama(true), tiny_llama(false)};
+ModelConfig tiny_bert(bool tied) {
+  return {.layers = 2,
+          .width = 16,
+          .heads = 4,
+          .context = 8,
+          .vocabulary = 17,
+          .family = Family::kBert,
+          .hidden = 24,
+          .tied = tied,
+          .norm_epsilon = 1e-12};
+}
+
+// A block begins with the norm of the layer before it, and the head's with the last layer's.
+TEST(ParameterTable, OfABertHasANormAtTheBeginningOfEachBlock) {
+  const std::vector<Parameter> table = parameter_table(tiny_bert(true));
+  const std::map<std::string, int64_t> blocks = {
+      {"bert.embeddings.word_embeddings.weight", 0},
+      {"bert.embeddings.token_type_embeddings.weight", 0},
+      {"bert.embeddings.LayerNorm.weight", 1},
+      {"bert.encoder.layer.0.attention.self.qkv.weight", 1},
+      {"bert.encoder.layer.0.attention.output.LayerNorm.bias", 1},
+      {"bert.encoder.layer.0.output.dense.bias", 1},
+      {"bert.encoder.layer.0.output.LayerNorm.weight", 2},
+      {"bert.encoder.layer.1.output.LayerNorm.weight", 3},
+      {"cls.predictions.transform.dense.weight", 3},
+      {"cls.predictions.bias", 3}};
+  for (const auto& [name, block] : blocks) EXPECT_EQ(find(table, name).block, block) << name;
+  EXPECT_EQ(table.back().name, "cls.predictions.bias");
+  EXPECT_TRUE(table.back().of_vocabulary);
+  EXPECT_FALSE(table.back().weight_decay);
+  EXPECT_TRUE(find(table, "cls.predictions.transform.dense.weight").works_on_rows);
+  EXPECT_EQ(find(table, "bert.embeddings.token_type_embeddings.weight").id, kTypeEmbedding);
+}
+
+const ModelConfig kModels[] = {kTiny, tiny_llama(true), tiny_llama(false), tiny_bert(true),
+                               tiny_bert(false)};
 
 // Returns how many blocks, of different stages, use a parameter: a tied embedding is the head too.
 int users_of(const Parameter& parameter, const ModelConfig& config) {

@@ -573,6 +573,13 @@ std::vector<Case> all_cases() {
        "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, heads: 16, kvHeads: 3}}}"},
       {"spec.train.model.family",
        "{train: {data: {path: /d}, model: {preset: llama-3.2-1b, family: gpt2}}}"},
+      {"spec.train.model.family",
+       "{train: {data: {path: /d}, model: {preset: bert-base, family: gpt2}}}"},
+      {"spec.train.data.maskToken",
+       "{train: {data: {path: /d, maskToken: 5}, model: {preset: "
+       "gpt2-124m}}}"},
+      {"spec.train.sample.tokens",
+       "{train: {data: {path: /d}, model: {preset: bert-base}, sample: {tokens: 5}}}"},
       {"spec.train.rounding", "{" + kTrain + ", rounding: stochastic}}"},
       {"spec.train.optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}"},
       {"spec.train.optimizer.decaySteps", "{" + kTrain + ", optimizer: {decaySteps: 10}}}"},
