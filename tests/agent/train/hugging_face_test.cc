@@ -98,7 +98,8 @@ TEST(HuggingFace, TakesABertsFileWithWhatOtherHeadsNeed) {
            {"cls.predictions.decoder.weight", {11, 8}}}) {
     shapes.push_back({name, dims});
   }
-  const Result<HuggingFaceWeights> found = match_hugging_face(header_of(shapes), kSmallBert);
+  const SafetensorsHeader header = header_of(shapes);
+  const Result<HuggingFaceWeights> found = match_hugging_face(header, kSmallBert);
   ASSERT_TRUE(found.ok()) << found.error().message;
   ASSERT_NE(found->head, nullptr);
   EXPECT_EQ(found->head->name, "cls.predictions.decoder.weight");
