@@ -580,6 +580,8 @@ std::vector<Case> all_cases() {
        "gpt2-124m}}}"},
       {"spec.train.sample.tokens",
        "{train: {data: {path: /d}, model: {preset: bert-base}, sample: {tokens: 5}}}"},
+      {"spec.train.data.maskToken",
+       "{train: {data: {path: /d, maskToken: 30522}, model: {preset: bert-base}}}"},
       {"spec.train.rounding", "{" + kTrain + ", rounding: stochastic}}"},
       {"spec.train.optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}"},
       {"spec.train.optimizer.decaySteps", "{" + kTrain + ", optimizer: {decaySteps: 10}}}"},
