@@ -57,7 +57,7 @@ class MicroBatch {
 
   // The values that come from the stage before and go to the next one, in activation_dtype(), and
   // how many there are for the pass's samples. The input is filled before forward, the output is
-  // valid after it. Null and 0 at the ends of the model.
+  // valid after it. Unspecified at the ends of the model.
   virtual kernels::View stage_input() const { return {}; }
   virtual int64_t input_count() const { return 0; }
   virtual kernels::View stage_output() const { return {}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/layout/parameters.h"
 #include "common/layout/pipedream_schedule.h"
 #include "common/layout/schedule_check.h"
 
@@ -72,6 +73,23 @@ Status check_stages(const ComposeOptions& options) {
   return validate(pipeline_shape(options));
 }
 
+// Running statistics move a tenth of their distance from where they were when the micro-batch was
+// sent forward. They swing, below zero in the end, if that was long ago: a delay of d steps is
+// safe as long as a tenth of it is below 1/e.
+Status check_delay(const ComposeOptions& options) {
+  constexpr int64_t kDelayMax = 3;
+  const std::vector<Parameter> parameters = parameter_table(options.design);
+  const bool has_statistics = std::ranges::any_of(parameters, &Parameter::is_statistic);
+  const int64_t delayed = options.mesh.pipeline - 1;
+  if (!has_statistics || delayed <= kDelayMax * options.micro_batches) return {};
+  return invalid("[compose] pipedream: expected at least " +
+                     std::to_string((delayed + kDelayMax - 1) / kDelayMax) +
+                     " micro-batches a step for the running statistics of " +
+                     std::to_string(options.mesh.pipeline) + " stages, got " +
+                     std::to_string(options.micro_batches),
+                 Blame::kConfig);
+}
+
 Status check_versions(const ComposeOptions& options) {
   if (!steps_overlap(options)) return {};
   if (is_tied(options.design)) {
@@ -83,6 +101,7 @@ Status check_versions(const ComposeOptions& options) {
   if (options.versions.is_vertical && !options.versions.stashes) {
     return invalid("[compose] vertical sync works only with weight stashing");
   }
+  TRY(check_delay(options));
   if (!options.versions.stashes && options.recompute != Recompute::kNone) {
     return invalid(
         "[compose] pipedream without weight stashing works only without recomputation, which "

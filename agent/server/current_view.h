@@ -37,8 +37,8 @@ class CurrentView {
   std::shared_ptr<const Routing> routing() const;
   // kConflict for an earlier view, kInvalid if a primary has no address.
   Status install(std::shared_ptr<const View> view);
-  // Looks for these servers at these addresses from now on. Calls to where one was before fail.
-  // Before install() of the view in which they count.
+  // Looks for these servers at these addresses from now on. Calls to a server's previous address
+  // fail. Before install() of the view in which they count.
   void move(const std::vector<rpc::Client::ServerAddress>& servers);
 
   // Begins the part's first call, by the current view.

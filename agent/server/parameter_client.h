@@ -90,8 +90,8 @@ class ParameterClient {
   // failed because of the view are repeated; pushes are taken once all the same. kConflict for an
   // earlier view, kInvalid if a primary has no address. From any thread.
   Status install(const View& view);
-  // Looks for these servers at these addresses from now on. Calls to where one was before fail.
-  // Before install() of the view in which they count again; from any thread.
+  // Looks for these servers at these addresses from now on. Calls to a server's previous address
+  // fail. Before install() of the view in which they count again; from any thread.
   void move_servers(const std::vector<rpc::Client::ServerAddress>& servers);
 
   // Rows of one table. Keys ascend.

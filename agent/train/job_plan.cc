@@ -212,33 +212,53 @@ uint64_t JobPlan::server_node_bytes() const {
 
 namespace {
 
-// The stages of a pipeline differ.
-Status take_largest_stage(JobPlan& plan, const model::AttentionChoice& attention) {
-  MeshCoordinates largest;
-  for (int64_t stage = 0; stage < plan.options.mesh.pipeline; ++stage) {
-    plan.options.place = {.pipeline = stage};
-    TRY_ASSIGN(parallel::MemoryPlan memory,
-               parallel::plan_memory(plan.options, findings_of(plan, attention)));
-    const auto bytes = [&](const parallel::MemoryPlan& each) {
-      return each.device.bytes + (plan.gpus_per_node > 0 ? each.device.reserve : each.pinned.bytes);
-    };
-    if (stage > 0 && bytes(memory) <= bytes(plan.memory)) continue;
-    largest = plan.options.place;
-    plan.memory = std::move(memory);
-  }
-  plan.options.place = largest;
-  return {};
-}
-
 // Adds the memory for states that outlive a rank's process.
-void add_states_memory(const MemoryStatesSpec& wanted, JobPlan& plan) {
-  const auto add = [&plan](const char* name) {
-    parallel::MemoryPart& part = plan.memory.others.emplace_back();
+void add_states_memory(const MemoryStatesSpec& wanted, const JobPlan& plan,
+                       std::vector<parallel::MemoryPart>& parts) {
+  const auto add = [&](const char* name) {
+    parallel::MemoryPart& part = parts.emplace_back();
     part.name = name;
     part.bytes = MemoryStates::bytes(parallel::largest_share(plan.options));
   };
   add("two states in memory, to resume from");
   if (wanted.copies > 0 && plan.nodes > 1) add("two states of a rank of another node");
+}
+
+// Returns what a rank of the stage in plan.options needs in addition to what it composes.
+std::vector<parallel::MemoryPart> other_memory(const TrainingJobSpec& spec, const JobPlan& plan) {
+  std::vector<parallel::MemoryPart> parts = train_memory(*spec.train, plan.options);
+  if (!spec.checkpoint.path.empty()) parts.push_back(parallel::snapshot_memory(plan.options));
+  if (plan.options.copies_share) add_states_memory(*spec.checkpoint.memory, plan, parts);
+  for (parallel::MemoryPart& part :
+       parallel::collectives_memory(plan.options, plan.ranks_per_node)) {
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+// Returns the memory that decides whether a stage fits: that of the GPU, or all of it.
+uint64_t deciding_bytes(const JobPlan& plan, const parallel::MemoryPlan& memory) {
+  if (plan.gpus_per_node > 0) return memory.device.bytes + memory.device.reserve;
+  uint64_t bytes = memory.device.bytes + memory.pinned.bytes;
+  for (const parallel::MemoryPart& part : memory.others) bytes += part.bytes;
+  return bytes;
+}
+
+// The stages of a pipeline differ.
+Status take_largest_stage(const TrainingJobSpec& spec, const model::AttentionChoice& attention,
+                          JobPlan& plan) {
+  MeshCoordinates largest;
+  for (int64_t stage = 0; stage < plan.options.mesh.pipeline; ++stage) {
+    plan.options.place = {.pipeline = stage};
+    TRY_ASSIGN(parallel::MemoryPlan memory,
+               parallel::plan_memory(plan.options, findings_of(plan, attention)));
+    memory.others = other_memory(spec, plan);
+    if (stage > 0 && deciding_bytes(plan, memory) <= deciding_bytes(plan, plan.memory)) continue;
+    largest = plan.options.place;
+    plan.memory = std::move(memory);
+  }
+  plan.options.place = largest;
+  return {};
 }
 
 // Returns the memory of the server that holds the most.
@@ -323,16 +343,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
   plan.options.attention = attention.by;
   plan.lacks_cudnn =
       may_use_cudnn(train, plan.options) && attention.by == kernels::AttentionBy::kOwn;
-  TRY(take_largest_stage(plan, attention));
-  plan.memory.others = train_memory(train, plan.options);
-  if (!spec.checkpoint.path.empty()) {
-    plan.memory.others.push_back(parallel::snapshot_memory(plan.options));
-  }
-  if (plan.options.copies_share) add_states_memory(*spec.checkpoint.memory, plan);
-  for (parallel::MemoryPart& part :
-       parallel::collectives_memory(plan.options, plan.ranks_per_node)) {
-    plan.memory.others.push_back(std::move(part));
-  }
+  TRY(take_largest_stage(spec, attention, plan));
   return plan;
 }
 

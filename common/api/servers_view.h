@@ -29,7 +29,7 @@ struct ServerPlace {
   bool operator==(const ServerPlace&) const = default;
 };
 
-// The pod with which the round began was lost, and another one took its place.
+// Where a server's pod was when the round began, and where its pod is now.
 struct ServerMove {
   ServerPlace from;  // as in the round's world
   ServerPlace to;

@@ -527,7 +527,9 @@ struct Schema<TrainSpec> {
     visit(Field{.name = "attention",
                 .meaning =
                     "Attention kernels on GPUs with precision bf16: Lockstep's own, cuDNN's (head "
-                    "sizes 64 and 128; backward needs memory for a score of each pair of tokens), "
+                    "sizes 64 and 128, not for family: bert; backward needs memory for a score of "
+                    "each pair "
+                    "of tokens), "
                     "or the faster of the two as measured when the job begins (auto), which is "
                     "recorded in checkpoint.path. Their results differ in the last bits.",
                 .choices = "own cudnn auto"},

@@ -61,8 +61,9 @@ bool is_backing_off(Pass& pass) {
 // If one of them may not, the others would wait for it in vain. Nobody waits for a server that is
 // gone.
 bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
+  const int64_t protocol = protocol_of_world(pass, world);
   return std::ranges::all_of(counted_pods(pass), [&](const PodView* pod) {
-    return may_be_sent(pass, pass.agent(pod), world);
+    return may_be_sent(pass.agent(pod), protocol);
   });
 }
 
@@ -71,11 +72,12 @@ bool all_may_be_sent(const Pass& pass, const WorldAssignment& world) {
 void send(Pass& pass, const std::vector<const PodView*>& pods, Assignment assignment) {
   constexpr Duration kUnheardRecheck = std::chrono::seconds(1);
   const auto all = std::make_shared<const Assignment>(std::move(assignment));
+  const int64_t protocol = protocol_of_world(pass, all->world);
   for (const PodView* pod : pods) {
     const AgentView* agent = pass.agent(pod);
     const bool is_unusable =
         agent != nullptr && (agent->has_unsupported_protocol() || agent->refuses_token ||
-                             !may_be_sent(pass, agent, all->world));
+                             !may_be_sent(agent, protocol));
     if (!pod->serves() || is_unusable) continue;
     if (is_unheard(pass, *pod)) {
       pass.requeue(pass.now + kUnheardRecheck);
@@ -86,7 +88,39 @@ void send(Pass& pass, const std::vector<const PodView*>& pods, Assignment assign
   }
 }
 
+// Returns the pods whose agents lack the round's assignment, or its newest view of the servers.
+std::vector<const PodView*> pods_behind(const Pass& pass) {
+  const int64_t view = has_copies(pass) ? servers_view(pass).number : 0;
+  const std::set<int64_t> without_pods = nodes_without_pods(pass);
+  std::vector<const PodView*> behind;
+  for (const int64_t node : pass.round_nodes) {
+    const PodView* pod = pass.current[static_cast<size_t>(node)];
+    if (pod == nullptr || without_pods.contains(node)) continue;
+    const AgentState* state = pass.last_report(pod);
+    const bool is_behind = state == nullptr || state->round < pass.status.round ||
+                           (state->round == pass.status.round && state->servers_view < view);
+    if (is_behind) behind.push_back(pod);
+  }
+  return behind;
+}
+
 }  // namespace
+
+// No pod of a lost server is stopped before the others know that it is gone: a server that is told
+// to stop asks the ranks that still listen to it to leave.
+Verdict views(Pass& pass) {
+  if (!has_copies(pass) || pass.status.serversView.empty()) return Verdict::kNext;
+  const std::vector<const PodView*> behind = pods_behind(pass);
+  const auto is_in_it = [&](const PodView* pod) { return pass.current_report(pod) != nullptr; };
+  if (std::ranges::none_of(behind, is_in_it)) return Verdict::kNext;
+  Result<WorldAssignment> world = world_of(pass, pass.status.round);
+  const bool is_known = world.ok() && world_hash(*world) == pass.status.worldHash;
+  if (!is_known || !all_may_be_sent(pass, *world)) return Verdict::kNext;
+  send(pass, behind, assignment_of(pass, std::move(world).value(), "Run"));
+  if (pass.plan.actions.empty()) return Verdict::kNext;
+  pass.plan.why = "agents must learn which servers count";
+  return Verdict::kActed;
+}
 
 Verdict assignment(Pass& pass) {
   requeue_for_choice(pass);
@@ -104,17 +138,7 @@ Verdict assignment(Pass& pass) {
   if (hash != pass.status.worldHash) {
     return start_round(pass, next_round(pass), "the round's assignment has changed");
   }
-  const int64_t view = has_copies(pass) ? servers_view(pass).number : 0;
-  const std::set<int64_t> without_pods = nodes_without_pods(pass);
-  std::vector<const PodView*> behind;
-  for (const int64_t node : pass.round_nodes) {
-    if (without_pods.contains(node)) continue;
-    const PodView* pod = pass.current[static_cast<size_t>(node)];
-    const AgentState* state = pass.last_report(pod);
-    const bool is_behind = state == nullptr || state->round < pass.status.round ||
-                           (state->round == pass.status.round && state->servers_view < view);
-    if (is_behind) behind.push_back(pod);
-  }
+  const std::vector<const PodView*> behind = pods_behind(pass);
   if (behind.empty()) {
     pass.plan.why = "all agents have their assignment";
     return Verdict::kNext;

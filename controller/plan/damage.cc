@@ -29,16 +29,6 @@ bool has_failed(const WorkerState& worker) {
   return !worker.running && (worker.exit_code != 0 || worker.reason == "StartError");
 }
 
-// Returns whether the agent ends its workers although no assignment says so, because its pod is
-// being stopped.
-bool is_being_stopped(const AgentState& state) {
-  if (has_completed(state)) return false;
-  if (state.phase == "Stopping" || state.phase == "Exiting") return true;
-  return std::any_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
-    return !worker.running && worker.reason == "Stopped";
-  });
-}
-
 bool is_silent_for(const Pass& pass, const PodView& pod, Duration time) {
   return pass.agent(&pod) != nullptr && pass.now >= silent_at(pass, pod, time);
 }
@@ -354,6 +344,14 @@ void add_ended(const Pass& pass, Damage& damage) {
 }
 
 }  // namespace
+
+bool is_being_stopped(const AgentState& state) {
+  if (has_completed(state)) return false;
+  if (state.phase == "Stopping" || state.phase == "Exiting") return true;
+  return std::any_of(state.workers.begin(), state.workers.end(), [](const WorkerState& worker) {
+    return !worker.running && worker.reason == "Stopped";
+  });
+}
 
 double failed_seconds_ago(const AgentState& state, const WorkerState& worker) {
   return worker.failed_seconds_ago > 0 ? worker.failed_seconds_ago : state.failed_seconds_ago;

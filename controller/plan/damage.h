@@ -37,6 +37,10 @@ struct Damage {
 
 Damage assess_damage(const Pass& pass);
 
+// Returns whether the agent ends its workers although no assignment says so, because its pod is
+// being stopped.
+bool is_being_stopped(const AgentState& state);
+
 // Returns the worker's own value if the agent reports one (older agents do not), else that of the
 // first failure on its node.
 double failed_seconds_ago(const AgentState& state, const WorkerState& worker);

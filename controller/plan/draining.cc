@@ -9,6 +9,7 @@
 #include "controller/plan/ledger.h"
 #include "controller/plan/names.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/silence.h"
 #include "controller/plan/world.h"
 
@@ -148,7 +149,7 @@ Verdict wait_for_ranks(Pass& pass) {
   if (left <= Duration{0}) return Verdict::kNext;
   pass.plan.why = "a pod is being stopped: waiting for the ranks to save and leave";
   pass.requeue(pass.now + left);
-  for (const int64_t node : pass.round_nodes) {
+  for (const int64_t node : counted_nodes(pass)) {
     if (leaving_of(pass, node) != Leaving::kRuns) continue;
     const PodView* pod = pass.current[static_cast<size_t>(node)];
     if (pod->terminating) pass.requeue(pass.now + *time_left(pass, *pod));
@@ -263,8 +264,9 @@ Verdict draining(Pass& pass) {
   if (!saves_when_stopped(pass)) return Verdict::kNext;
   if (!is_true(pass.status, kDraining) && !is_asked(pass)) return Verdict::kNext;
   note_saved(pass);
+  const std::vector<int64_t> nodes = counted_nodes(pass);
   const auto any = [&](Leaving leaving) {
-    return std::ranges::any_of(pass.round_nodes,
+    return std::ranges::any_of(nodes,
                                [&](int64_t node) { return leaving_of(pass, node) == leaving; });
   };
   if (any(Leaving::kBroken)) return Verdict::kNext;

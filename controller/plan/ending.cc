@@ -22,11 +22,11 @@ bool is_leaving(const Pass& pass, const PodView& pod) {
 
 // Returns whether the agent has been silent for too long by the monotonic clock, refuses the token,
 // shares no protocol version with us, or is too old for the round's world.
-bool is_out_of_reach(const Pass& pass, const PodView& pod, const WorldAssignment& world) {
+bool is_out_of_reach(const Pass& pass, const PodView& pod, int64_t protocol) {
   const AgentView* view = pass.agent(&pod);
   if (view == nullptr) return false;
   return view->refuses_token || view->has_unsupported_protocol() ||
-         (view->state && !may_be_told_to_exit(pass, view, world)) ||
+         (view->state && !may_be_sent(view, protocol)) ||
          pass.now - view->last_heard >= pass.limits.exit_timeout;
 }
 
@@ -76,11 +76,12 @@ Verdict ending(Pass& pass) {
   // The wall clock may have been set back since.
   const Duration since =
       ended.ok() ? std::max(pass.seen.wall_now - *ended, Duration{0}) : Duration::max();
+  const int64_t protocol = can_ask ? protocol_of_exit(pass, *world) : kProtocolOldest;
   std::shared_ptr<const Assignment> leave;
   for (const PodView& pod : pass.seen.pods) {
     if (!pod.live()) continue;
-    const bool ask = can_ask && is_in_round(pass, pod) && since < pass.limits.exit_timeout &&
-                     !is_out_of_reach(pass, pod, *world);
+    const bool ask = can_ask && is_in_round(pass, pod) && !pod.ip.empty() &&
+                     since < pass.limits.exit_timeout && !is_out_of_reach(pass, pod, protocol);
     if (!ask) {
       pass.act(DeletePod{
           .name = pod.name, .uid = pod.uid, .grace_seconds = pod_grace_seconds(pass.spec())});

@@ -271,7 +271,7 @@ bool is_yet_to_resume(const TrainingJobStatus& status) {
   return status.lastFailure && status.lastFailure->resumedStep < 0;
 }
 
-constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what this server held";
+constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what is lost";
 
 // Applies the job's rules to the failure, else the default action.
 Verdict decide(Pass& pass, Damage damage) {
@@ -311,7 +311,11 @@ Verdict decide(Pass& pass, Damage damage) {
   }
   const bool are_spared = can_go_on_without_pods(pass, how.lost);
   if (are_spared || (how.lost.empty() && can_go_on_without(pass, failure))) {
-    are_spared ? lose_pods(pass, how.lost) : lose_server(pass, failure);
+    if (are_spared) {
+      lose_pods(pass, how.lost);
+    } else {
+      lose_server(pass, failure);
+    }
     damage.ends_round = false;
     how.because += how.because.empty() ? kGoesOnWithCopies : "; " + std::string(kGoesOnWithCopies);
   }

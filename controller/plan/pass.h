@@ -102,6 +102,7 @@ Verdict warning(Pass& pass);     // deletes pods that will be preempted, which b
 Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
 Verdict servers(Pass& pass);     // directly after failure: the views of servers with copies
+Verdict views(Pass& pass);       // before any pod is deleted or made: agents get these views
 Verdict network(Pass& pass);     // directly before placement: the job's NetworkPolicy
 Verdict placement(Pass& pass);   // makes the pods match the members
 Verdict assignment(Pass& pass);  // forms the round, then sends it to the agents

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Policy kPolicies[] = {deletion, ending,     completion, validation, suspension,
                                 deadline, membership, warning,    draining,   failure,
-                                servers,  network,    placement,  assignment};
+                                servers,  views,      network,    placement,  assignment};
 
 // Undoes changes of a message alone: while a condition stays the same, its message only reports how
 // far things are.

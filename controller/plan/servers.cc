@@ -5,9 +5,11 @@
 #include <span>
 #include <string>
 
+#include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/world.h"
 
 namespace lockstep::plan {
 namespace {
@@ -90,16 +92,44 @@ bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
 
 // Whether the agents of all pods but the lost ones know that servers move.
 bool all_know_moves(const Pass& pass, const std::vector<int64_t>& lost) {
-  return std::ranges::all_of(counted_pods(pass), [&](const PodView* pod) {
-    if (pod != nullptr && is_among(lost, pod->node_index)) return true;
+  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+    if (pod == nullptr || is_among(lost, pod->node_index)) return true;
     const AgentState* state = pass.last_report(pod);
     return state != nullptr && state->protocol >= kProtocolWithMoves;
   });
 }
 
-bool any_is_stopped(const Pass& pass, const std::vector<int64_t>& nodes) {
-  return std::ranges::any_of(pass.pods_of(nodes),
-                             [](const PodView* pod) { return pod != nullptr && pod->terminating; });
+// Whether the pod's server has asked all ranks to leave, or is about to, because its pod is being
+// stopped. One that runs nothing of the round asks nobody.
+bool asks_to_stop(const Pass& pass, const PodView& pod) {
+  if (pod.exit_code == kExitStopped) return true;
+  const AgentState* state = pass.current_report(&pod);
+  if (state != nullptr && is_being_stopped(*state)) return true;
+  const bool runs_nothing = state != nullptr
+                                ? std::ranges::none_of(state->workers, &WorkerState::running)
+                                : pod.phase != "Running" || pass.last_report(&pod) != nullptr;
+  return pod.terminating && !runs_nothing;
+}
+
+bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
+  return std::ranges::any_of(pass.pods_of(nodes), [&](const PodView* pod) {
+    return pod != nullptr && asks_to_stop(pass, *pod);
+  });
+}
+
+// Whether the round may go on without servers at all. In a later view than the first one, a failure
+// of the same moment may have set Running to False.
+bool may_go_on(const Pass& pass) {
+  if (!has_copies(pass) || is_true(pass.status, kDraining)) return false;
+  const bool has_trained = is_true(pass.status, kRunning) || !pass.status.serversView.empty();
+  return has_trained && all_workers_train(pass);
+}
+
+bool is_held(const Pass& pass, const ServersView& view) {
+  // Addresses of pods that are awaited, and longer numbers.
+  constexpr size_t kReserve = 2048;
+  return text_of(view).size() + kReserve <= kServersViewBytesMax &&
+         holds_everything(view, pass.spec().parameterServers->copies);
 }
 
 // Returns the next view if pods that servers await run by now.
@@ -153,16 +183,21 @@ ServersView servers_view(const Pass& pass) {
   return view.ok() ? std::move(*view) : first_servers_view(servers);
 }
 
-std::vector<const PodView*> counted_pods(const Pass& pass) {
-  const auto all = pass.in_round();
-  std::vector<const PodView*> pods(all.begin(), all.end());
-  if (!has_copies(pass) || pass.status.serversView.empty()) return pods;
+std::vector<int64_t> counted_nodes(const Pass& pass) {
+  if (!has_copies(pass) || pass.status.serversView.empty()) return pass.round_nodes;
   const ServersView view = servers_view(pass);
-  for (size_t server = view.servers.size(); server-- > 0;) {
-    if (view.servers[server].state == ServerState::kWhole) continue;
-    pods.erase(pods.begin() + static_cast<std::ptrdiff_t>(node_of_server(pass, server)));
-  }
-  return pods;
+  std::vector<int64_t> nodes = pass.round_nodes;
+  std::erase_if(nodes, [&](int64_t node) {
+    const std::optional<size_t> server = server_of_node(pass, node);
+    return server && view.servers[*server].state != ServerState::kWhole;
+  });
+  return nodes;
+}
+
+std::vector<const PodView*> counted_pods(const Pass& pass) {
+  const std::vector<int64_t> nodes = counted_nodes(pass);
+  const auto pods = pass.pods_of(nodes);
+  return {pods.begin(), pods.end()};
 }
 
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass) {
@@ -215,14 +250,11 @@ std::optional<FailureStatus> lifeless_server(const Pass& pass) {
 }
 
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure) {
-  if (!has_copies(pass) || failure.rank < 0 || !is_true(pass.status, kRunning)) return false;
+  if (failure.rank < 0 || !may_go_on(pass)) return false;
   const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
   const bool is_its_own = failure.reason != kSuspected && failure.exitCode >= 0;
-  if (!server || !(is_its_own || is_lifeless(pass, *server)) || !all_workers_train(pass)) {
-    return false;
-  }
-  const ServersView without = next_view(servers_view(pass), *server, ServerState::kGone);
-  return holds_everything(without, pass.spec().parameterServers->copies);
+  if (!server || !(is_its_own || is_lifeless(pass, *server))) return false;
+  return is_held(pass, next_view(servers_view(pass), *server, ServerState::kGone));
 }
 
 void lose_server(Pass& pass, const FailureStatus& failure) {
@@ -232,13 +264,10 @@ void lose_server(Pass& pass, const FailureStatus& failure) {
 }
 
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
-  if (!has_copies(pass) || lost.empty() || !is_true(pass.status, kRunning)) return false;
-  if (any_is_stopped(pass, lost) || !all_workers_train(pass) || !all_know_moves(pass, lost)) {
-    return false;
-  }
+  if (lost.empty() || !may_go_on(pass)) return false;
+  if (any_asks_to_stop(pass, lost) || !all_know_moves(pass, lost)) return false;
   const std::optional<ServersView> without = view_without_pods(pass, lost);
-  return without && text_of(*without).size() <= kServersViewBytesMax &&
-         holds_everything(*without, pass.spec().parameterServers->copies);
+  return without && is_held(pass, *without);
 }
 
 void lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
@@ -253,7 +282,9 @@ Verdict servers(Pass& pass) {
   const ServersView view = servers_view(pass);
   const std::optional<ServersView> next = view_after(pass, view);
   if (!next) return Verdict::kNext;
-  pass.plan.why = "a server moves to another pod, or one that was started anew joins";
+  pass.plan.why = joining_server(*next) < next->servers.size()
+                      ? "a server that was started anew joins"
+                      : "a server moves to another pod";
   const size_t filled = joining_server(view);
   if (filled < view.servers.size() && next->servers[filled].state == ServerState::kWhole) {
     pass.plan.why = "a server has been filled";
@@ -262,6 +293,10 @@ Verdict servers(Pass& pass) {
                    " holds all of its parameters again");
   }
   pass.status.serversView = text_of(*next);
+  if (pass.status.serversView.size() > kServersViewBytesMax) {
+    pass.plan.why = "the view of the servers is too long: a new round begins without moves";
+    begin_round(pass, next_round(pass));
+  }
   return Verdict::kDecided;
 }
 

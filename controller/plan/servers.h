@@ -15,9 +15,10 @@ namespace lockstep::plan {
 bool has_copies(const Pass& pass);
 // Returns the view of the round's servers that status has. Only if has_copies().
 ServersView servers_view(const Pass& pass);
-// Returns the pods of the round, by place, without those of servers that are gone or join: the
+// Returns the nodes of the round, ascending, without those of servers that are gone or join: the
 // round goes on whatever these do.
-std::vector<const PodView*> counted_pods(const Pass& pass);
+std::vector<int64_t> counted_nodes(const Pass& pass);
+std::vector<const PodView*> counted_pods(const Pass& pass);  // likewise; nullptr: unseen
 // Returns where the round began with servers that are in other pods now, or wait for one; by node
 // index.
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass);
@@ -36,8 +37,8 @@ bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
 // Records that this server is gone: its agent will start it anew.
 void lose_server(Pass& pass, const FailureStatus& failure);
 // Whether the round goes on without the pods of these nodes, all of servers: all workers train,
-// copies hold everything that they have, and no agent is too old for that. A pod that is being
-// stopped asks all ranks to save and leave, so the round ends with it.
+// copies hold everything that they have, and no agent is too old for that. A server whose pod is
+// being stopped asks all ranks to save and leave, so the round ends with it.
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
 // Records that these servers are gone with their pods: the agents of other pods will start them.
 // Before replace_lost().

@@ -53,11 +53,6 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world,
   return std::max(common, protocol_needed(world, pass.spec().train, wishes));
 }
 
-bool speaks(const AgentView* agent, int64_t needed) {
-  if (needed == kProtocolOldest) return true;
-  return agent != nullptr && agent->state && agent->state->protocol >= needed;
-}
-
 // Rules about losses may have come after the round had begun, with agents that do not know them.
 WorkerWishes wishes_of_exit(const Pass& pass) {
   WorkerWishes wishes = wishes_of_round(pass);
@@ -106,12 +101,17 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   return make_world(pass.spec(), input);
 }
 
-bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_round(pass)));
+int64_t protocol_of_world(const Pass& pass, const WorldAssignment& world) {
+  return protocol_needed(world, pass.spec().train, wishes_of_round(pass));
 }
 
-bool may_be_told_to_exit(const Pass& pass, const AgentView* agent, const WorldAssignment& world) {
-  return speaks(agent, protocol_needed(world, pass.spec().train, wishes_of_exit(pass)));
+int64_t protocol_of_exit(const Pass& pass, const WorldAssignment& world) {
+  return protocol_needed(world, pass.spec().train, wishes_of_exit(pass));
+}
+
+bool may_be_sent(const AgentView* agent, int64_t protocol) {
+  if (protocol == kProtocolOldest) return true;
+  return agent != nullptr && agent->state && agent->state->protocol >= protocol;
 }
 
 bool all_have_assignment(const Pass& pass) {

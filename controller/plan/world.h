@@ -16,11 +16,13 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round);
 // Returns what the current round asks of agents in addition to its world and training.
 WorkerWishes wishes_of_round(const Pass& pass);
 
-// Returns whether the agent can be sent this world: it has answered, in a version that tells of it.
-// Agents that have not answered yet can be sent an ordinary world.
-bool may_be_sent(const Pass& pass, const AgentView* agent, const WorldAssignment& world);
-// Likewise for an order to exit, which needs less: it tells of no rules about losses.
-bool may_be_told_to_exit(const Pass& pass, const AgentView* agent, const WorldAssignment& world);
+// Returns the oldest version that tells of this world of the round, and that of an order to exit,
+// which needs less: it tells of no rules about losses.
+int64_t protocol_of_world(const Pass& pass, const WorldAssignment& world);
+int64_t protocol_of_exit(const Pass& pass, const WorldAssignment& world);
+// Returns whether the agent can be sent what needs that version: it has answered, in this version
+// or a newer one. Agents that have not answered yet can be sent an ordinary world.
+bool may_be_sent(const AgentView* agent, int64_t protocol);
 
 // Returns whether all agents of the round carry out its assignment. Later changes of the spec are
 // for the next round.

@@ -265,9 +265,8 @@ Status MlpBatch::backward(int64_t layer, std::span<const ParamView> parameters, 
   if (is_last(layer)) {
     compute_losses();
     if (input_.observer != nullptr) input_.observer->head_forward_issued();
-  } else if (layer + 1 == stage().end) {  // whose gradient is a message
-    drop_out(layer, gradient_of(layer));
-    has_gelu() ? unapply_gelu(layer) : unapply_activation(layer);
+  } else if (layer + 1 == stage().end) {  // its gradient is a message
+    unapply_output(layer);
   }
   unmultiply(layer, parameters, sink);
   if (layer > stage().begin) {
@@ -277,6 +276,13 @@ Status MlpBatch::backward(int64_t layer, std::span<const ParamView> parameters, 
   if (is_last(layer) && input_.observer != nullptr) input_.observer->head_backward_issued();
   TRY(sink.ready(bias_id(layer)));
   return sink.ready(weight_id(layer));
+}
+
+// In the order in which backward() of the next layer would do it.
+void MlpBatch::unapply_output(int64_t layer) {
+  if (has_gelu()) unapply_gelu(layer);
+  drop_out(layer, gradient_of(layer));
+  if (!has_gelu()) unapply_activation(layer);
 }
 
 void MlpBatch::unmultiply(int64_t layer, std::span<const ParamView> parameters, GradSink& sink) {

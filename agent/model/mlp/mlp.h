@@ -104,6 +104,7 @@ class MlpBatch final : public MicroBatch {
   void unapply_activation(int64_t layer);
   void unapply_gelu(int64_t layer);
   // The gradients of a layer's product.
+  void unapply_output(int64_t layer);
   void unmultiply(int64_t layer, std::span<const ParamView> parameters, GradSink& sink);
   void drop_out(int64_t layer, kernels::View values);
   kernels::ConstView undropped_output(int64_t layer);

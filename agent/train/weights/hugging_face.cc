@@ -263,7 +263,8 @@ Error missing(const Names& names, std::string_view name, const StoredTensorInfo&
               const Parameter& parameter) {
   std::string text =
       std::string(name) + " is missing, expected F32, F16 or BF16 " + shape_text(wanted.shape);
-  if (!parameter.parts.empty() && names.find(parameter.name) != nullptr) {
+  if (!parameter.parts.empty() &&
+      names.find(without(names.format().prefix, parameter.name)) != nullptr) {
     text +=
         "; the file has it packed, like Lockstep checkpoints; convert those with `lockstep export`";
   }

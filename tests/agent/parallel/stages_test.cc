@@ -38,7 +38,8 @@ const std::vector<Model>& models() {
                                           {"TanhWithDropout", mlp(MlpActivation::kTanh), 0.3},
                                           {"Lenet5", kLenet},
                                           {"Resnet20", kResnet},
-                                          {"Lenet5WithDropout", kLenet, 0.3}};
+                                          {"Lenet5WithDropout", kLenet, 0.3},
+                                          {"GeluWithDropout", mlp(MlpActivation::kGelu), 0.3}};
   return kModels;
 }
 
@@ -173,6 +174,22 @@ TEST(StagesOfModels, AreAtMostTheirLayers) {
   const ComposeOptions options = options_of({models()[4], PipelineKind::kGpipe, {.pipeline = 12}});
   EXPECT_EQ(check(options).error().message,
             "[compose] expected at most as many stages as layers, 11, got 12");
+}
+
+TEST(StagesOfModels, OfPipeDreamHaveEnoughMicroBatchesForRunningStatistics) {
+  ComposeOptions options = options_of({models()[4], PipelineKind::kPipeDream, {.pipeline = 8}});
+  options.versions = {.stashes = true};
+  options.micro_batches = 2;
+  EXPECT_EQ(check(options).error().message,
+            "[compose] pipedream: expected at least 3 micro-batches a step for the running "
+            "statistics of 8 stages, got 2");
+  options.micro_batches = 3;
+  EXPECT_TRUE(check(options).ok());
+  ComposeOptions without =
+      options_of({models()[3], PipelineKind::kPipeDream, {.pipeline = 5}});  // lenet5
+  without.versions = {.stashes = true};
+  without.micro_batches = 1;
+  EXPECT_TRUE(check(without).ok()) << check(without).error().message;
 }
 
 // Each stage plans its own messages, whose sizes differ from boundary to boundary.

@@ -77,8 +77,9 @@ class Samples final : public BatchFeed {
     }
     const void* inputs = is_text_ ? static_cast<const void*>(tokens_.data())
                                   : static_cast<const void*>(features_.data());
-    return std::optional<DeviceBatch>(
-        {.rows = batch_, .counted = batch_ * design_.counted, .tensors = {inputs, targets_.data()}});
+    return std::optional<DeviceBatch>({.rows = batch_,
+                                       .counted = batch_ * design_.counted,
+                                       .tensors = {inputs, targets_.data()}});
   }
 
  private:

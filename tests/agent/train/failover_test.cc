@@ -126,7 +126,11 @@ void run_with_kills(WorkerWorld& world, const std::vector<Kill>& kills) {
     if (next < kills.size() && manager.are_all_whole() && kills[next].when(world)) {
       stopwatch.start(world);
       const Kill& kill = kills[next++];
-      kill.with_pod ? manager.lose_pod(kill.server) : manager.kill(kill.server);
+      if (kill.with_pod) {
+        manager.lose_pod(kill.server);
+      } else {
+        manager.kill(kill.server);
+      }
     }
     sched_yield();
   }
@@ -254,7 +258,11 @@ int64_t run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies,
     // Some die in the middle of a step, a save or a validation, others between.
     for (uint64_t i = random.below(60); i > 0; --i) sched_yield();
     if (!world.runs(0)) break;
-    random.below(2) == 0 ? manager.kill(server) : manager.lose_pod(server);
+    if (random.below(2) == 0) {
+      manager.kill(server);
+    } else {
+      manager.lose_pod(server);
+    }
     ++kills;
     next_at = numbers.step.value_or(0) + static_cast<int64_t>(random.below(25));
     if (numbers.phase == WorkerPhase::kTraining && next_at > steps) next_at = steps;

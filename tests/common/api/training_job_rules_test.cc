@@ -285,6 +285,12 @@ TEST(TrainingJob, ABertHasAMaskTokenInItsVocabularyAndContinuesNoText) {
        {{"tokens", 10}},
        "spec.train.sample.tokens: found 10, which is not valid with family: bert, which predicts "
        "masked tokens and cannot continue a text; omit the field"},
+      {"/spec/train/model/weights",
+       {{"path", "/w"}},
+       "spec.train.data.maskToken: missing, expected the id of [MASK] in the vocabulary of "
+       "spec.train.model.weights (103 for bert-base-uncased)"},
+      {"/spec/train/attention", "cudnn",
+       "spec.train.attention: \"cudnn\" is not valid with family: bert, expected own or auto"},
       {"/spec/train/model/normEpsilon", 1e-5, "no error"},
       {"/spec/train/model/kvHeads", 1, "spec.train.model.kvHeads: only valid with family: llama"},
       {"/spec/train/model/ropeBase", 500,

@@ -582,6 +582,13 @@ std::vector<Case> all_cases() {
        "{train: {data: {path: /d}, model: {preset: bert-base}, sample: {tokens: 5}}}"},
       {"spec.train.data.maskToken",
        "{train: {data: {path: /d, maskToken: 30522}, model: {preset: bert-base}}}"},
+      {"spec.train.data.maskToken",
+       "{train: {data: {path: /d}, model: {preset: bert-base, weights: {path: /w}}}}"},
+      {"spec.train.data.maskToken",
+       "{train: {data: {path: /d, tokenizer: bytes}, model: {preset: bert-base, vocabulary: "
+       "256}}}"},
+      {"spec.train.attention",
+       "{train: {data: {path: /d}, model: {preset: bert-base}, attention: cudnn}}"},
       {"spec.train.rounding", "{" + kTrain + ", rounding: stochastic}}"},
       {"spec.train.optimizer.warmupSteps", "{" + kTrain + ", optimizer: {warmupSteps: 1001}}}"},
       {"spec.train.optimizer.decaySteps", "{" + kTrain + ", optimizer: {decaySteps: 10}}}"},

@@ -65,19 +65,21 @@ TEST(ServerMoves, TheRoundGoesOnWithoutTheLostPod) {
   EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
   EXPECT_EQ(scene.status().lastFailure->resumedStep, scene.status().lastFailure->step);
   EXPECT_TRUE(is_true(scene.status(), kRunning)) << "the workers train all the time";
+  follow(scene, 2);
   const Plan plan = scene.plan();
   const auto created = only<CreatePod>(plan);
   ASSERT_EQ(created.size(), 1u);
   EXPECT_EQ(created.front().name, "job-server-3-2");
 }
 
-TEST(ServerMoves, TheOthersLearnOfTheLossWhileNoPodTakesItsPlace) {
+TEST(ServerMoves, TheOthersLearnOfTheLossBeforeAnyPodIsMadeOrStopped) {
   Scene scene = training(3);
   lose_pod(scene, 1);
   settle_all(scene);
-  replace_pod(scene, 1, 2, "");
-  pod_of_server(scene, 1).phase = "Pending";
-  const auto assignments = sent(scene.plan());
+  const Plan plan = scene.plan();
+  EXPECT_TRUE(only<CreatePod>(plan).empty());
+  EXPECT_TRUE(only<DeletePod>(plan).empty());
+  const auto assignments = sent(plan);
   ASSERT_EQ(assignments.size(), 4u);
   EXPECT_FALSE(assignments.contains(kWorkers + 1));
   const Assignment& to_worker = assignments.at(0);
@@ -125,8 +127,10 @@ TEST(ServerMoves, ASilentAgentsPodIsLost) {
   EXPECT_EQ(scene.status().round, 1);
   EXPECT_EQ(scene.status().serversView, "2:1,1,-2@1/10.0.0.5>2/");
   EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_TRUE(only<DeletePod>(scene.plan()).empty()) << "the others must know first";
+  follow(scene, 2);
   const auto deleted = only<DeletePod>(scene.plan());
-  ASSERT_EQ(deleted.size(), 1u) << "whoever runs there must end";
+  ASSERT_EQ(deleted.size(), 1u) << "what runs there must end";
   EXPECT_EQ(deleted.front().name, "job-server-4-1");
 }
 
@@ -187,6 +191,88 @@ TEST(ServerMoves, APodThatIsStoppedEndsTheRound) {
   pod_of_server(scene, 1).terminating = true;
   settle_all(scene);
   EXPECT_TRUE(scene.status().worldHash.empty());
+}
+
+TEST(ServerMoves, APodThatRunsNothingMayBeStopped) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "");
+  pod_of_server(scene, 1).phase = "Pending";
+  pod_of_server(scene, 1).terminating = true;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,-3@1/10.0.0.4>3/,1");
+}
+
+TEST(ServerMoves, AnAgentThatStopsEndsTheRoundBeforeItsPodIsSeenToBeStopped) {
+  Scene scene = training(3);
+  server(scene, 1).phase = "Stopping";
+  settle_all(scene);
+  EXPECT_TRUE(scene.status().worldHash.empty());
+}
+
+TEST(ServerMoves, RanksSaveAndLeaveWhileAServerAwaitsItsPod) {
+  Scene scene = training(3);
+  scene.seen.job.spec.checkpoint.path = "/checkpoints";
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "");
+  pod_of_server(scene, 1).phase = "Pending";
+  PodView& worker = scene.seen.pods.front();
+  ASSERT_EQ(worker.node_index, 0);
+  worker.terminating = true;
+  worker.gone_by = scene.seen.wall_now + std::chrono::seconds(20);
+  settle_all(scene);
+  EXPECT_TRUE(is_true(scene.status(), kDraining)) << "they have time";
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(ServerMoves, AnotherServersFailureOfTheSameMomentIsSurvived) {
+  Scene scene = training(4);
+  lose_pod(scene, 0);
+  scene.fail_worker(kWorkers + 2, 137, 0.1, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_FALSE(scene.status().worldHash.empty());
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(ServerMoves, AJoiningServerThatDoesNotKnowMovesCountsToo) {
+  Scene scene = training(4);
+  scene.fail_worker(kWorkers + 2, 137, 0.1, "Signal");
+  settle_all(scene);
+  follow(scene, 2);
+  start_anew(scene, 2);
+  settle_all(scene);
+  ASSERT_EQ(scene.status().serversView, "3:1,1,+3,1");
+  server(scene, 2).protocol = kProtocolWithCopies;
+  lose_pod(scene, 0);
+  settle_all(scene);
+  EXPECT_TRUE(scene.status().worldHash.empty());
+}
+
+TEST(ServerMoves, AnEndedJobsPodWithoutAnAddressIsDeleted) {
+  Scene scene = training(3);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, 1, 2, "");
+  pod_of_server(scene, 1).phase = "Pending";
+  for (const int64_t i : {0, 1, 2, 4}) {
+    WorkerState& process = scene.agent(i).workers.front();
+    process.running = false;
+    process.reason = "Completed";
+  }
+  settle_all(scene);
+  ASSERT_TRUE(is_true(scene.status(), kComplete)) << "no worker needs the server";
+  const Plan plan = scene.plan();
+  EXPECT_FALSE(sent(plan).contains(kWorkers + 1));
+  ASSERT_EQ(only<DeletePod>(plan).size(), 1u);
+  EXPECT_EQ(only<DeletePod>(plan).front().name, "job-server-3-2");
 }
 
 TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {

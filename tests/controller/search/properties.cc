@@ -169,7 +169,8 @@ void check_end(World& world, const Status& before, const Status& after) {
   }
   if (!is_true(after, kComplete) || is_true(before, kComplete)) return;
   const auto round = world.history.rounds.find(after.round);
-  const size_t nodes = members_of(after).size();
+  // A member that users have added since the round began is not of it.
+  const auto nodes = static_cast<size_t>(after.rendezvous ? after.rendezvous->worldSize : 0);
   const bool has_ended = round != world.history.rounds.end() &&
                          round->second.hash == after.worldHash && nodes > 0 &&
                          round->second.ended.size() >= nodes;
