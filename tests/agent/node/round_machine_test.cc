@@ -730,7 +730,9 @@ TEST(RoundMachine, TakesTheRoundOfAPodWhosePlaceItTook) {
     RoundMachine machine({"uid-1", "boot", moved.node_index, incarnation}, {});
     const Status taken = machine.assign(moved, TimePoint());
     EXPECT_EQ(taken.ok(), fits) << incarnation;
-    if (!fits) EXPECT_EQ(taken.error().code, Code::kConflict);
+    if (!fits) {
+      EXPECT_EQ(taken.error().code, Code::kConflict);
+    }
   }
 }
 
