@@ -142,6 +142,19 @@ void check_convnet(const ModelSpec& model, const ParallelismSpec& parallelism, P
   if (found.empty()) check_stages_alone(config, parallelism, problems);
 }
 
+// Returns what is wrong with the default, the last token of the vocabulary.
+std::string problem_of_default_mask(const TrainSpec& train, int64_t vocabulary) {
+  if (!train.model.weights.path.empty()) {
+    return "missing, expected the id of [MASK] in the vocabulary of spec.train.model.weights (103 "
+           "for "
+           "bert-base-uncased)";
+  }
+  if (train.data.tokenizer != "bytes" || vocabulary != 256) return "";
+  return "missing, expected a byte that no text has, or a spec.train.model.vocabulary of 257, "
+         "which has "
+         "a token of its own";
+}
+
 }  // namespace
 
 const Pattern kLabel{"^[a-z](-*[a-z0-9])*$", is_label};
@@ -278,9 +291,20 @@ void check_mask_token(const TrainingJob& job, Problems& problems) {
   if (!job.spec.train || !predicts_masked(model_design(*job.spec.train))) return;
   const int64_t token = job.spec.train->data.maskToken;
   const int64_t vocabulary = model_config(*job.spec.train).vocabulary;
+  if (token == 0) {
+    const std::string problem = problem_of_default_mask(*job.spec.train, vocabulary);
+    if (!problem.empty()) problems.push_back("spec.train.data.maskToken: " + problem);
+  }
   if (vocabulary == 0 || token < vocabulary) return;  // another rule reports a missing vocabulary
   problems.push_back("spec.train.data.maskToken: " + text(token) +
                      " is not below spec.train.model.vocabulary: " + text(vocabulary));
+}
+
+void check_attention_of_bert(const TrainingJob& job, Problems& problems) {
+  if (!job.spec.train || !predicts_masked(model_design(*job.spec.train))) return;
+  if (job.spec.train->attention != "cudnn") return;
+  problems.push_back(
+      "spec.train.attention: \"cudnn\" is not valid with family: bert, expected own or auto");
 }
 
 void check_tokens(const TrainingJob& job, Problems& problems) {

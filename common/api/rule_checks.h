@@ -32,6 +32,7 @@ void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);
 void check_normalisation(const TrainingJob& job, Problems& problems);
 void check_mask_token(const TrainingJob& job, Problems& problems);
+void check_attention_of_bert(const TrainingJob& job, Problems& problems);
 void check_tokens(const TrainingJob& job, Problems& problems);
 void check_servers(const TrainingJob& job, Problems& problems);
 void check_command(const TrainingJob& job, Problems& problems);

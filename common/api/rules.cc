@@ -389,19 +389,8 @@ void Table::add_model() {
           "[found {}, which is ]not valid with family: bert, which predicts masked tokens and "
           "cannot continue a text; omit the field",
           {train_["sample.tokens"]});
-  require(
-      train_, "data.maskToken",
-      !trains_bert_ || !train_.given("model.weights.path") || train_.given("data.maskToken"),
-      "missing, expected the id of [MASK] in the vocabulary of spec.train.model.weights (103 for "
-      "bert-base-uncased)");
-  require(
-      train_, "data.maskToken",
-      !trains_bert_ || !is_bytes || vocabulary != 256 || train_.given("data.maskToken"),
-      "missing, expected a byte that no text has, or a spec.train.model.vocabulary of 257, which "
-      "has a token of its own");
-  require(train_, "attention", !trains_bert_ || train_["attention"] != "cudnn",
-          "\"cudnn\" is not valid with family: bert, expected own or auto");
   check(check_mask_token, {"spec.train.model", "spec.train.data"});
+  check(check_attention_of_bert, {"spec.train.model", "spec.train.attention"});
   require(train_, "data.pieces", !is_bytes || !train_.given("data.pieces"),
           "only valid with tokenizer: u16 or u32; omit the field");
   require(model_, "heads", width == 0 || heads == 0 || width % heads == 0,

@@ -290,7 +290,11 @@ TEST(TrainingJob, ABertHasAMaskTokenInItsVocabularyAndContinuesNoText) {
        "spec.train.data.maskToken: missing, expected the id of [MASK] in the vocabulary of "
        "spec.train.model.weights (103 for bert-base-uncased)"},
       {"/spec/train/attention", "cudnn",
-       "spec.train.attention: \"cudnn\" is not valid with family: bert, expected own or auto"},
+       "spec.train.attention: cudnn needs spec.gpusPerNode: 1 or more and spec.train.precision: "
+       "bf16; "
+       "expected own or auto\nspec.train.attention: \"cudnn\" is not valid with family: bert, "
+       "expected "
+       "own or auto"},
       {"/spec/train/model/normEpsilon", 1e-5, "no error"},
       {"/spec/train/model/kvHeads", 1, "spec.train.model.kvHeads: only valid with family: llama"},
       {"/spec/train/model/ropeBase", 500,
