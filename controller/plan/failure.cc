@@ -293,6 +293,11 @@ Verdict decide(Pass& pass, Damage damage) {
     how.because = "the round goes on without it, so this does not count";
     failure.attempt = attempts_of_place(pass, failure);
   }
+  if (!rule && !how.lost.empty() && were_gone_before(pass, how.lost)) {
+    how.counts = false;
+    how.because = "its process had failed before, so this does not count";
+    failure.attempt = pass.status.lastFailure->attempt;
+  }
   if (action == "Fail") return fail_job(pass, std::move(failure), "FailureRule", how.because);
   if (!rule && is_final(pass, failure)) {
     return fail_job(pass, std::move(failure), "NotRetryable", why_final(pass, failure));

@@ -270,6 +270,21 @@ bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) 
   return without && is_held(pass, *without);
 }
 
+// A pod that is lost after one of its node was lost is a further failure.
+bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
+  if (!has_copies(pass) || pass.status.serversView.empty()) return false;
+  const ServersView view = servers_view(pass);
+  return std::ranges::all_of(lost, [&](int64_t node) {
+    const std::optional<size_t> server = server_of_node(pass, node);
+    if (!server || view.servers[*server].state != ServerState::kGone) return false;
+    const auto newest = std::ranges::find_if(
+        pass.status.failures.rbegin(), pass.status.failures.rend(),
+        [&](const FailureStatus& failure) { return failure.nodeIndex == node; });
+    return newest != pass.status.failures.rend() && newest->round == pass.status.round &&
+           newest->rank >= 0;
+  });
+}
+
 void lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   if (without) pass.status.serversView = text_of(*without);

@@ -40,6 +40,9 @@ void lose_server(Pass& pass, const FailureStatus& failure);
 // copies hold everything that they have, and no agent is too old for that. A server whose pod is
 // being stopped asks all ranks to save and leave, so the round ends with it.
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
+// Whether the processes of these servers, all gone, failed before their pods were lost: status has
+// their failures already, such as those of a pod that is short of memory.
+bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost);
 // Records that these servers are gone with their pods: the agents of other pods will start them.
 // Before replace_lost().
 void lose_pods(Pass& pass, const std::vector<int64_t>& lost);

@@ -149,6 +149,24 @@ TEST(ServerMoves, ThePodThatTookThePlaceMayBeLostAsWell) {
   EXPECT_EQ(scene.status().restarts, 2);
 }
 
+TEST(ServerMoves, APodThatIsLostAfterItsServerIsNoFurtherFailure) {
+  Scene scene = training(3);
+  scene.fail_worker(kWorkers + 1, 137, 0.1, "Signal");
+  settle_all(scene);
+  ASSERT_EQ(scene.status().serversView, "2:1,-2,1");
+  lose_pod(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "3:1,-3@1/10.0.0.4>2/,1");
+  EXPECT_EQ(scene.status().restarts, 1) << "such as a pod that is short of memory";
+  follow(scene, 3);
+  replace_pod(scene, 1, 2, "10.0.9.9");
+  settle_all(scene);
+  lose_pod(scene, 1);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().restarts, 2) << "the next pod's loss counts";
+}
+
 TEST(ServerMoves, SeveralPodsOfOneLossAreOneFailure) {
   Scene scene = training(4);
   lose_pod(scene, 0);

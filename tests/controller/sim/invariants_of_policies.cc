@@ -86,6 +86,19 @@ std::string action_of_rule(const Json& job, const Json& failure) {
   return "";
 }
 
+// Returns whether the failure is the loss of a pod whose process, a server's, had failed before in
+// this round.
+bool Invariants::follows_failed_server(const Json& job, const Json& before, const Json& failure) {
+  const int64_t node = int_or(failure, "nodeIndex", -1);
+  if (int_or(failure, "rank", -1) >= 0 || !holds_nothing(job, before, node)) return false;
+  const Json* newest = nullptr;
+  for (const Json& known : member(before, "failures")) {
+    if (int_or(known, "nodeIndex", -1) == node) newest = &known;
+  }
+  return newest != nullptr && int_or(*newest, "rank", -1) >= 0 &&
+         int_or(*newest, "round", 0) == int_or(failure, "round", -1);
+}
+
 bool Invariants::has_clock_jumped() const {
   return chance_.counts.faults[static_cast<size_t>(Fault::kClockJump)] > 0;
 }
@@ -115,6 +128,8 @@ void Invariants::check_rules(const Json& job, const Json& after) {
     }
     return;
   }
+  // Several pods may be lost at once.
+  if (rule.empty() && counted == 0 && follows_failed_server(job, before, failure)) return;
   if (restarts && counted != (rule == "Ignore" || goes_on ? 0 : 1)) {
     chance_.violate("restarts", rule == "Ignore" ? "an ignored failure was counted"
                                                  : "a failure was not counted");
