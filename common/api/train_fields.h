@@ -249,7 +249,8 @@ struct Schema<DataSpec> {
           &DataSpec::pieces);
     visit(Field{.name = "maskToken",
                 .meaning = "The token id that stands for masked tokens of a bert; 0 means the "
-                           "vocabulary's last one. 15 % of each sequence's positions are "
+                           "vocabulary's last one, and is not valid with model.weights. 15 % of "
+                           "each sequence's positions are "
                            "predicted: of these 80 % are masked, 10 % have a drawn token and 10 % "
                            "stay. All tokens of a sequence have token type 0.",
                 .minimum = 0,

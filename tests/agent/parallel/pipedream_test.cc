@@ -23,6 +23,11 @@ constexpr ModelConfig kGpt = [] {
   return config;
 }();
 constexpr ModelConfig kLlama = small_llama(4, 2);
+constexpr ModelConfig kBert = [] {
+  ModelConfig config = small_bert(4);
+  config.tied = false;
+  return config;
+}();
 
 // The parameters of a whole model after each step. Each block is read in the version that is set.
 class History final : public model::ParamStore {
@@ -184,7 +189,7 @@ ComposeOptions pipedream_for(const ModelDesign& design, const Mesh& mesh, int64_
 constexpr VersionRules kRules[] = {{}, {.is_vertical = true}, {.stashes = false}};
 
 TEST(PipeDreamRanks, MatchASequentialProgramWithTheSameDelays) {
-  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama)}) {
+  for (const ModelDesign& design : {ModelDesign(kGpt), ModelDesign(kLlama), ModelDesign(kBert)}) {
     for (const int64_t stages : {2, 4}) {
       for (const int64_t micro_batches : {1, 2, 4}) {
         for (const VersionRules& rules : kRules) {

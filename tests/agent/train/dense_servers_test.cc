@@ -103,6 +103,15 @@ TEST(DenseServers, AreTheSingleProcessWithAGpt) {
   ASSERT_NO_FATAL_FAILURE(expect_the_single_process(gpt_job()));
 }
 
+// Batches draw the same masks with servers and without.
+TEST(DenseServers, AreTheSingleProcessWithABert) {
+  WorkerWorld::Options job = gpt_job();
+  job.train.model.family = "bert";
+  job.train.sample.tokens = 0;
+  job.train.model.vocabulary = 0;
+  ASSERT_NO_FATAL_FAILURE(expect_the_single_process(job));
+}
+
 TEST(DenseServers, DropTheActivationsOfTheSingleProcess) {
   WorkerWorld::Options job = gpt_job();
   job.train.dropout = 0.1;

@@ -43,6 +43,22 @@ void replace_pod(Scene& scene, int64_t index, int64_t incarnation, const std::st
   scene.seen.agents[pod.uid] = view;
 }
 
+// The server's first pod is lost, everybody knows, and the next one is Pending.
+void await_pod(Scene& scene, int64_t index) {
+  lose_pod(scene, index);
+  settle_all(scene);
+  follow(scene, 2);
+  replace_pod(scene, index, 2, "");
+  pod_of_server(scene, index).phase = "Pending";
+}
+
+// The same, and the next one runs at 10.0.9.9.
+void move_pod(Scene& scene, int64_t index) {
+  await_pod(scene, index);
+  replace_pod(scene, index, 2, "10.0.9.9");
+  settle_all(scene);
+}
+
 // Returns the assignments that are sent, by node index.
 std::map<int64_t, Assignment> sent(const Plan& plan) {
   std::map<int64_t, Assignment> assignments;
@@ -91,11 +107,7 @@ TEST(ServerMoves, TheOthersLearnOfTheLossBeforeAnyPodIsMadeOrStopped) {
 
 TEST(ServerMoves, TheNextPodTakesThePlaceAndIsFilled) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "10.0.9.9");
-  settle_all(scene);
+  move_pod(scene, 1);
   EXPECT_EQ(scene.status().serversView, "3:1,-3@1/10.0.0.4>2/10.0.9.9,1");
   const auto assignments = sent(scene.plan());
   ASSERT_TRUE(assignments.contains(kWorkers + 1));
@@ -136,11 +148,7 @@ TEST(ServerMoves, ASilentAgentsPodIsLost) {
 
 TEST(ServerMoves, ThePodThatTookThePlaceMayBeLostAsWell) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "10.0.9.9");
-  settle_all(scene);
+  move_pod(scene, 1);
   lose_pod(scene, 1);
   settle_all(scene);
   EXPECT_EQ(scene.status().serversView, "4:1,-4@1/10.0.0.4>3/,1");
@@ -193,6 +201,8 @@ TEST(ServerMoves, ANewRoundBeginsWithWhatIsMissing) {
     for (const int64_t index : test.lost) lose_pod(scene, index);
     settle_all(scene);
     EXPECT_TRUE(scene.status().worldHash.empty());
+    EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+    EXPECT_EQ(scene.status().restarts, 1);
   }
 }
 
@@ -213,11 +223,7 @@ TEST(ServerMoves, APodThatIsStoppedEndsTheRound) {
 
 TEST(ServerMoves, APodThatRunsNothingMayBeStopped) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "");
-  pod_of_server(scene, 1).phase = "Pending";
+  await_pod(scene, 1);
   pod_of_server(scene, 1).terminating = true;
   settle_all(scene);
   EXPECT_EQ(scene.status().round, 1);
@@ -234,11 +240,7 @@ TEST(ServerMoves, AnAgentThatStopsEndsTheRoundBeforeItsPodIsSeenToBeStopped) {
 TEST(ServerMoves, RanksSaveAndLeaveWhileAServerAwaitsItsPod) {
   Scene scene = training(3);
   scene.seen.job.spec.checkpoint.path = "/checkpoints";
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "");
-  pod_of_server(scene, 1).phase = "Pending";
+  await_pod(scene, 1);
   PodView& worker = scene.seen.pods.front();
   ASSERT_EQ(worker.node_index, 0);
   worker.terminating = true;
@@ -275,11 +277,7 @@ TEST(ServerMoves, AJoiningServerThatDoesNotKnowMovesCountsToo) {
 
 TEST(ServerMoves, AnEndedJobsPodWithoutAnAddressIsDeleted) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "");
-  pod_of_server(scene, 1).phase = "Pending";
+  await_pod(scene, 1);
   for (const int64_t i : {0, 1, 2, 4}) {
     WorkerState& process = scene.agent(i).workers.front();
     process.running = false;
@@ -295,11 +293,7 @@ TEST(ServerMoves, AnEndedJobsPodWithoutAnAddressIsDeleted) {
 
 TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "10.0.9.9");
-  settle_all(scene);
+  move_pod(scene, 1);
   scene.fail_worker(0, 137, 0.1, "Signal");
   settle_all(scene);
   EXPECT_EQ(scene.status().round, 2);
@@ -314,11 +308,7 @@ TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {
 
 TEST(ServerMoves, TheEndOfTheJobIsToldToThePodThatTookThePlace) {
   Scene scene = training(3);
-  lose_pod(scene, 1);
-  settle_all(scene);
-  follow(scene, 2);
-  replace_pod(scene, 1, 2, "10.0.9.9");
-  settle_all(scene);
+  move_pod(scene, 1);
   scene.add_agent(kWorkers + 1);
   for (int64_t i = 0; i < kWorkers + 3; ++i) {
     WorkerState& process = scene.agent(i).workers.front();
