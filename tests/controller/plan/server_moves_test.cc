@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "controller/plan/members.h"
+#include "controller/plan/servers.h"
 #include "tests/controller/plan/served_scene.h"
 
 namespace lockstep::plan {
@@ -204,6 +205,27 @@ TEST(ServerMoves, ANewRoundBeginsWithWhatIsMissing) {
     EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
     EXPECT_EQ(scene.status().restarts, 1);
   }
+}
+
+TEST(ServerMoves, AreAsManyAsFitInStatus) {
+  constexpr int64_t kMany = 300;
+  const std::string host = "2001:db8:1234:5678:9abc:def0:1234:5678";
+  Scene scene = training(kMany);
+  ServersView view = first_servers_view(kMany);
+  view.number = 2;
+  const auto can_go_on = [&] {
+    scene.status().serversView = text_of(view);
+    EXPECT_TRUE(servers_view_from_text(scene.status().serversView).ok());
+    return can_go_on_without_pods(make_pass(scene.seen, scene.now, scene.limits), {kWorkers});
+  };
+  for (ServerStanding& server : view.servers) {
+    if (text_of(view).size() + 90 > kServersViewBytesMax) break;
+    if (&server == &view.servers[200]) {
+      EXPECT_TRUE(can_go_on());
+    }
+    server = {.since = 2, .move = ServerMove{.from = {1, host}, .to = {2, host}}};
+  }
+  EXPECT_FALSE(can_go_on());
 }
 
 TEST(ServerMoves, ANewRoundBeginsWithAgentsThatDoNotKnowMoves) {
