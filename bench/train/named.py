@@ -8,8 +8,9 @@
 The jobs are those of recovery.py: 4 processes on 2 nodes of this machine, with `lockstep run`. A rank is named by a
 line that `lockstep run` prints, from the job's status. The victim is drawn by a seed. Faults:
 - stopped: the rank is stopped (SIGSTOP), as if its GPU hung. Expected: a failure of this rank, for the reason Hang
-- slow: the rank is stopped for half of the time, 5 ms in 10. Expected: a warning that this rank takes longer. The
-  agents average over a minute, so it is named in the second one
+- slow: the rank is stopped for two thirds of the time, 10 ms in 15, which makes it about twice as slow where ranks
+  share cores. Expected: a warning that this rank takes longer. The agents average over a minute, so it is named in
+  the second one
 - nan: plain SGD with a learning rate of 100, so that the loss is soon not finite. Expected: the job ends, for LossNotFinite.
   No rank is to blame
 - none: nothing is disturbed for --minutes; no rank may be named
@@ -59,7 +60,7 @@ def errors_of(job):
 
 
 class SlowedDown:
-    """Stops a process for half of the time, while it is a context."""
+    """Stops a process for two thirds of the time, while it is a context."""
 
     def __init__(self, pid):
         self.pid, self.over = pid, threading.Event()
@@ -69,7 +70,7 @@ class SlowedDown:
         try:
             while not self.over.wait(SLICE_SECONDS):
                 os.kill(self.pid, signal.SIGSTOP)
-                time.sleep(SLICE_SECONDS)
+                time.sleep(2 * SLICE_SECONDS)
                 os.kill(self.pid, signal.SIGCONT)
         except ProcessLookupError:
             pass
