@@ -9,8 +9,8 @@ The jobs are those of recovery.py: 4 processes on 2 nodes of this machine, with 
 line that `lockstep run` prints, from the job's status. The victim is drawn by a seed. Faults:
 - stopped: the rank is stopped (SIGSTOP), as if its GPU hung. Expected: a failure of this rank, for the reason Hang
 - slow: the rank is stopped for two thirds of the time, 10 ms in 15, which makes it about twice as slow where ranks
-  share cores. Expected: a warning that this rank takes longer. The agents average over a minute, so it is named in
-  the second one
+  share cores. Expected: a warning that this rank takes longer. The agents average over a minute, so it is named at the
+  end of the first or the second one
 - nan: plain SGD with a learning rate of 100, so that the loss is soon not finite. Expected: the job ends, for LossNotFinite.
   No rank is to blame
 - none: nothing is disturbed for --minutes; no rank may be named
