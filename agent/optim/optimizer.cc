@@ -1,7 +1,9 @@
 #include "agent/optim/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
 
 namespace lockstep::optim {
 namespace {
@@ -43,14 +45,21 @@ Args arguments(const OptimizerOptions& options, const OptimizerStep& step,
           .average_rate = static_cast<float>(rate)};
 }
 
+// Whether the update changes anything. The scale is in the CPU's memory.
+bool is_finite(const OptimizerStep& step) {
+  return step.device_scale == nullptr || std::isfinite(step.gradient_scale * *step.device_scale);
+}
+
 }  // namespace
 
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
   if (name == "adamw") return OptimizerKind::kAdamW;
   if (name == "sgd") return OptimizerKind::kSgd;
   if (name == "adagrad") return OptimizerKind::kAdagrad;
-  return invalid("[optimizer] expected adamw, sgd or adagrad, got \"" + std::string(name) + "\"",
-                 Blame::kConfig);
+  if (name == "muon") return OptimizerKind::kMuon;
+  return invalid(
+      "[optimizer] expected adamw, sgd, adagrad or muon, got \"" + std::string(name) + "\"",
+      Blame::kConfig);
 }
 
 std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
@@ -64,6 +73,7 @@ std::span<const StateKind> state_kinds(const OptimizerOptions& options) {
   std::span<const StateKind> kinds;
   switch (options.kind) {
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kMuon:
       kinds = kAdamW;
       break;
     case OptimizerKind::kSgd:
@@ -84,7 +94,8 @@ void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
                     const OptimizerOptions& options, const OptimizerStep& step,
                     std::span<const kernels::UpdatedTensor> tensors) {
   switch (options.kind) {
-    case OptimizerKind::kAdamW: {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kMuon: {
       auto args = arguments<kernels::AdamW>(options, step, tensors);
       args.beta1 = static_cast<float>(options.beta1);
       args.beta2 = static_cast<float>(options.beta2);
@@ -140,6 +151,9 @@ Result<Optimizer> Optimizer::create(const ModelDesign& design, const ParameterAr
                                    ? arena.count
                                    : slices.back().local + slices.back().count;
   TRY(optimizer.take_states(arenas, static_cast<size_t>(states_count) * sizeof(float), device));
+  if (options.kind == OptimizerKind::kMuon) {
+    TRY(optimizer.take_matrices(design, arena, arenas, device));
+  }
   const std::vector<Parameter> table = parameter_table(design);
   const std::vector<std::vector<IndexedBlock>> blocks = indexed_blocks(design, arena);
   for (size_t i = 0; i < arena.entries.size(); ++i) {
@@ -176,11 +190,79 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
       tensor.states[k] = states_[k].values + place(slice, arenas.states_layout) + at;
     }
     tensors_.push_back(tensor);
+    if (muon_) (parameter.is_hidden_matrix ? matrices_ : others_).push_back(tensor);
   }
 }
 
+Status Optimizer::take_matrices(const ModelDesign& design, const ParameterArena& arena,
+                                const OptimizerArenas& arenas, kernels::Device device) {
+  if (device.type != kernels::DeviceType::kCpu || arena.shard.size > 1 ||
+      arenas.gradients_layout != ArrayLayout::kArena) {
+    return invalid(
+        "[optimizer] muon is only for CPUs in this version, without sharded gradients and without "
+        "tensor parallelism",
+        Blame::kConfig);
+  }
+  std::vector<MuonMatrix> matrices = muon_matrices(design, arena, arenas.muon_rank.ranks);
+  kernels::Workspace memory = arenas.muon_memory;
+  if (memory.data == nullptr) {
+    TRY_ASSIGN(muon_memory_, kernels::Buffer::allocate(device, muon_bytes(matrices, options_.muon),
+                                                       "Muon's matrices"));
+    memory = muon_memory_.workspace();
+  }
+  std::vector<MuonPart> parts;
+  for (const MuonMatrix& matrix : matrices) {
+    const int64_t end = matrix.offset + matrix.shape.count();
+    for (const ShardSlice& slice :
+         offsets_within(updated_slices(arenas, arena), matrix.offset, end)) {
+      parts.push_back({.offset = slice.offset,
+                       .buffer = place(slice, arenas.states_layout),
+                       .count = slice.count});
+    }
+  }
+  muon_.emplace(Muon::Setup{.matrices = std::move(matrices),
+                            .parts = std::move(parts),
+                            .options = options_.muon,
+                            .rank = arenas.muon_rank.rank,
+                            .gradients = arenas.gradients,
+                            .buffers = states_[0].values,
+                            .memory = memory});
+  return {};
+}
+
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {
-  update(stream, step, tensors_);
+  make_directions(stream, step);
+  orthogonalise(stream, step);
+  apply(stream, step);
+}
+
+std::span<const MuonMatrix> Optimizer::matrices() const {
+  return muon_ ? muon_->matrices() : std::span<const MuonMatrix>();
+}
+
+void Optimizer::make_directions(kernels::Stream& stream, const OptimizerStep& step) const {
+  if (!muon_ || !is_finite(step)) return;
+  const float scale = step.device_scale ? *step.device_scale : 1.0f;
+  muon_->make_directions(*ops_, stream, step.gradient_scale * scale);
+}
+
+void Optimizer::orthogonalise(kernels::Stream& stream, const OptimizerStep& step) const {
+  if (muon_ && is_finite(step)) muon_->orthogonalise(*ops_, stream);
+}
+
+void Optimizer::apply(kernels::Stream& stream, const OptimizerStep& step) const {
+  if (!muon_) return update(stream, step, tensors_);
+  update(stream, step, others_);
+  if (is_finite(step)) apply_matrices(stream, step);
+}
+
+// SGD without momentum: its weight decay is decoupled, because the updates are no gradients.
+void Optimizer::apply_matrices(kernels::Stream& stream, const OptimizerStep& step) const {
+  OptimizerStep plain = step;
+  plain.learning_rate *= options_.muon.rate;
+  plain.gradient_scale = 1;
+  plain.device_scale = nullptr;
+  ops_->sgd(stream, arguments<kernels::Sgd>(options_, plain, matrices_));
 }
 
 void Optimizer::update(kernels::Stream& stream, const OptimizerStep& step,

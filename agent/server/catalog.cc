@@ -26,6 +26,9 @@ Status check_name(const std::string& name) {
 
 Status check_optimizer(const std::string& name, const optim::OptimizerOptions& optimizer) {
   if (optimizer.rounding_seed != 0) return wrong(name, "servers keep no copies that are rounded");
+  if (optimizer.kind == optim::OptimizerKind::kMuon) {
+    return wrong(name, "servers have parts of matrices, which muon cannot orthogonalise");
+  }
   return {};
 }
 

@@ -64,12 +64,14 @@ Result<BatchNormScope> batch_norm_scope_from_name(std::string_view name) {
 std::vector<Parameter> parameter_table(const ConvnetConfig& config) {
   std::vector<Parameter> table;
   int64_t block = 0;
-  for (const ConvUnit& unit : convnet_units(config)) {
+  const std::vector<ConvUnit> units = convnet_units(config);
+  for (const ConvUnit& unit : units) {
     table.push_back({.name = unit.conv + ".weight",
                      .block = block,
                      .dims = {unit.filters, unit.filter_count()},
                      .rank = 2,
                      .weight_decay = true,
+                     .is_hidden_matrix = unit.input >= 0 && block + 1 < std::ssize(units),
                      .init = Init::kUniform,
                      .fan_in = unit.filter_count()});
     if (unit.has_norm()) {

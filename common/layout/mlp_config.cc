@@ -80,6 +80,7 @@ std::vector<Parameter> parameter_table(const MlpConfig& config) {
                      .dims = {out, in},
                      .rank = 2,
                      .weight_decay = true,
+                     .is_hidden_matrix = layer > 0 && layer + 1 < config.layers(),
                      .init = Init::kUniform,
                      .fan_in = in});
     table.push_back({.id = std::ssize(table),

@@ -28,6 +28,12 @@ class TableBuilder {
          .weight_decay = true,
          .init = init});
   }
+  // Adds the matrix of a layer between the embeddings and the outputs.
+  void hidden(std::string name, int64_t out, int64_t in, int shard_axis,
+              Init init = Init::kNormal) {
+    matrix(std::move(name), out, in, shard_axis, init);
+    last().is_hidden_matrix = true;
+  }
   void vector(std::string name, int64_t size, int shard_axis = -1, Init init = Init::kZero) {
     add({.name = std::move(name),
          .dims = {size, 1},
@@ -65,16 +71,16 @@ void add_gpt2_layer(TableBuilder& builder, const ModelConfig& config, int64_t la
   const std::string prefix = "transformer.h." + std::to_string(layer) + ".";
   const int64_t c = config.width, hidden = config.hidden_width();
   builder.norm(prefix + "ln_1", config);
-  builder.matrix(prefix + "attn.c_attn.weight", 3 * c, c, 0);
+  builder.hidden(prefix + "attn.c_attn.weight", 3 * c, c, 0);
   builder.last().parts = {{c}, {c}, {c}};
   builder.vector(prefix + "attn.c_attn.bias", 3 * c, 0);
   builder.last().parts = {{c}, {c}, {c}};
-  builder.matrix(prefix + "attn.c_proj.weight", c, c, 1, Init::kResidualNormal);
+  builder.hidden(prefix + "attn.c_proj.weight", c, c, 1, Init::kResidualNormal);
   builder.vector(prefix + "attn.c_proj.bias", c);
   builder.norm(prefix + "ln_2", config);
-  builder.matrix(prefix + "mlp.c_fc.weight", hidden, c, 0);
+  builder.hidden(prefix + "mlp.c_fc.weight", hidden, c, 0);
   builder.vector(prefix + "mlp.c_fc.bias", hidden, 0);
-  builder.matrix(prefix + "mlp.c_proj.weight", c, hidden, 1, Init::kResidualNormal);
+  builder.hidden(prefix + "mlp.c_proj.weight", c, hidden, 1, Init::kResidualNormal);
   builder.vector(prefix + "mlp.c_proj.bias", c);
 }
 
@@ -83,15 +89,15 @@ void add_llama_layer(TableBuilder& builder, const ModelConfig& config, int64_t l
   const int64_t c = config.width, d = config.kv_width(), hidden = config.hidden_width();
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   builder.norm(prefix + "input_layernorm", config);
-  builder.matrix(attention + "qkv_proj.weight", c + 2 * d, c, 0);
+  builder.hidden(attention + "qkv_proj.weight", c + 2 * d, c, 0);
   builder.last().parts = {{c, attention + "q_proj.weight"},
                           {d, attention + "k_proj.weight", config.kv_head_count()},
                           {d, attention + "v_proj.weight", config.kv_head_count()}};
-  builder.matrix(attention + "o_proj.weight", c, c, 1, Init::kResidualNormal);
+  builder.hidden(attention + "o_proj.weight", c, c, 1, Init::kResidualNormal);
   builder.norm(prefix + "post_attention_layernorm", config);
-  builder.matrix(mlp + "gate_up_proj.weight", 2 * hidden, c, 0);
+  builder.hidden(mlp + "gate_up_proj.weight", 2 * hidden, c, 0);
   builder.last().parts = {{hidden, mlp + "gate_proj.weight"}, {hidden, mlp + "up_proj.weight"}};
-  builder.matrix(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
+  builder.hidden(mlp + "down_proj.weight", c, hidden, 1, Init::kResidualNormal);
 }
 
 std::string bert_norm_before(int64_t layer) {
@@ -104,25 +110,25 @@ void add_bert_layer(TableBuilder& builder, const ModelConfig& config, int64_t la
   const std::string prefix = "bert.encoder.layer." + std::to_string(layer) + ".";
   const std::string self = prefix + "attention.self.", output = prefix + "attention.output.";
   builder.norm(bert_norm_before(layer), config);
-  builder.matrix(self + "qkv.weight", 3 * c, c, 0);
+  builder.hidden(self + "qkv.weight", 3 * c, c, 0);
   builder.last().parts = {
       {c, self + "query.weight"}, {c, self + "key.weight"}, {c, self + "value.weight"}};
   builder.vector(self + "qkv.bias", 3 * c, 0);
   builder.last().parts = {
       {c, self + "query.bias"}, {c, self + "key.bias"}, {c, self + "value.bias"}};
-  builder.matrix(output + "dense.weight", c, c, 1);
+  builder.hidden(output + "dense.weight", c, c, 1);
   builder.vector(output + "dense.bias", c);
   builder.norm(output + "LayerNorm", config);
-  builder.matrix(prefix + "intermediate.dense.weight", hidden, c, 0);
+  builder.hidden(prefix + "intermediate.dense.weight", hidden, c, 0);
   builder.vector(prefix + "intermediate.dense.bias", hidden, 0);
-  builder.matrix(prefix + "output.dense.weight", c, hidden, 1);
+  builder.hidden(prefix + "output.dense.weight", c, hidden, 1);
   builder.vector(prefix + "output.dense.bias", c);
 }
 
 // The head's transform, and its weight and bias.
 void add_bert_head(TableBuilder& builder, const ModelConfig& config) {
   const std::string head = "cls.predictions.";
-  builder.matrix(head + "transform.dense.weight", config.width, config.width, -1);
+  builder.hidden(head + "transform.dense.weight", config.width, config.width, -1);
   builder.last().works_on_rows = true;
   builder.vector(head + "transform.dense.bias", config.width);
   builder.last().works_on_rows = true;

@@ -57,6 +57,9 @@ struct Parameter {
   bool works_on_rows = false;
   bool of_vocabulary = false;  // one row per token: ranks hold padded_vocabulary() rows
   bool weight_decay = false;   // true for matrices and embeddings, false for biases and norms
+  // The weights of a hidden layer's products, which Muon orthogonalises: each of the parts, or all
+  // of it. Not an embedding, nor a layer that reads the samples or makes the outputs.
+  bool is_hidden_matrix = false;
   Init init = Init::kZero;
   int64_t fan_in = 0;  // only for kUniform: the inputs of its layer
   // A running statistic of batch normalisation. Its gradient is its distance from the statistic of

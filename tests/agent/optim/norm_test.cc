@@ -59,7 +59,7 @@ double squares_of(const ModelConfig& config, int64_t stages, int64_t shards) {
     for (int64_t index = 0; index < shards; ++index) {
       const ParameterArena arena =
           parameter_arena(config, pipeline_stage(config, stages, stage), {index, shards});
-      const std::vector<float> gradients = gradients_of(config, arena);
+      std::vector<float> gradients = gradients_of(config, arena);
       kernels::SquareSum mine;
       GradientNorm::create(config, arena, {.gradients = gradients.data()}, kernels::cpu_ops())
           .add_squares(stream, &mine);

@@ -94,7 +94,7 @@ TEST(Optimizer, KeepsAMovingAverageThatBeginsWithTheFirstUpdate) {
 TEST(Optimizer, WritesTheCopiesThatProductsRead) {
   const ParameterArena arena = parameter_arena(kTiny, whole_model(kTiny));
   std::vector<float> parameters = random_values(arena.count, 1);
-  const std::vector<float> gradients = random_values(arena.count, 2);
+  std::vector<float> gradients = random_values(arena.count, 2);
   std::vector<kernels::Bf16> copies(parameters.size());
   Result<Optimizer> optimizer = Optimizer::create(
       kTiny, arena,

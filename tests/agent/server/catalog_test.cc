@@ -32,6 +32,8 @@ TEST(Catalog, RefusesWhatServersCannotHold) {
       {[](Catalog& c) { c.tables[0].life.half_life = -1; }, "a half-life of at least 0"},
       {[](Catalog& c) { c.tables[0].life.decay = 1; }, "a decay below 1"},
       {[](Catalog& c) { c.tables[0].optimizer.rounding_seed = 1; }, "no copies"},
+      {[](Catalog& c) { c.tensors[0].optimizer.kind = optim::OptimizerKind::kMuon; },
+       "servers have parts of matrices"},
       {[](Catalog& c) {
          c.tables[0].deviation = 1;
          c.tables[0].optimizer.kind = optim::OptimizerKind::kFtrl;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "common/layout/model_design.h"
 
@@ -22,6 +25,21 @@ TEST(Convnets, HaveTheNumberOfParametersThatTheirPapersSay) {
   EXPECT_EQ(trained_values(convnet_preset("lenet5")->config), 61706);
   EXPECT_EQ(trained_values(convnet_preset("resnet18")->config), 11689512);
   EXPECT_EQ(trained_values(convnet_preset("resnet50")->config), 25557032);
+}
+
+TEST(Convnets, HaveHiddenMatricesBetweenTheFirstLayerAndTheLast) {
+  std::vector<std::string> lenet;
+  for (const Parameter& parameter : parameter_table(convnet_preset("lenet5")->config)) {
+    if (parameter.is_hidden_matrix) lenet.push_back(parameter.name);
+  }
+  EXPECT_EQ(lenet, (std::vector<std::string>{"conv2.weight", "fc1.weight", "fc2.weight"}));
+  for (const ConvnetPreset& preset : convnet_presets()) {
+    const std::vector<Parameter> table = parameter_table(preset.config);
+    const auto is_hidden = [](const Parameter& each) { return each.is_hidden_matrix; };
+    const auto is_matrix = [](const Parameter& each) { return each.rank == 2; };
+    EXPECT_EQ(std::ranges::count_if(table, is_hidden), std::ranges::count_if(table, is_matrix) - 2)
+        << preset.name;
+  }
 }
 
 TEST(Convnets, HaveUnitsThatFitTogether) {

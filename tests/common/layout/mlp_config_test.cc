@@ -32,6 +32,7 @@ TEST(MlpParameters, AreMatricesOfOutputsByInputsWithBiases) {
   EXPECT_EQ(table[5].shape(), (std::vector<int64_t>{3}));
   for (const Parameter& parameter : table) {
     EXPECT_EQ(parameter.weight_decay, parameter.rank == 2) << parameter.name;
+    EXPECT_EQ(parameter.is_hidden_matrix, parameter.name == "2.weight") << parameter.name;
   }
 }
 

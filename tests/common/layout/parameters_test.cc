@@ -127,6 +127,32 @@ TEST(ParameterTable, OfABertHasANormAtTheBeginningOfEachBlock) {
   EXPECT_EQ(find(table, "bert.embeddings.token_type_embeddings.weight").id, kTypeEmbedding);
 }
 
+std::vector<std::string> hidden_matrices(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameter_table(config)) {
+    if (parameter.is_hidden_matrix && parameter.block != 2) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+TEST(Parameters, AreHiddenMatricesIfTheyAreNeitherEmbeddingsNorTheHead) {
+  EXPECT_EQ(hidden_matrices(kTiny),
+            (std::vector<std::string>{
+                "transformer.h.0.attn.c_attn.weight", "transformer.h.0.attn.c_proj.weight",
+                "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight"}));
+  EXPECT_EQ(
+      hidden_matrices(tiny_llama(false)),
+      (std::vector<std::string>{
+          "model.layers.0.self_attn.qkv_proj.weight", "model.layers.0.self_attn.o_proj.weight",
+          "model.layers.0.mlp.gate_up_proj.weight", "model.layers.0.mlp.down_proj.weight"}));
+  EXPECT_EQ(hidden_matrices(tiny_bert(false)),
+            (std::vector<std::string>{"bert.encoder.layer.0.attention.self.qkv.weight",
+                                      "bert.encoder.layer.0.attention.output.dense.weight",
+                                      "bert.encoder.layer.0.intermediate.dense.weight",
+                                      "bert.encoder.layer.0.output.dense.weight",
+                                      "cls.predictions.transform.dense.weight"}));
+}
+
 const ModelConfig kModels[] = {kTiny, tiny_llama(true), tiny_llama(false), tiny_bert(true),
                                tiny_bert(false)};
 
