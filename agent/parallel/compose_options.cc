@@ -110,6 +110,27 @@ Status check_versions(const ComposeOptions& options) {
   return {};
 }
 
+Status check_muon(const ComposeOptions& options) {
+  if (options.optimizer.kind != optim::OptimizerKind::kMuon) return {};
+  const bool has_gradients = options.mesh.tensor == 1 &&
+                             options.sharding.sharding <= Sharding::kOptimizer &&
+                             options.offload.offload == Offload::kNone &&
+                             options.exchange == Exchange::kAllReduce && !steps_overlap(options);
+  if (!has_gradients || options.device.type != kernels::DeviceType::kCpu) {
+    return invalid(
+        "[compose] muon works in this version only on CPUs, with the exchange allReduce, and "
+        "without tensor parallelism, sharded gradients, offload and pipedream",
+        Blame::kConfig);
+  }
+  if (std::ranges::none_of(parameter_table(options.design), &Parameter::is_hidden_matrix)) {
+    return invalid(
+        "[compose] muon is for the matrices of hidden layers, of which this model has none: "
+        "expected adamw, sgd or adagrad",
+        Blame::kConfig);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check(const ComposeOptions& options) {
@@ -132,6 +153,7 @@ Status check(const ComposeOptions& options) {
         "[compose] zerobubble works only without recomputation and without sharded gradients");
   }
   TRY(check_versions(options));
+  TRY(check_muon(options));
   return check_sharing(options);
 }
 

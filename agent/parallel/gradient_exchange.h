@@ -77,6 +77,7 @@ struct ExchangeOptions {
   float* gradients = nullptr;
   std::array<float*, optim::kStatesMax> states = {};  // in the order of optim::state_kinds()
   float* staging = nullptr;
+  kernels::Workspace muon_memory = {};  // optim::muon_bytes(); null: allocated by the exchange
   kernels::Bf16* travelling = nullptr;  // for gradients that travel as bf16; null: as fp32
   // The bf16 copies of the parameters for products; null: there are none.
   kernels::Bf16* copies = nullptr;

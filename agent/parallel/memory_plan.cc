@@ -119,6 +119,12 @@ uint64_t offload_buffer_bytes(const ComposeOptions& options, const ShardMemory& 
   return piece_buffer_bytes(arrays, std::max(memory.far_states, memory.far_parameters));
 }
 
+uint64_t muon_bytes(const ComposeOptions& options) {
+  if (options.optimizer.kind != optim::OptimizerKind::kMuon) return 0;
+  return optim::muon_bytes(optim::muon_matrices(options.design, arena_of(options), 1),
+                           options.optimizer.muon);
+}
+
 std::string gathered_blocks(const ComposeOptions& options) {
   return options.sharding.reshard_after_forward ? "parameters of two blocks"
                                                 : "parameters of all blocks";
@@ -161,6 +167,7 @@ Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
        {ArenaUse::kWorkspace, "gradients that arrive", exchange.staging_bytes},
        {ArenaUse::kWorkspace, "offloaded values", buffer},
        {ArenaUse::kWorkspace, "offloaded values", buffer},
+       {ArenaUse::kWorkspace, "a matrix that is orthogonalised", muon_bytes(options)},
        {ArenaUse::kActivations,
         keeps_one(options) ? "of a micro-batch" : "of micro-batches in flight", model.activations},
        {ArenaUse::kActivations, "their gradients", model.scratch},

@@ -39,6 +39,7 @@ enum class DevicePart : size_t {
   kStaging,      // of an exchange
   kFirstBuffer,  // of offloaded pieces
   kSecondBuffer,
+  kMuon,  // matrices that are orthogonalised
   kActivations,
   kScratch,
   kGatheredRows,

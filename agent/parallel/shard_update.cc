@@ -13,6 +13,7 @@ Result<ShardUpdate> ShardUpdate::create(const Options& options, const kernels::O
   ShardUpdate update(
       ops, stream, std::move(optimizer),
       optim::GradientNorm::create(options.design, options.arena, options.arrays, ops));
+  update.matrices_ = options.matrices;
   if (options.far.size() > 0) {
     TRY_ASSIGN(update.far_,
                OffloadedTensors::create(stream, options.far, update.optimizer_.tensors(),
@@ -37,7 +38,11 @@ Status ShardUpdate::apply(const UpdateRequest& request, StepValues* values) {
                                   .step = request.step,
                                   .first_update = request.first_update};
   if (!far_) {
-    optimizer_.step(*stream_, step);
+    optimizer_.make_directions(*stream_, step);
+    if (matrices_) TRY(matrices_->collect(optimizer_.matrices()));
+    optimizer_.orthogonalise(*stream_, step);
+    if (matrices_) TRY(matrices_->spread(optimizer_.matrices()));
+    optimizer_.apply(*stream_, step);
     return {};
   }
   return far_->visit([&](std::span<const kernels::UpdatedTensor> tensors) {

@@ -8,6 +8,7 @@
 
 #include "agent/optim/clip.h"
 #include "agent/optim/optimizer.h"
+#include "agent/parallel/matrix_exchange.h"
 #include "agent/parallel/offload/offloaded_tensors.h"
 #include "agent/parallel/step_scalars.h"
 #include "common/base/clock.h"
@@ -43,7 +44,8 @@ class ShardUpdate {
     // Arrays of `arrays` that are far from the device (FarMemory::data()) pass through these.
     FarArrays far = {};
     PieceMemory pieces = {};
-    const Clock* clock = nullptr;  // only with far arrays
+    const Clock* clock = nullptr;                 // only with far arrays
+    std::optional<MatrixExchange> matrices = {};  // with kMuon and several ranks
   };
   // The ops and the stream outlive it. kUnavailable if memory is short.
   static Result<ShardUpdate> create(const Options& options, const kernels::OpTable& ops,
@@ -53,7 +55,8 @@ class ShardUpdate {
   void add_squares(kernels::SquareSum* sum) const;
   // Updates the slices by all gradients' squares in `values`, and sets its scale. Changes no
   // parameter if the norm is not finite.
-  // With far arrays it returns when they have the new values. Errors are those of far memory.
+  // With far arrays it returns when they have the new values. Errors are those of far memory and
+  // of the MatrixExchange.
   Status apply(const UpdateRequest& request, StepValues* values);
   // Makes the copies for products from parameters that were loaded (Optimizer::refresh_copies()).
   void refresh_copies(int64_t step) { optimizer_.refresh_copies(*stream_, step); }
@@ -73,6 +76,7 @@ class ShardUpdate {
   optim::Optimizer optimizer_;
   optim::GradientNorm norm_;
   std::optional<OffloadedTensors> far_;
+  std::optional<MatrixExchange> matrices_;
 };
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,9 @@
 #include "agent/parallel/shard/sharded_exchange.h"
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "agent/parallel/works.h"
 #include "agent/parallel/world_totals.h"
 
@@ -15,6 +19,13 @@ std::vector<Bucket> buckets_of(const ShardLayout& layout) {
   return buckets;
 }
 
+// Returns what each rank of the group updates.
+std::vector<std::vector<ShardSlice>> slices_of_ranks(const ShardLayout& layout) {
+  std::vector<std::vector<ShardSlice>> slices;
+  for (int64_t i = 0; i < layout.ranks(); ++i) slices.push_back(layout.slices(i));
+  return slices;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options& options,
@@ -25,13 +36,18 @@ Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options&
                                       {parts.compute, parts.communication}));
   gradients.observe_waits(options.observe_waits);
   const ShardLayout& layout = options.gradients.layout;
+  std::optional<MatrixExchange> matrices;
+  if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
+    matrices.emplace(groups.shards, options.gradients.gradients, slices_of_ranks(layout));
+  }
   TRY_ASSIGN(ShardUpdate update, ShardUpdate::create({.design = options.design,
                                                       .arena = layout.arena(),
                                                       .arrays = options.arrays,
                                                       .optimizer = options.optimizer,
                                                       .far = options.far,
                                                       .pieces = options.pieces,
-                                                      .clock = options.clock},
+                                                      .clock = options.clock,
+                                                      .matrices = std::move(matrices)},
                                                      parts.ops, parts.compute));
   return std::unique_ptr<GradientExchange>(
       new ShardedExchange(parts, std::move(gradients), std::move(update), buckets_of(layout)));
