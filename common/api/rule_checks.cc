@@ -323,7 +323,7 @@ void check_tokens(const TrainingJob& job, Problems& problems) {
 
 namespace {
 
-// A field that jobs with servers cannot have in this version.
+// A field that some jobs cannot have in this version.
 struct Unsupported {
   bool is_found = false;
   const char* path = "";
@@ -361,7 +361,38 @@ std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
   };
 }
 
+std::vector<Unsupported> unsupported_with_muon(const TrainingJobSpec& spec) {
+  const ParallelismSpec& parallelism = spec.parallelism;
+  return {
+      {spec.gpusPerNode > 0, "spec.gpusPerNode", text(spec.gpusPerNode), "0"},
+      {spec.parameterServers.has_value(), "spec.parameterServers", "a job with servers", "none"},
+      {parallelism.tensor > 1, "spec.parallelism.tensor", text(parallelism.tensor), "1"},
+      {parallelism.sharding == "gradients" || parallelism.sharding == "parameters",
+       "spec.parallelism.sharding", parallelism.sharding, "none or optimizer"},
+      {parallelism.offload != "none", "spec.parallelism.offload", parallelism.offload, "none"},
+      {parallelism.exchange != "allReduce", "spec.parallelism.exchange", parallelism.exchange,
+       "allReduce"},
+      {parallelism.pipelineSchedule == "pipedream", "spec.parallelism.pipelineSchedule",
+       parallelism.pipelineSchedule, "another schedule"},
+  };
+}
+
 }  // namespace
+
+void check_muon(const TrainingJob& job, Problems& problems) {
+  const TrainingJobSpec& spec = job.spec;
+  if (!spec.train || spec.train->optimizer.name != "muon") return;
+  for (const Unsupported& field : unsupported_with_muon(spec)) {
+    if (!field.is_found) continue;
+    problems.push_back(not_in_this_version(
+        field.path, field.found + " with spec.train.optimizer.name: muon", field.expected));
+  }
+  const ModelSpec& model = spec.train->model;
+  if (model.family != kMlp || model.hidden.size() > 1) return;
+  problems.push_back(
+      "spec.train.model.hidden: muon is for the matrices between hidden layers, expected two "
+      "layers or more, or another spec.train.optimizer.name");
+}
 
 void check_servers(const TrainingJob& job, Problems& problems) {
   const TrainingJobSpec& spec = job.spec;

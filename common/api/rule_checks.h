@@ -27,6 +27,7 @@ void check_metadata(const TrainingJob& job, Problems& problems);
 void check_hang(const TrainingJob& job, Problems& problems);
 void check_losses(const TrainingJob& job, Problems& problems);
 void check_milestones(const TrainingJob& job, Problems& problems);
+void check_muon(const TrainingJob& job, Problems& problems);
 void check_preemption(const TrainingJob& job, Problems& problems);
 void check_groups(const TrainingJob& job, Problems& problems);
 void check_model(const TrainingJob& job, Problems& problems);

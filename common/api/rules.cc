@@ -483,11 +483,16 @@ void Table::add_optimizer() {
             std::string("[found {}, which is ]only valid with name: ") + names + "; omit the field",
             {optimizer[field]});
   };
-  only_with("beta1", name == "adamw", "adamw");
-  only_with("beta2", name == "adamw", "adamw");
-  only_with("epsilon", name != "sgd", "adamw or adagrad");
+  const Expression has_adamw = name == "adamw" || name == "muon";
+  only_with("beta1", has_adamw, "adamw or muon");
+  only_with("beta2", has_adamw, "adamw or muon");
+  only_with("epsilon", name != "sgd", "adamw, adagrad or muon");
   only_with("momentum", name == "sgd", "sgd");
   only_with("nesterov", name == "sgd", "sgd");
+  only_with("matrixLearningRate", name == "muon", "muon");
+  only_with("matrixMomentum", name == "muon", "muon");
+  check(check_muon,
+        {"spec.train", "spec.parallelism", "spec.parameterServers", "spec.gpusPerNode"});
   const Expression schedule = optimizer["schedule"];
   const auto only_scheduled = [&](const char* field, const char* with) {
     require(

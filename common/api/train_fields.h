@@ -338,7 +338,7 @@ struct Schema<OptimizerSpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "name",
                 .meaning = "The optimizer's algorithm.",
-                .choices = "adamw sgd adagrad"},
+                .choices = "adamw sgd adagrad muon"},
           &OptimizerSpec::name);
     visit(Field{.name = "learningRate",
                 .meaning = "The learning rate after the warm-up.",
@@ -381,12 +381,13 @@ struct Schema<OptimizerSpec> {
                 .maximum = 1},
           &OptimizerSpec::factor);
     visit(Field{.name = "beta1",
-                .meaning = "Decay rate of the gradient's running mean. Only with adamw.",
+                .meaning = "Decay rate of the gradient's running mean. Only with adamw and muon.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta1);
     visit(Field{.name = "beta2",
-                .meaning = "Decay rate of the squared gradient's running mean. Only with adamw.",
+                .meaning = "Decay rate of the squared gradient's running mean. Only with adamw and "
+                           "muon.",
                 .minimum = 0,
                 .maximum = 0.999999},
           &OptimizerSpec::beta2);
@@ -404,9 +405,21 @@ struct Schema<OptimizerSpec> {
     visit(Field{.name = "nesterov",
                 .meaning = "Whether sgd looks ahead as Nesterov's method; needs momentum."},
           &OptimizerSpec::nesterov);
+    visit(Field{.name = "matrixLearningRate",
+                .meaning = "The learning rate of hidden matrices after the warm-up; it follows "
+                           "the schedule in proportion to learningRate. Only with muon.",
+                .minimum = 0,
+                .maximum = 100,
+                .above_minimum = true},
+          &OptimizerSpec::matrixLearningRate);
+    visit(Field{.name = "matrixMomentum",
+                .meaning = "Nesterov's momentum of hidden matrices. Only with muon.",
+                .minimum = 0,
+                .maximum = 0.999999},
+          &OptimizerSpec::matrixMomentum);
     visit(Field{.name = "weightDecay",
-                .meaning = "Weight decay, which applies only to matrices. With adamw it is "
-                           "decoupled; with sgd and adagrad it is an L2 penalty, added to the "
+                .meaning = "Weight decay, which applies only to matrices. With adamw and muon it "
+                           "is decoupled; with sgd and adagrad it is an L2 penalty, added to the "
                            "gradient.",
                 .minimum = 0,
                 .maximum = 10},

@@ -95,7 +95,7 @@ struct BatchSpec {
 };
 
 struct OptimizerSpec {
-  std::string name = "adamw";  // adamw, sgd, adagrad
+  std::string name = "adamw";  // adamw, sgd, adagrad, muon
   double learningRate = 3e-4;
   // constant, linear, cosine, warmupStableDecay, step
   std::string schedule = "cosine";
@@ -104,12 +104,14 @@ struct OptimizerSpec {
   int64_t decaySteps = 0;           // the last ones; only for warmupStableDecay
   std::vector<int64_t> milestones;  // steps after which the rate falls; only for step
   double factor = 0.1;              // by which it is multiplied then; only for step
-  double beta1 = 0.9;               // this and beta2: only for adamw
+  double beta1 = 0.9;               // this and beta2: only for adamw and muon
   double beta2 = 0.95;
   double epsilon = 1e-8;  // not for sgd
   double momentum = 0;    // this and nesterov: only for sgd
   bool nesterov = false;
-  double weightDecay = 0.1;  // decoupled with adamw only; applied to matrices only
+  double matrixLearningRate = 0.02;  // this and matrixMomentum: only for muon
+  double matrixMomentum = 0.95;
+  double weightDecay = 0.1;  // decoupled with adamw and muon only; applied to matrices only
   double clipNorm = 1.0;     // bound of the norm of all gradients together; 0: none
 
   bool operator==(const OptimizerSpec&) const = default;

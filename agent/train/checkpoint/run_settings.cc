@@ -73,11 +73,15 @@ void add_common(const TrainSpec& train, RunSettings& settings) {
   settings["spec.train.data.validationFraction"] = number(train.data.validationFraction);
   settings["spec.train.data.seed"] = std::to_string(train.data.seed);
   settings["spec.train.optimizer.name"] = train.optimizer.name;
-  if (train.optimizer.name == "adamw") {
+  const std::string& name = train.optimizer.name;
+  if (name == "adamw" || name == "muon") {
     settings["spec.train.optimizer.beta1"] = number(train.optimizer.beta1);
     settings["spec.train.optimizer.beta2"] = number(train.optimizer.beta2);
-  } else if (train.optimizer.name == "sgd") {
+  } else if (name == "sgd") {
     settings["spec.train.optimizer.momentum"] = number(train.optimizer.momentum);
+  }
+  if (name == "muon") {
+    settings["spec.train.optimizer.matrixMomentum"] = number(train.optimizer.matrixMomentum);
   }
 }
 

@@ -347,7 +347,8 @@ void expect_same_bits_with_every_optimizer(WorkerWorld::Options options) {
       {.name = "sgd", .learningRate = 0.1, .weightDecay = 0},
       {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .weightDecay = 0.01},
       {.name = "sgd", .learningRate = 0.1, .momentum = 0.9, .nesterov = true, .weightDecay = 0},
-      {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0.01}};
+      {.name = "adagrad", .learningRate = 0.02, .weightDecay = 0.01},
+      {.name = "muon", .learningRate = 0.01, .weightDecay = 0.01}};
   options.train.steps = 8;
   options.train.validation = {};
   options.checkpoint_every = 3;

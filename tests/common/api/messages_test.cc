@@ -237,6 +237,8 @@ TEST(AgentMessages, ABertNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(world, spec.train), 14);
   spec.train->model = {.family = "gpt2"};
   EXPECT_EQ(protocol_needed(world, spec.train), kProtocolOldest);
+  spec.train->optimizer.name = "muon";
+  EXPECT_EQ(protocol_needed(world, spec.train), 14);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {

@@ -202,22 +202,35 @@ TEST(TrainingJob, FieldsThatDoNotFitEachOtherAreRefused) {
        "above 0"},
       {"/spec/train/optimizer",
        {{"name", "sgd"}, {"epsilon", 1e-6}},
-       "spec.train.optimizer.epsilon: found 1e-06, which is only valid with name: adamw or "
-       "adagrad; omit the field"},
+       "spec.train.optimizer.epsilon: found 1e-06, which is only valid with name: adamw, adagrad "
+       "or muon; omit the field"},
       {"/spec/train/optimizer",
        {{"name", "adagrad"}, {"beta2", 0.9}},
-       "spec.train.optimizer.beta2: found 0.9, which is only valid with name: adamw; omit the "
-       "field"},
+       "spec.train.optimizer.beta2: found 0.9, which is only valid with name: adamw or muon; omit "
+       "the field"},
       {"/spec/train/optimizer",
        {{"name", "sgd"}, {"beta1", 0.8}},
-       "spec.train.optimizer.beta1: found 0.8, which is only valid with name: adamw; omit the "
-       "field"},
+       "spec.train.optimizer.beta1: found 0.8, which is only valid with name: adamw or muon; omit "
+       "the field"},
       {"/spec/train/optimizer",
        {{"name", "sgd"}, {"momentum", 0.9}, {"nesterov", true}, {"beta1", 0.9}, {"epsilon", 1e-8}},
        "no error"},
       {"/spec/train/optimizer", {{"name", "adagrad"}, {"epsilon", 1e-10}}, "no error"},
       {"/spec/train/optimizer/name", "adam",
-       "spec.train.optimizer.name: found \"adam\", expected adamw, sgd or adagrad"},
+       "spec.train.optimizer.name: found \"adam\", expected adamw, sgd, adagrad or muon"},
+      {"/spec/train/optimizer",
+       {{"name", "muon"}, {"matrixLearningRate", 0.01}, {"matrixMomentum", 0.9}, {"beta2", 0.9}},
+       "no error"},
+      {"/spec/train/optimizer",
+       {{"name", "muon"}, {"momentum", 0.9}},
+       "spec.train.optimizer.momentum: found 0.9, which is only valid with name: sgd; omit the "
+       "field"},
+      {"/spec/train/optimizer/matrixMomentum", 0.9,
+       "spec.train.optimizer.matrixMomentum: found 0.9, which is only valid with name: muon; omit "
+       "the field"},
+      {"/spec/train/optimizer/matrixLearningRate", 0.01,
+       "spec.train.optimizer.matrixLearningRate: found 0.01, which is only valid with name: muon; "
+       "omit the field"},
       {"/spec/train/model/heads", 3,
        "spec.train.model.heads: 3 does not divide spec.train.model.width: 128"},
       {"/spec/train/model/kvHeads", 2, "spec.train.model.kvHeads: only valid with family: llama"},

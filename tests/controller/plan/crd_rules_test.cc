@@ -239,6 +239,9 @@ const std::vector<Json>& good_documents() {
              ", optimizer: {schedule: warmupStableDecay, decaySteps: 900, warmupSteps: 100}}}"),
       job_of("{" + kTrain +
              ", optimizer: {schedule: step, milestones: [10, 20, 999], factor: 0.5}}}"),
+      job_of("{nodes: 4, " + kTrain +
+             ", optimizer: {name: muon, matrixLearningRate: 0.01, matrixMomentum: 0.9, beta1: "
+             "0.8, beta2: 0.99, epsilon: 1.0e-7}}, parallelism: {pipeline: 2}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 2, pipeline: 2}, "
              "checkpoint: "
@@ -357,6 +360,26 @@ std::vector<Case> family_cases() {
          std::string("{train: {data: {path: /d}, model: {preset: gpt2-124m, ") + field + "}}}"});
   }
   return cases;
+}
+
+// Jobs whose matrices are not whole on CPUs, or that have none.
+std::vector<Case> muon_cases() {
+  const std::string train = kTrain + ", optimizer: {name: muon, clipNorm: 0}}";
+  return {
+      {"spec.gpusPerNode", "{gpusPerNode: 1, " + train + "}"},
+      {"spec.parameterServers", "{" + train + ", parameterServers: {nodes: 1}}"},
+      {"spec.parallelism.tensor", "{nodes: 2, " + train + ", parallelism: {tensor: 2}}"},
+      {"spec.parallelism.sharding",
+       "{nodes: 2, " + train + ", parallelism: {sharding: gradients}}"},
+      {"spec.parallelism.offload", "{" + train + ", parallelism: {offload: optimizer}}"},
+      {"spec.parallelism.exchange",
+       "{nodes: 2, " + train + ", parallelism: {exchange: firstRank}}"},
+      {"spec.parallelism.pipelineSchedule",
+       "{nodes: 2, " + train + ", parallelism: {pipeline: 2, pipelineSchedule: pipedream}}"},
+      {"spec.train.model.hidden",
+       "{train: {data: {features: /x.npy, targets: /y.npy}, model: {family: mlp, inputs: 3, "
+       "outputs: 2, hidden: [8]}, optimizer: {name: muon}}}"},
+  };
 }
 
 // Jobs with click models or servers.
@@ -611,6 +634,10 @@ std::vector<Case> all_cases() {
       {"spec.train.optimizer.nesterov", "{" + kTrain + ", optimizer: {nesterov: true}}}"},
       {"spec.train.optimizer.nesterov",
        "{" + kTrain + ", optimizer: {name: sgd, nesterov: true}}}"},
+      {"spec.train.optimizer.matrixLearningRate",
+       "{" + kTrain + ", optimizer: {matrixLearningRate: 0.5}}}"},
+      {"spec.train.optimizer.matrixMomentum",
+       "{" + kTrain + ", optimizer: {name: sgd, matrixMomentum: 0.5}}}"},
       {"spec.train.validation.everySteps", "{" + kTrain + ", validation: {everySteps: 5}}}"},
       {"spec.train.steps",
        "{train: {data: {path: /d}, model: {preset: gpt2-124m, context: 1048576}, batch: {global: "
@@ -651,6 +678,7 @@ std::vector<Case> all_cases() {
       {"spec.managedBy", "{command: [a], managedBy: somebody}"},
   };
   for (Case& one : family_cases()) cases.push_back(std::move(one));
+  for (Case& one : muon_cases()) cases.push_back(std::move(one));
   for (Case& one : server_cases()) cases.push_back(std::move(one));
   return cases;
 }
