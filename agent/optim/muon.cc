@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -17,29 +16,36 @@ size_t float_bytes(int64_t count) {
   return (static_cast<size_t>(count) * sizeof(float) + kAlign - 1) / kAlign * kAlign;
 }
 
-void add_matrices(const Parameter& parameter, const ArenaEntry& entry,
-                  std::vector<MuonMatrix>& matrices) {
-  const int64_t columns = entry.dims[1];
-  int64_t offset = entry.offset;
-  const auto add = [&](int64_t rows) {
-    matrices.push_back({.offset = offset, .shape = {rows, columns}});
-    offset += rows * columns;
-  };
-  if (parameter.parts.empty()) add(entry.dims[0]);
-  for (const ParameterPart& part : parameter.parts) add(part.rows);
+// Returns how many different shards tensor-parallel ranks have of a part, or of a whole matrix.
+int64_t shards_of(const Parameter& parameter, const ParameterPart* part, int64_t ranks) {
+  if (parameter.shard_axis < 0) return 1;
+  if (part == nullptr || part->pieces_max == 0) return ranks;
+  return std::min(ranks, part->pieces_max);
 }
 
-void deal(int ranks, std::vector<MuonMatrix>& matrices) {
-  std::vector<size_t> order(matrices.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  const auto cost = [&](size_t i) { return newton_schulz_flops(matrices[i].shape); };
-  std::ranges::stable_sort(order, std::ranges::greater(), cost);
-  std::vector<double> work(static_cast<size_t>(ranks));
-  for (const size_t i : order) {
-    const auto least = std::ranges::min_element(work);
-    matrices[i].owner = static_cast<int>(least - work.begin());
-    *least += cost(i);
-  }
+void add_matrices(const Parameter& parameter, const ArenaEntry& entry, int64_t ranks,
+                  std::vector<MuonMatrix>& matrices) {
+  const bool has_columns = parameter.shard_axis == 1;
+  int64_t offset = entry.offset;
+  const auto add = [&](int64_t rows, const ParameterPart* part) {
+    const int64_t shards = shards_of(parameter, part, ranks);
+    const int64_t columns = parameter.dims[1];
+    const MatrixShape shard =
+        has_columns ? MatrixShape{rows, columns / shards} : MatrixShape{rows / shards, columns};
+    matrices.push_back({.shape = {rows, columns},
+                        .shard = shard,
+                        .shards = static_cast<int>(shards),
+                        .has_columns = has_columns,
+                        .offset = offset});
+    offset += shard.count();
+  };
+  if (parameter.parts.empty()) add(parameter.dims[0], nullptr);
+  for (const ParameterPart& part : parameter.parts) add(part.rows, &part);
+  CHECK(offset == entry.offset + entry.count);
+}
+
+double cost_of(const MuonMatrix& matrix) {
+  return newton_schulz_flops(matrix.shape);
 }
 
 // The memory of the largest matrix of each kind.
@@ -61,72 +67,158 @@ Sizes sizes_of(std::span<const MuonMatrix> matrices, const MuonOptions& options)
   return sizes;
 }
 
+size_t bytes_of(const Sizes& sizes) {
+  return 2 * sizes.matrix + 2 * sizes.square + sizes.workspace;
+}
+
+enum class Way : uint8_t { kToMatrix, kToShards };
+
+// Copies between a matrix and its shards of columns, which come one after the other.
+void copy_columns(const MuonMatrix& matrix, Way way, float* whole, float* shards) {
+  const int64_t width = matrix.shard.columns;
+  for (int64_t shard = 0; shard < matrix.shards; ++shard) {
+    for (int64_t row = 0; row < matrix.shape.rows; ++row) {
+      float* in_matrix = whole + row * matrix.shape.columns + shard * width;
+      float* in_shard = shards + (shard * matrix.shape.rows + row) * width;
+      if (way == Way::kToMatrix) std::copy_n(in_shard, width, in_matrix);
+      if (way == Way::kToShards) std::copy_n(in_matrix, width, in_shard);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<MuonMatrix> muon_matrices(const ModelDesign& design, const ParameterArena& arena,
                                       int ranks) {
-  CHECK(arena.shard.size == 1);
   const std::vector<Parameter> table = parameter_table(design);
   std::vector<MuonMatrix> matrices;
   for (const ArenaEntry& entry : arena.entries) {
     const Parameter& parameter = table[static_cast<size_t>(entry.id)];
-    if (parameter.is_hidden_matrix) add_matrices(parameter, entry, matrices);
+    if (parameter.is_hidden_matrix) add_matrices(parameter, entry, arena.shard.size, matrices);
   }
-  deal(ranks, matrices);
+  std::ranges::stable_sort(matrices, std::ranges::greater(), cost_of);
+  int next = 0;
+  for (MuonMatrix& matrix : matrices) {
+    matrix.round = next / ranks;
+    matrix.owner = next % ranks;
+    ++next;
+  }
   return matrices;
 }
 
 size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options) {
-  const Sizes sizes = sizes_of(matrices, options);
-  return sizes.matrix + 2 * sizes.square + sizes.workspace;
+  return bytes_of(sizes_of(matrices, options));
 }
 
-Muon::Muon(Setup setup) : setup_(std::move(setup)) {
-  const Sizes sizes = sizes_of(setup_.matrices, setup_.options);
-  CHECK(setup_.memory.bytes >= muon_bytes(setup_.matrices, setup_.options));
+Muon::Muon(Setup setup)
+    : setup_(std::move(setup)),
+      matrices_(muon_matrices(setup_.design, setup_.arena, setup_.ranks.ranks)) {
+  const Sizes sizes = sizes_of(matrices_, setup_.options);
+  CHECK(setup_.memory.bytes >= bytes_of(sizes));
   char* next = static_cast<char*>(setup_.memory.data);
   const auto take = [&next](size_t bytes) { return std::exchange(next, next + bytes); };
+  shards_ = reinterpret_cast<float*>(take(sizes.matrix));
   memory_.precision = setup_.options.precision;
+  memory_.out = shards_;
   memory_.x = reinterpret_cast<float*>(take(sizes.matrix));
   memory_.gram = reinterpret_cast<float*>(take(sizes.square));
   memory_.polynomial = reinterpret_cast<float*>(take(sizes.square));
   memory_.workspace = {take(sizes.workspace), sizes.workspace};
 }
 
+std::vector<ShardSlice> Muon::slices_of(int rank, const MuonMatrix& matrix) const {
+  const int64_t count = matrix.shard.count();
+  const MuonRanks& ranks = setup_.ranks;
+  if (ranks.slices.empty())
+    return {{.offset = matrix.offset, .local = matrix.offset, .count = count}};
+  const auto index = static_cast<size_t>(rank / ranks.tensor);
+  return offsets_within(ranks.slices[index], matrix.offset, matrix.offset + count);
+}
+
 // From zero and with the rate -1, SGD's step is its direction.
 void Muon::make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
                            float gradient_scale) const {
-  for (const MuonPart& part : setup_.parts) {
-    float* gradient = setup_.gradients + part.offset;
-    ops.fill(stream, {.out = memory_.x, .count = part.count, .value = 0});
-    const kernels::UpdatedTensor tensor{.parameter = memory_.x,
-                                        .gradient = gradient,
-                                        .states = {setup_.buffers + part.buffer},
-                                        .count = part.count};
-    ops.sgd(stream, {.tensors = {&tensor, 1},
-                     .learning_rate = -1,
-                     .momentum = static_cast<float>(setup_.options.momentum),
-                     .nesterov = true,
-                     .gradient_scale = gradient_scale});
-    ops.cast(stream, {.x = memory_.x, .out = gradient, .count = part.count});
+  for (const MuonMatrix& matrix : matrices_) {
+    for (const ShardSlice& slice : slices_of(rank(), matrix)) {
+      float* gradient = setup_.gradients + place_of(slice, setup_.gradients_layout);
+      ops.fill(stream, {.out = memory_.x, .count = slice.count, .value = 0});
+      const kernels::UpdatedTensor tensor{
+          .parameter = memory_.x,
+          .gradient = gradient,
+          .states = {setup_.buffers + place_of(slice, setup_.buffers_layout)},
+          .count = slice.count};
+      ops.sgd(stream, {.tensors = {&tensor, 1},
+                       .learning_rate = -1,
+                       .momentum = static_cast<float>(setup_.options.momentum),
+                       .nesterov = true,
+                       .gradient_scale = gradient_scale});
+      ops.cast(stream, {.x = memory_.x, .out = gradient, .count = slice.count});
+    }
   }
 }
 
-void Muon::orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream) const {
-  for (const MuonMatrix& matrix : setup_.matrices) {
-    if (matrix.owner != setup_.rank) continue;
-    const int64_t count = matrix.shape.count();
-    float* update = setup_.gradients + matrix.offset;
-    ops.cast(stream, {.x = update, .out = memory_.x, .count = count});
-    NewtonSchulz args = memory_;
-    args.out = update;
-    args.shape = matrix.shape;
-    newton_schulz(ops, stream, args);
-    const auto [rows, columns] = matrix.shape;
-    const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
-    const auto factor = static_cast<float>(std::sqrt(std::max(1.0, ratio)));
-    ops.scale(stream, {.x = update, .out = update, .count = count, .factor = factor});
+void Muon::orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
+                         const MuonMatrix& matrix) const {
+  const int64_t count = matrix.shape.count();
+  const bool is_cut = matrix.has_columns && matrix.shards > 1;
+  if (is_cut) {
+    copy_columns(matrix, Way::kToMatrix, memory_.x, shards_);
+  } else {
+    ops.cast(stream, {.x = shards_, .out = memory_.x, .count = count});
   }
+  NewtonSchulz args = memory_;
+  args.shape = matrix.shape;
+  newton_schulz(ops, stream, args);
+  const double ratio =
+      static_cast<double>(matrix.shape.rows) / static_cast<double>(matrix.shape.columns);
+  const auto factor = static_cast<float>(std::sqrt(std::max(1.0, ratio)));
+  float* update = is_cut ? memory_.x : shards_;
+  ops.scale(stream, {.x = shards_, .out = update, .count = count, .factor = factor});
+  if (is_cut) copy_columns(matrix, Way::kToShards, update, shards_);
+}
+
+void Muon::orthogonalise_all(const kernels::OpTable& ops, kernels::Stream& stream) const {
+  CHECK(setup_.ranks.ranks == 1);
+  for (const MuonMatrix& matrix : matrices_) {
+    for (const MuonRun& run : collected(matrix)) {
+      std::copy_n(gradients() + run.place, run.count, shards_ + run.at);
+    }
+    orthogonalise(ops, stream, matrix);
+    for (const MuonRun& run : spread(matrix)) {
+      std::copy_n(shards_ + run.at, run.count, gradients() + run.place);
+    }
+  }
+}
+
+void Muon::add_runs(const MuonMatrix& matrix, int rank, std::vector<MuonRun>& runs) const {
+  const MuonRanks& ranks = setup_.ranks;
+  const int64_t shard = int64_t{rank % ranks.tensor} * matrix.shards / ranks.tensor;
+  for (const ShardSlice& slice : slices_of(rank, matrix)) {
+    runs.push_back({.rank = rank,
+                    .place = place_of(slice, setup_.gradients_layout),
+                    .at = shard * matrix.shard.count() + slice.offset - matrix.offset,
+                    .count = slice.count});
+  }
+}
+
+// The first of the tensor-parallel ranks that have the same shard gives it; without slices, the
+// owner's peers.
+std::vector<MuonRun> Muon::collected(const MuonMatrix& matrix) const {
+  const MuonRanks& ranks = setup_.ranks;
+  const int same = ranks.tensor / matrix.shards;  // ranks with the same shard
+  std::vector<MuonRun> runs;
+  for (int rank = 0; rank < ranks.ranks; ++rank) {
+    const bool is_peer = rank / ranks.tensor == matrix.owner / ranks.tensor;
+    if (ranks.slices.empty() && !is_peer) continue;
+    if (rank % ranks.tensor % same == 0) add_runs(matrix, rank, runs);
+  }
+  return runs;
+}
+
+std::vector<MuonRun> Muon::spread(const MuonMatrix& matrix) const {
+  std::vector<MuonRun> runs;
+  for (int rank = 0; rank < setup_.ranks.ranks; ++rank) add_runs(matrix, rank, runs);
+  return runs;
 }
 
 }  // namespace lockstep::optim

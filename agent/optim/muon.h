@@ -5,9 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "agent/optim/array_layout.h"
 #include "agent/optim/newton_schulz.h"
 #include "common/layout/model_design.h"
 #include "common/layout/parameters.h"
+#include "common/layout/shard_layout.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/op_table.h"
 
@@ -23,26 +25,29 @@ struct MuonOptions {
 
 // A matrix that Muon updates as one: a hidden matrix of the model, or a part of a packed one.
 struct MuonMatrix {
-  int64_t offset = 0;  // floats in the arena
   MatrixShape shape = {};
-  int owner = 0;  // the rank that orthogonalises it
+  // The shards that tensor-parallel ranks have: runs of its rows, or of its columns. If there are
+  // fewer shards than ranks, neighbours have the same one.
+  MatrixShape shard = {};
+  int shards = 1;
+  bool has_columns = false;
+  int64_t offset = 0;  // of a rank's shard: floats in the arena
+  int round = 0;       // the rounds are ascending; in each one, a rank has at most one matrix
+  int owner = 0;       // the rank that orthogonalises it
 };
 
-// A part of a matrix whose gradient and momentum a rank has.
-struct MuonPart {
-  int64_t offset = 0;  // floats in the arena
-  int64_t buffer = 0;  // where its momentum begins in the rank's buffers
-  int64_t count = 0;
-};
-
-// One of the ranks that divide the matrices among them.
-struct MuonRank {
-  int rank = 0;
+// The ranks that divide the matrices among them. Rank i has tensor shard i % tensor.
+struct MuonRanks {
+  int rank = 0;  // this one
   int ranks = 1;
+  int tensor = 1;
+  // The slices of the arena that rank i updates are those of index i / tensor; empty: each rank
+  // updates all of it.
+  std::vector<std::vector<ShardSlice>> slices = {};
 };
 
-// Returns the matrices of an arena without tensor shards, ascending, and deals them to `ranks`
-// ranks: the next most expensive one to the rank with the least work. Pure.
+// Returns the matrices of an arena, and deals them to `ranks` ranks, the most expensive ones in the
+// first round. Pure.
 std::vector<MuonMatrix> muon_matrices(const ModelDesign& design, const ParameterArena& arena,
                                       int ranks);
 
@@ -50,36 +55,67 @@ std::vector<MuonMatrix> muon_matrices(const ModelDesign& design, const Parameter
 // matrix. Pure, except that it depends on set_threads() and the CPU's instructions.
 size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options);
 
+// A run of floats of a matrix that a rank has. Its owner has room for all shards of the matrix, one
+// after the other.
+struct MuonRun {
+  int rank = 0;
+  int64_t place = 0;  // in the rank's gradients
+  int64_t at = 0;     // in the owner's shards()
+  int64_t count = 0;
+};
+
 // Makes the updates of matrices from their gradients: Nesterov's momentum, then newton_schulz().
 //   b = momentum b + g; direction = g + momentum b
 //   update = max(1, rows / columns)^0.5 newton_schulz(direction)
 // The scale is that of the sources, and "original" of torch.optim.Muon. PyTorch's buffer is smaller
 // by the factor 1 - momentum, which newton_schulz() does not see. Sources: newton_schulz.h.
+//
+// Directions and updates take the places of gradients. For each matrix, its owner gets the shards
+// of the direction (collected()) into shards(), calls orthogonalise(), and returns those of the
+// update (spread()).
 class Muon {
  public:
   struct Setup {
-    std::vector<MuonMatrix> matrices;
-    std::vector<MuonPart> parts;  // of this rank
+    ModelDesign design;
+    ParameterArena arena;
     MuonOptions options;
-    int rank = 0;
-    float* gradients = nullptr;      // of the whole arena
-    float* buffers = nullptr;        // the numbers b of the parts
+    MuonRanks ranks;
+    float* gradients = nullptr;
+    ArrayLayout gradients_layout = ArrayLayout::kArena;
+    float* buffers = nullptr;  // the numbers b of what this rank updates
+    ArrayLayout buffers_layout = ArrayLayout::kArena;
     kernels::Workspace memory = {};  // muon_bytes()
   };
   // The arrays are memory of the CPU, and outlive it.
   explicit Muon(Setup setup);
 
-  // Both work in place, on the CPU's stream. make_directions() replaces the gradients of this
-  // rank's parts, for a finite scale of gradients. orthogonalise() replaces the directions of the
-  // matrices that this rank owns, which are whole by then, by their updates.
+  // Replaces the gradients of what this rank updates by directions. The scale of the gradients is
+  // finite.
   void make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
                        float gradient_scale) const;
-  void orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream) const;
+  // Replaces the direction of a matrix in shards() by its update.
+  void orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
+                     const MuonMatrix& matrix) const;
+  // As orthogonalise(), of all matrices, where one rank has them.
+  void orthogonalise_all(const kernels::OpTable& ops, kernels::Stream& stream) const;
 
-  std::span<const MuonMatrix> matrices() const { return setup_.matrices; }
+  // By round.
+  std::span<const MuonMatrix> matrices() const { return matrices_; }
+  // The runs of a direction from the ranks to the owner, each float once.
+  std::vector<MuonRun> collected(const MuonMatrix& matrix) const;
+  // The runs of an update from the owner to all ranks that apply it, itself included.
+  std::vector<MuonRun> spread(const MuonMatrix& matrix) const;
+  int rank() const { return setup_.ranks.rank; }
+  float* gradients() const { return setup_.gradients; }
+  float* shards() const { return shards_; }
 
  private:
+  void add_runs(const MuonMatrix& matrix, int rank, std::vector<MuonRun>& runs) const;
+  std::vector<ShardSlice> slices_of(int rank, const MuonMatrix& matrix) const;
+
   Setup setup_;
+  std::vector<MuonMatrix> matrices_;
+  float* shards_ = nullptr;
   NewtonSchulz memory_;  // without a matrix
 };
 

@@ -25,10 +25,6 @@ int64_t part_count(const kernels::ElementIndex& index, int64_t begin, int64_t co
   return std::min(count, index.columns - begin % index.columns);
 }
 
-int64_t place(const ShardSlice& slice, ArrayLayout layout) {
-  return layout == ArrayLayout::kArena ? slice.offset : slice.local;
-}
-
 // Returns what the ops' arguments have in common.
 template <class Args>
 Args arguments(const OptimizerOptions& options, const OptimizerStep& step,
@@ -177,17 +173,17 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
   for (int64_t at = 0; at < slice.count; at += count) {
     count = part_count(index, first + at, slice.count - at);
     kernels::UpdatedTensor tensor{
-        .parameter = arenas.parameters + place(slice, arenas.parameters_layout) + at,
-        .gradient = arenas.gradients + place(slice, arenas.gradients_layout) + at,
+        .parameter = arenas.parameters + place_of(slice, arenas.parameters_layout) + at,
+        .gradient = arenas.gradients + place_of(slice, arenas.gradients_layout) + at,
         .count = count,
         .weight_decay = parameter.weight_decay ? static_cast<float>(options_.weight_decay) : 0.0f,
         .index = index_from(index, first + at, count),
         .plain_rate = parameter.is_statistic ? kStatisticRate : 0.0f};
     if (arenas.copies != nullptr) {
-      tensor.copy = kernels::View(arenas.copies + place(slice, arenas.copies_layout) + at);
+      tensor.copy = kernels::View(arenas.copies + place_of(slice, arenas.copies_layout) + at);
     }
     for (size_t k = 0; k < states_.size(); ++k) {
-      tensor.states[k] = states_[k].values + place(slice, arenas.states_layout) + at;
+      tensor.states[k] = states_[k].values + place_of(slice, arenas.states_layout) + at;
     }
     tensors_.push_back(tensor);
     if (muon_) (parameter.is_hidden_matrix ? matrices_ : others_).push_back(tensor);
@@ -196,58 +192,38 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
 
 Status Optimizer::take_matrices(const ModelDesign& design, const ParameterArena& arena,
                                 const OptimizerArenas& arenas, kernels::Device device) {
-  if (device.type != kernels::DeviceType::kCpu || arena.shard.size > 1 ||
-      arenas.gradients_layout != ArrayLayout::kArena) {
-    return invalid(
-        "[optimizer] muon is only for CPUs in this version, without sharded gradients and without "
-        "tensor parallelism",
-        Blame::kConfig);
+  if (device.type != kernels::DeviceType::kCpu) {
+    return invalid("[optimizer] muon is only for CPUs in this version", Blame::kConfig);
   }
-  std::vector<MuonMatrix> matrices = muon_matrices(design, arena, arenas.muon_rank.ranks);
   kernels::Workspace memory = arenas.muon_memory;
   if (memory.data == nullptr) {
+    const std::vector<MuonMatrix> matrices = muon_matrices(design, arena, 1);
     TRY_ASSIGN(muon_memory_, kernels::Buffer::allocate(device, muon_bytes(matrices, options_.muon),
                                                        "Muon's matrices"));
     memory = muon_memory_.workspace();
   }
-  std::vector<MuonPart> parts;
-  for (const MuonMatrix& matrix : matrices) {
-    const int64_t end = matrix.offset + matrix.shape.count();
-    for (const ShardSlice& slice :
-         offsets_within(updated_slices(arenas, arena), matrix.offset, end)) {
-      parts.push_back({.offset = slice.offset,
-                       .buffer = place(slice, arenas.states_layout),
-                       .count = slice.count});
-    }
-  }
-  muon_.emplace(Muon::Setup{.matrices = std::move(matrices),
-                            .parts = std::move(parts),
+  muon_.emplace(Muon::Setup{.design = design,
+                            .arena = arena,
                             .options = options_.muon,
-                            .rank = arenas.muon_rank.rank,
+                            .ranks = arenas.muon_ranks,
                             .gradients = arenas.gradients,
+                            .gradients_layout = arenas.gradients_layout,
                             .buffers = states_[0].values,
+                            .buffers_layout = arenas.states_layout,
                             .memory = memory});
   return {};
 }
 
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {
-  make_directions(stream, step);
-  orthogonalise(stream, step);
+  if (make_directions(stream, step)) muon_->orthogonalise_all(*ops_, stream);
   apply(stream, step);
 }
 
-std::span<const MuonMatrix> Optimizer::matrices() const {
-  return muon_ ? muon_->matrices() : std::span<const MuonMatrix>();
-}
-
-void Optimizer::make_directions(kernels::Stream& stream, const OptimizerStep& step) const {
-  if (!muon_ || !is_finite(step)) return;
+bool Optimizer::make_directions(kernels::Stream& stream, const OptimizerStep& step) const {
+  if (!muon_ || !is_finite(step)) return false;
   const float scale = step.device_scale ? *step.device_scale : 1.0f;
   muon_->make_directions(*ops_, stream, step.gradient_scale * scale);
-}
-
-void Optimizer::orthogonalise(kernels::Stream& stream, const OptimizerStep& step) const {
-  if (muon_ && is_finite(step)) muon_->orthogonalise(*ops_, stream);
+  return true;
 }
 
 void Optimizer::apply(kernels::Stream& stream, const OptimizerStep& step) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/optim/array_layout.h"
 #include "agent/optim/muon.h"
 #include "common/base/result.h"
 #include "common/layout/model_design.h"
@@ -62,10 +63,6 @@ struct OptimizerState {
   float* values = nullptr;
 };
 
-// An array of one rank has a value for each float of the arena, in its layout, or only for those of
-// the rank's shard, in the order of the slices.
-enum class ArrayLayout : uint8_t { kArena, kShard };
-
 // The flat arrays of one rank.
 struct OptimizerArenas {
   float* parameters = nullptr;
@@ -79,8 +76,8 @@ struct OptimizerArenas {
   ArrayLayout gradients_layout = ArrayLayout::kArena;
   ArrayLayout copies_layout = ArrayLayout::kArena;
   ArrayLayout states_layout = ArrayLayout::kArena;
-  // Only for kMuon, whose gradients have the layout of the arena.
-  MuonRank muon_rank = {};
+  // Only for kMuon. MuonRanks::slices of this rank are `slices`.
+  MuonRanks muon_ranks = {};
   kernels::Workspace muon_memory = {};  // muon_bytes(); null: allocated by the optimizer
 };
 
@@ -108,27 +105,25 @@ void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
 //
 // With kMuon the hidden matrices are updated by parameter -= rate (update + weight_decay
 // parameter), with the updates and the rate of optim/muon.h. Where several ranks divide the
-// matrices, a step has three calls: after make_directions() the owner of a matrix receives the
-// parts that other ranks have, and after orthogonalise() it sends the update to those that apply()
-// it.
+// matrices, these call make_directions(), orthogonalise the matrices of muon() together, and
+// apply() the updates.
 class Optimizer {
  public:
-  // kUnavailable if memory is short, kInvalid for kMuon on a GPU, with sharded gradients or with
-  // tensor shards.
+  // kUnavailable if memory is short, kInvalid for kMuon on a GPU.
   static Result<Optimizer> create(const ModelDesign& design, const ParameterArena& arena,
                                   const OptimizerArenas& arenas, const OptimizerOptions& options,
                                   kernels::Device device, const kernels::OpTable& ops);
 
-  // Updates every parameter, its states and its copy; allocates nothing. Changes nothing if
-  // device_scale is not finite. For a rank that is alone with its matrices: the three calls below.
+  // Updates every parameter, its states and its copy. Changes nothing if device_scale is not
+  // finite. For a rank that is alone with its matrices.
   void step(kernels::Stream& stream, const OptimizerStep& step);
-  // As Muon's; without kMuon, or if device_scale is not finite, they are no-ops.
-  void make_directions(kernels::Stream& stream, const OptimizerStep& step) const;
-  void orthogonalise(kernels::Stream& stream, const OptimizerStep& step) const;
+  // Makes the directions of matrices. Returns whether they are to be orthogonalised: not without
+  // kMuon, nor if device_scale is not finite.
+  bool make_directions(kernels::Stream& stream, const OptimizerStep& step) const;
   // Updates everything, matrices by their updates.
   void apply(kernels::Stream& stream, const OptimizerStep& step) const;
-  // Returns the matrices of all ranks; none without kMuon.
-  std::span<const MuonMatrix> matrices() const;
+  // Null without kMuon.
+  const Muon* muon() const { return muon_ ? &*muon_ : nullptr; }
   // Rebuilds the copies after parameters were loaded or received. The result has the same bits as
   // after optimizer step `step`; step 0 means before the first step, rounded to nearest.
   void refresh_copies(kernels::Stream& stream, int64_t step);

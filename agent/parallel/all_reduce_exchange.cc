@@ -14,21 +14,20 @@ Result<std::unique_ptr<GradientExchange>> AllReduceExchange::create(const Exchan
                                    .travelling = options.travelling},
                                   parts.group, parts.ops, {parts.compute, parts.communication}));
   TRY_ASSIGN(ShardUpdate update,
-             ShardUpdate::create(
-                 {.design = options.design,
-                  .arena = options.arena,
-                  .arrays = {.parameters = options.parameters,
-                             .gradients = options.gradients,
-                             .copies = options.copies,
-                             .states = options.states,
-                             .muon_rank = {.rank = parts.group.rank(), .ranks = parts.group.size()},
-                             .muon_memory = options.muon_memory},
-                  .optimizer = options.optimizer,
-                  .far = options.far,
-                  .pieces = options.pieces,
-                  .clock = options.clock,
-                  .matrices = MatrixExchange(parts.group, options.gradients, {})},
-                 parts.ops, parts.compute));
+             ShardUpdate::create({.design = options.design,
+                                  .arena = options.arena,
+                                  .arrays = {.parameters = options.parameters,
+                                             .gradients = options.gradients,
+                                             .copies = options.copies,
+                                             .states = options.states,
+                                             .muon_ranks = options.muon_ranks,
+                                             .muon_memory = options.muon_memory},
+                                  .optimizer = options.optimizer,
+                                  .far = options.far,
+                                  .pieces = options.pieces,
+                                  .clock = options.clock,
+                                  .matrices = parts.matrix_group},
+                                 parts.ops, parts.compute));
   return std::unique_ptr<GradientExchange>(
       new AllReduceExchange(parts, std::move(sink), std::move(update)));
 }

@@ -256,6 +256,7 @@ class Composition {
   Status build_models();
   Status allocate();
   Status build_groups();
+  Status build_matrix_group();
   Status build_far_memory();
   Status build_store();
   Status build_gathered_store();
@@ -353,6 +354,8 @@ class Composition {
   std::unique_ptr<comm::Communicator> gathering_;
   std::unique_ptr<comm::Communicator> other_replicas_;  // null: those of data_group_
   comm::Communicator* replicas_ = nullptr;              // with the same shard as this rank
+  optim::MuonRanks muon_ranks_;                         // with kMuon, as the next one
+  std::unique_ptr<comm::Communicator> matrix_group_;    // of them; null: this rank is alone
   kernels::Stream gathers_;                             // for parameters, like reductions_
   std::array<FarMemory, optim::kStatesMax> far_states_;
   FarMemory far_parameters_;

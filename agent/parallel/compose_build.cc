@@ -28,6 +28,7 @@ Status Composition::build(const Clock& clock) {
   TRY_ASSIGN(data_group_, groups_->of(Axis::kData));
   state_layout_.emplace(options_.design, options_.mesh, shard_cut(options_));
   TRY(build_groups());
+  TRY(build_matrix_group());
   TRY(build_region());
   TRY(build_shared_batch());
   TRY(build_models());
@@ -258,6 +259,7 @@ Status Composition::build_exchange(const Clock& clock) {
   if (reducing_ != nullptr) norms.insert(norms.begin(), reducing_.get());
   const ExchangeParts parts{.group = *data_group_,
                             .norm_groups = std::move(norms),
+                            .matrix_group = matrix_group_.get(),
                             .ops = *ops_,
                             .compute = stream_,
                             .communication = reductions_};
@@ -273,6 +275,7 @@ Status Composition::build_exchange(const Clock& clock) {
                             .gradients = floats_of(DevicePart::kGradients),
                             .states = arrays.states,
                             .staging = floats_of(DevicePart::kStaging),
+                            .muon_ranks = muon_ranks_,
                             .muon_memory = memory_of(DevicePart::kMuon),
                             .travelling = bf16_of(DevicePart::kTravelling),
                             .copies = bf16_of(DevicePart::kCopies),
@@ -309,8 +312,7 @@ Status Composition::build_sharded_exchange(const ExchangeParts& parts, const Clo
                  .gradients_layout = keeps_shard ? ArrayLayout::kShard : ArrayLayout::kArena,
                  .copies_layout = parameters_layout,
                  .states_layout = ArrayLayout::kShard,
-                 .muon_rank = {.rank = static_cast<int>(state_layout_->shard_index(world_.rank())),
-                               .ranks = static_cast<int>(shards().ranks())},
+                 .muon_ranks = muon_ranks_,
                  .muon_memory = memory_of(DevicePart::kMuon)},
       .optimizer = options_.optimizer,
       .far = arrays.far,

@@ -112,14 +112,11 @@ Status check_versions(const ComposeOptions& options) {
 
 Status check_muon(const ComposeOptions& options) {
   if (options.optimizer.kind != optim::OptimizerKind::kMuon) return {};
-  const bool has_gradients = options.mesh.tensor == 1 &&
-                             options.sharding.sharding <= Sharding::kOptimizer &&
-                             options.offload.offload == Offload::kNone &&
-                             options.exchange == Exchange::kAllReduce && !steps_overlap(options);
-  if (!has_gradients || options.device.type != kernels::DeviceType::kCpu) {
+  if (options.device.type != kernels::DeviceType::kCpu ||
+      options.exchange != Exchange::kAllReduce || options.offload.offload != Offload::kNone) {
     return invalid(
         "[compose] muon works in this version only on CPUs, with the exchange allReduce, and "
-        "without tensor parallelism, sharded gradients, offload and pipedream",
+        "without offload",
         Blame::kConfig);
   }
   if (std::ranges::none_of(parameter_table(options.design), &Parameter::is_hidden_matrix)) {

@@ -61,9 +61,10 @@ struct ExchangeParts {
   // The groups over which the squares of this rank's gradients add up, once they are reduced
   // (add_up_squares()).
   std::vector<comm::Communicator*> norm_groups;
-  const kernels::OpTable& ops;     // of the streams' device
-  kernels::Stream& compute;        // gradients are made, and parameters read, on it
-  kernels::Stream& communication;  // nobody else's
+  comm::Communicator* matrix_group;  // of ExchangeOptions::muon_ranks; null: this rank is alone
+  const kernels::OpTable& ops;       // of the streams' device
+  kernels::Stream& compute;          // gradients are made, and parameters read, on it
+  kernels::Stream& communication;    // nobody else's
 };
 
 // The memory outlives the exchange. It is memory of the streams' device, with a float for each of
@@ -77,6 +78,7 @@ struct ExchangeOptions {
   float* gradients = nullptr;
   std::array<float*, optim::kStatesMax> states = {};  // in the order of optim::state_kinds()
   float* staging = nullptr;
+  optim::MuonRanks muon_ranks = {};     // only with kAllReduce
   kernels::Workspace muon_memory = {};  // optim::muon_bytes(); null: allocated by the exchange
   kernels::Bf16* travelling = nullptr;  // for gradients that travel as bf16; null: as fp32
   // The bf16 copies of the parameters for products; null: there are none.

@@ -1,50 +1,65 @@
 #include "agent/parallel/matrix_exchange.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
 namespace lockstep::parallel {
+namespace {
 
-Status MatrixExchange::collect(std::span<const optim::MuonMatrix> matrices) const {
-  if (slices_.empty()) return {};
-  for (const optim::MuonMatrix& matrix : matrices) TRY(move(matrix, Way::kToOwner));
-  return {};
-}
+enum class Way : uint8_t { kToOwner, kFromOwner };
 
-Status MatrixExchange::spread(std::span<const optim::MuonMatrix> matrices) const {
-  for (const optim::MuonMatrix& matrix : matrices) {
-    if (!slices_.empty()) {
-      TRY(move(matrix, Way::kFromOwner));
-    } else if (group_->size() > 1) {
-      TRY(group_->broadcast({.data = gradients_ + matrix.offset, .count = matrix.shape.count()},
-                            matrix.owner));
-    }
-  }
-  return {};
-}
-
-// The owner exchanges with one rank after the other, and needs nothing from itself.
-Status MatrixExchange::move(const optim::MuonMatrix& matrix, Way way) const {
-  const bool is_owner = group_->rank() == matrix.owner;
-  for (int rank = 0; rank < group_->size(); ++rank) {
-    if (rank == matrix.owner || (!is_owner && rank != group_->rank())) continue;
-    const std::vector<comm::Call> parts = calls(matrix, rank, way);
-    if (!parts.empty()) TRY(group_->run(parts));
-  }
-  return {};
-}
-
-// Those of this rank, for the parts that `rank` has of the matrix.
-std::vector<comm::Call> MatrixExchange::calls(const optim::MuonMatrix& matrix, int rank,
-                                              Way way) const {
-  const bool is_owner = group_->rank() == matrix.owner;
-  const bool sends = is_owner == (way == Way::kFromOwner);
-  const int64_t end = matrix.offset + matrix.shape.count();
-  std::vector<comm::Call> calls;
-  for (const ShardSlice& slice :
-       offsets_within(slices_[static_cast<size_t>(rank)], matrix.offset, end)) {
+// Adds this rank's part in the way of a run, or copies it if it stays here.
+void move(const optim::Muon& muon, const optim::MuonRun& run, int owner, Way way,
+          std::vector<comm::Call>& calls) {
+  float* gradients = muon.gradients() + run.place;
+  float* shards = muon.shards() + run.at;
+  const bool is_owner = muon.rank() == owner;
+  const bool has_run = muon.rank() == run.rank;
+  if (is_owner && has_run) {
+    std::copy_n(way == Way::kToOwner ? gradients : shards, run.count,
+                way == Way::kToOwner ? shards : gradients);
+  } else if (is_owner || has_run) {
+    const bool sends = is_owner == (way == Way::kFromOwner);
     calls.push_back({.kind = sends ? comm::Collective::kSend : comm::Collective::kReceive,
-                     .buffer = {.data = gradients_ + slice.offset, .count = slice.count},
-                     .rank = is_owner ? rank : matrix.owner});
+                     .buffer = {.data = is_owner ? shards : gradients, .count = run.count},
+                     .rank = is_owner ? run.rank : owner});
   }
-  return calls;
+}
+
+Status move(const optim::Muon& muon, comm::Communicator& group,
+            std::span<const optim::MuonMatrix> round, Way way) {
+  std::vector<comm::Call> calls;
+  for (const optim::MuonMatrix& matrix : round) {
+    const std::vector<optim::MuonRun> runs =
+        way == Way::kToOwner ? muon.collected(matrix) : muon.spread(matrix);
+    for (const optim::MuonRun& run : runs) move(muon, run, matrix.owner, way, calls);
+  }
+  return calls.empty() ? Status() : group.run(calls);
+}
+
+}  // namespace
+
+Status orthogonalise(const optim::Muon& muon, comm::Communicator* group,
+                     const kernels::OpTable& ops, kernels::Stream& stream) {
+  if (group == nullptr) {
+    muon.orthogonalise_all(ops, stream);
+    return {};
+  }
+  std::span<const optim::MuonMatrix> rest = muon.matrices();
+  while (!rest.empty()) {
+    const auto next = std::ranges::find_if(
+        rest, [&](const optim::MuonMatrix& matrix) { return matrix.round != rest[0].round; });
+    const auto round = rest.first(static_cast<size_t>(next - rest.begin()));
+    TRY(move(muon, *group, round, Way::kToOwner));
+    for (const optim::MuonMatrix& matrix : round) {
+      if (matrix.owner == muon.rank()) muon.orthogonalise(ops, stream, matrix);
+    }
+    TRY(move(muon, *group, round, Way::kFromOwner));
+    rest = rest.subspan(round.size());
+  }
+  return {};
 }
 
 }  // namespace lockstep::parallel

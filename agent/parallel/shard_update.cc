@@ -38,10 +38,9 @@ Status ShardUpdate::apply(const UpdateRequest& request, StepValues* values) {
                                   .step = request.step,
                                   .first_update = request.first_update};
   if (!far_) {
-    optimizer_.make_directions(*stream_, step);
-    if (matrices_) TRY(matrices_->collect(optimizer_.matrices()));
-    optimizer_.orthogonalise(*stream_, step);
-    if (matrices_) TRY(matrices_->spread(optimizer_.matrices()));
+    if (optimizer_.make_directions(*stream_, step)) {
+      TRY(orthogonalise(*optimizer_.muon(), matrices_, *ops_, *stream_));
+    }
     optimizer_.apply(*stream_, step);
     return {};
   }

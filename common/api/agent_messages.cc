@@ -161,9 +161,9 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
+  if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   if (train && is_bert(train->model)) return kProtocolWithBerts;
-  if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
   const bool is_mlp = train && train->model.family == "mlp";
   const bool trains_convnet = train && is_convnet(train->model);
   if (world.pipeline > 1 && (is_mlp || trains_convnet)) return kProtocolWithAllStages;

@@ -63,9 +63,9 @@ namespace lockstep {
 //  12  workers train click models; a world may have servers (`parameterServers`)
 //  13  servers have copies, and views of a round change which of them count (`serversView`)
 //  14  such a view may move a server to another pod; workers train BERTs, cut MLPs and
-//      convolutional networks into the stages of a pipeline, and drop out in the latter; they know
-//      the optimizer muon
-inline constexpr int64_t kProtocolNewest = 14;
+//      convolutional networks into the stages of a pipeline, and drop out in the latter
+//  15  workers know the optimizer muon
+inline constexpr int64_t kProtocolNewest = 15;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -99,7 +99,7 @@ inline constexpr int64_t kProtocolWithAllStages = 14;
 // Older workers know no such family or presets.
 inline constexpr int64_t kProtocolWithBerts = 14;
 // Older workers refuse such an optimizer.
-inline constexpr int64_t kProtocolWithMuon = 14;
+inline constexpr int64_t kProtocolWithMuon = 15;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";

@@ -366,14 +366,9 @@ std::vector<Unsupported> unsupported_with_muon(const TrainingJobSpec& spec) {
   return {
       {spec.gpusPerNode > 0, "spec.gpusPerNode", text(spec.gpusPerNode), "0"},
       {spec.parameterServers.has_value(), "spec.parameterServers", "a job with servers", "none"},
-      {parallelism.tensor > 1, "spec.parallelism.tensor", text(parallelism.tensor), "1"},
-      {parallelism.sharding == "gradients" || parallelism.sharding == "parameters",
-       "spec.parallelism.sharding", parallelism.sharding, "none or optimizer"},
       {parallelism.offload != "none", "spec.parallelism.offload", parallelism.offload, "none"},
       {parallelism.exchange != "allReduce", "spec.parallelism.exchange", parallelism.exchange,
        "allReduce"},
-      {parallelism.pipelineSchedule == "pipedream", "spec.parallelism.pipelineSchedule",
-       parallelism.pipelineSchedule, "another schedule"},
   };
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains small convolutional networks with PyTorch and writes losses, gradients and steps of two optimizers.
+"""Trains small convolutional networks with PyTorch and writes losses, gradients and steps of each optimizer.
 
     make_convnet_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
@@ -15,11 +15,14 @@ import torch
 import torch.nn.functional as F
 
 import golden
+from muon import Muon
 
 BATCH, CLASSES, SAMPLED = 4, 10, 96
 STEPS = {"lenet5": 10, "resnet20": 1}
 IMAGE = {"lenet5": (1, 12), "resnet20": (3, 8)}  # channels, edge
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+ADAGRAD = dict(lr=5e-3, eps=1e-8, weight_decay=1e-3)
+MUON = dict(rate=1e-2, momentum=0.95)
 SGD = dict(lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-3)
 TRIALS = 6
 
@@ -118,7 +121,19 @@ class Network:
 def optimizer_of(name, w):
     groups = [{"params": [v for v in w.values() if v.dim() > 1]},
               {"params": [v for v in w.values() if v.dim() == 1], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, **ADAMW) if name == "adamw" else torch.optim.SGD(groups, **SGD)
+    if name == "muon":
+        return muon(w)
+    kind, options = {"adamw": (torch.optim.AdamW, ADAMW), "sgd": (torch.optim.SGD, SGD),
+                     "adagrad": (torch.optim.Adagrad, ADAGRAD)}[name]
+    return kind(groups, **options)
+
+
+def muon(w):
+    """Of the filters between the first layer and the last one."""
+    filters = [v for v in w.values() if v.dim() > 1]
+    hidden = filters[1:-1]
+    return Muon(hidden, [1] * len(hidden), [filters[0], filters[-1]], [v for v in w.values() if v.dim() == 1],
+                ADAMW, **MUON)
 
 
 class Training:
@@ -185,12 +200,15 @@ def add_training(out, kind, optimizer):
 def main(path):
     out = {}
     for kind in IMAGE:
-        for optimizer in ("adamw", "sgd"):
+        for optimizer in ("adamw", "sgd", "adagrad", "muon"):
             add_training(out, kind, optimizer)
     golden.write_safetensors(path, out, {
         "batch": str(BATCH), **{f"{kind}.steps": str(steps) for kind, steps in STEPS.items()}, "classes": str(CLASSES), "sampled": str(SAMPLED),
         "adamw.learningRate": str(ADAMW["lr"]), "adamw.weightDecay": str(ADAMW["weight_decay"]),
         "beta1": str(ADAMW["betas"][0]), "beta2": str(ADAMW["betas"][1]), "epsilon": str(ADAMW["eps"]),
+        "adagrad.learningRate": str(ADAGRAD["lr"]), "adagrad.weightDecay": str(ADAGRAD["weight_decay"]),
+        "muon.learningRate": str(ADAMW["lr"]), "muon.weightDecay": str(ADAMW["weight_decay"]),
+        "matrixLearningRate": str(MUON["rate"]), "matrixMomentum": str(MUON["momentum"]),
         "sgd.learningRate": str(SGD["lr"]), "sgd.weightDecay": str(SGD["weight_decay"]),
         "momentum": str(SGD["momentum"]), "torch": torch.__version__})
 

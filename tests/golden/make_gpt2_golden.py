@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small GPT-2 with PyTorch and writes losses, gradients and ten steps of AdamW.
+"""Trains a small GPT-2 with PyTorch and writes losses, gradients and ten steps of each optimizer.
 
     make_gpt2_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
@@ -84,13 +84,19 @@ def loss_of(w, tokens, targets):
     return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 
 
+def parts_of(name):
+    if ".h." not in name:
+        return 0
+    return 3 if "c_attn" in name else 1
+
+
 def main(path):
     generator = torch.Generator().manual_seed(SEED)
     w = initial_weights(generator)
     text = torch.randint(VOCABULARY, (STEPS, BATCH, CONTEXT + 1), generator=generator)
     golden.write_training(path, w, loss_of, text, roundings(), {
         "layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT,
-        "vocabulary": VOCABULARY})
+        "vocabulary": VOCABULARY}, golden.other_optimizers(parts_of))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small Llama with PyTorch and writes losses, gradients and twenty steps of AdamW.
+"""Trains a small Llama with PyTorch and writes losses, gradients and twenty steps of each optimizer.
 
     make_llama_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
@@ -22,7 +22,8 @@ def main(path):
     weights = golden.as_the_reader_has_them(llama.initial_weights(generator, tied=False))
     text = torch.randint(llama.VOCABULARY, (STEPS, BATCH, llama.CONTEXT + 1), generator=generator)
     golden.write_training(path, weights, llama.loss_of, text, llama.roundings(BATCH),
-                          {**llama.METADATA, "head": "untied"})
+                          {**llama.METADATA, "head": "untied"},
+                          golden.other_optimizers(lambda name: 1 if ".layers." in name else 0))
 
 
 if __name__ == "__main__":

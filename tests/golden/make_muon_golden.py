@@ -3,9 +3,7 @@
 
     make_muon_golden.py OUT.safetensors        needs PyTorch (Debian: python3-torch)
 
-Debian's PyTorch has no Muon, so the update of matrices is written here, after the code in Jordan et al., 2024
-(https://kellerjordan.github.io/posts/muon/), with the scale that torch.optim.Muon calls "original". The other
-parameters are torch.optim.AdamW's. All in double precision, from values that are exact in fp32. The tables say
+The update of matrices is that of muon.py; the other parameters are torch.optim.AdamW's. All in double precision, from values that are exact in fp32. The tables say
 which parameters are matrices, with the rows of each part of a packed one.
 """
 import sys
@@ -13,30 +11,12 @@ import sys
 import torch
 
 import golden
+from muon import muon_step, newton_schulz
 
 SEED, STEPS = 11, 5
-A, B, C = 3.4445, -4.7750, 2.0315
 MOMENTUM, RATE, MATRIX_RATE, DECAY = 0.95, 1e-2, 5e-2, 0.1
 BETAS, EPSILON = (0.9, 0.95), 1e-8
 SHAPES = {"wide": (24, 40), "tall": (40, 24), "square": (16, 16), "row": (1, 9), "column": (9, 1)}
-
-
-def newton_schulz(g):
-    x = g / (g.norm() + 1e-7)
-    if g.shape[0] > g.shape[1]:
-        x = x.T
-    for _ in range(5):
-        gram = x @ x.T
-        x = A * x + (B * gram + C * gram @ gram) @ x
-    return x.T if g.shape[0] > g.shape[1] else x
-
-
-def muon_step(parameter, gradient, buffer):
-    """Of one matrix; all three are views of what it is a part of."""
-    buffer.mul_(MOMENTUM).add_(gradient)
-    rows, columns = parameter.shape
-    update = newton_schulz(gradient + MOMENTUM * buffer) * max(1, rows / columns) ** 0.5
-    parameter.mul_(1 - MATRIX_RATE * DECAY).sub_(MATRIX_RATE * update)
 
 
 def hidden(*rows, columns):
@@ -108,7 +88,7 @@ def train_matrix(initial, gradients, parts):
     parameter, buffer = initial.clone(), torch.zeros_like(initial)
     for gradient in gradients:
         for part in zip(parameter.split(parts), gradient.split(parts), buffer.split(parts)):
-            muon_step(*part)
+            muon_step(*part, MATRIX_RATE, MOMENTUM, DECAY)
     return parameter, buffer, torch.zeros_like(initial)
 
 

@@ -1,9 +1,5 @@
 #include "agent/parallel/shard/sharded_exchange.h"
 
-#include <optional>
-#include <utility>
-#include <vector>
-
 #include "agent/parallel/works.h"
 #include "agent/parallel/world_totals.h"
 
@@ -19,13 +15,6 @@ std::vector<Bucket> buckets_of(const ShardLayout& layout) {
   return buckets;
 }
 
-// Returns what each rank of the group updates.
-std::vector<std::vector<ShardSlice>> slices_of_ranks(const ShardLayout& layout) {
-  std::vector<std::vector<ShardSlice>> slices;
-  for (int64_t i = 0; i < layout.ranks(); ++i) slices.push_back(layout.slices(i));
-  return slices;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options& options,
@@ -36,10 +25,6 @@ Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options&
                                       {parts.compute, parts.communication}));
   gradients.observe_waits(options.observe_waits);
   const ShardLayout& layout = options.gradients.layout;
-  std::optional<MatrixExchange> matrices;
-  if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
-    matrices.emplace(groups.shards, options.gradients.gradients, slices_of_ranks(layout));
-  }
   TRY_ASSIGN(ShardUpdate update, ShardUpdate::create({.design = options.design,
                                                       .arena = layout.arena(),
                                                       .arrays = options.arrays,
@@ -47,7 +32,7 @@ Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options&
                                                       .far = options.far,
                                                       .pieces = options.pieces,
                                                       .clock = options.clock,
-                                                      .matrices = std::move(matrices)},
+                                                      .matrices = parts.matrix_group},
                                                      parts.ops, parts.compute));
   return std::unique_ptr<GradientExchange>(
       new ShardedExchange(parts, std::move(gradients), std::move(update), buckets_of(layout)));

@@ -142,7 +142,9 @@ TEST_P(ConvnetAgainstPyTorch, TakesItsStepsAndEvaluatesAsItDoes) {
            .epsilon = file_.number("epsilon"),
            .momentum = file_.number("momentum"),
            .nesterov = true,
-           .weight_decay = number("weightDecay")},
+           .weight_decay = number("weightDecay"),
+           .muon = {.momentum = file_.number("matrixMomentum"),
+                    .rate = file_.number("matrixLearningRate") / number("learningRate")}},
           {}, kernels::cpu_ops())
           .value();
   const std::vector<float> losses = of("losses"), deviations = of("deviation.losses");
@@ -189,8 +191,10 @@ TEST_P(ConvnetAgainstPyTorch, TakesItsStepsAndEvaluatesAsItDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, ConvnetAgainstPyTorch,
                          ::testing::Values(Trained{"lenet5", "adamw"}, Trained{"lenet5", "sgd"},
-                                           Trained{"resnet20", "adamw"},
-                                           Trained{"resnet20", "sgd"}),
+                                           Trained{"lenet5", "adagrad"}, Trained{"lenet5", "muon"},
+                                           Trained{"resnet20", "adamw"}, Trained{"resnet20", "sgd"},
+                                           Trained{"resnet20", "adagrad"},
+                                           Trained{"resnet20", "muon"}),
                          [](const auto& info) {
                            return std::string(info.param.network) + "_" + info.param.optimizer;
                          });

@@ -104,9 +104,10 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
 
   // Each weight has its own deviation, large for the few whose updates amplify rounding errors. All
   // weights of a tensor together must not deviate by more than one.
-  void expect_final(const Parameter& parameter, std::span<const float> ours) const {
-    const std::vector<float> theirs = golden_.parameter("final.", parameter);
-    const std::vector<float> deviations = golden_.parameter("deviation.", parameter);
+  void expect_final(const std::string& training, const Parameter& parameter,
+                    std::span<const float> ours) const {
+    const std::vector<float> theirs = golden_.parameter(training + "final.", parameter);
+    const std::vector<float> deviations = golden_.parameter(training + "deviation.", parameter);
     ASSERT_EQ(theirs.size(), ours.size()) << parameter.name;
     ASSERT_EQ(deviations.size(), ours.size()) << parameter.name;
     const double rounding = kUnitRoundoff * largest_of(theirs);
@@ -115,18 +116,70 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
       if (!is_compared(parameter, i)) continue;
       const double deviation = static_cast<double>(deviations[i]) + rounding;
       EXPECT_NEAR(ours[i], theirs[i], kDeviations * deviation)
-          << "final." << parameter.name << " " << i;
+          << training << "final." << parameter.name << " " << i;
       squares += std::pow(static_cast<double>(ours[i]) - static_cast<double>(theirs[i]), 2);
       expected_squares += deviation * deviation;
     }
-    EXPECT_LE(squares, expected_squares) << "final." << parameter.name;
+    EXPECT_LE(squares, expected_squares) << training << "final." << parameter.name;
   }
 
-  // A loss or norm: what the weights' deviation does to it, and its own rounding.
-  double limit(const std::vector<float>& deviations, const std::vector<float>& values,
-               size_t step) const {
-    return kDeviations * (static_cast<double>(deviations[step]) +
-                          gradient_deviation_ * static_cast<double>(values[step]));
+  // A series of the file: the losses or norms of a training, with what the weights' deviation does
+  // to them.
+  struct Series {
+    std::vector<float> values;
+    std::vector<float> deviations;
+  };
+  Series series(const std::string& training, const std::string& what) const {
+    return {golden_.tensor<float>(training + what),
+            golden_.tensor<float>(training + "deviation." + what)};
+  }
+  void expect_near(double ours, const Series& theirs, size_t step) const {
+    const auto expected = static_cast<double>(theirs.values[step]);
+    EXPECT_NEAR(ours, expected,
+                kDeviations *
+                    (static_cast<double>(theirs.deviations[step]) + gradient_deviation_ * expected))
+        << "step " << step;
+  }
+
+  // Trains with clipping and decay, and compares with a training of the file: "" or "sgd.".
+  void expect_steps(const std::string& training, const optim::OptimizerOptions& options,
+                    double learning_rate) {
+    optim::Optimizer optimizer =
+        optim::Optimizer::create(
+            config_, gpt_.store.arena(),
+            {.parameters = gpt_.store.values().data(), .gradients = gpt_.sink.gradients().data()},
+            options, {}, kernels::cpu_ops())
+            .value();
+    const optim::GradientNorm norm = optim::GradientNorm::create(
+        config_, gpt_.store.arena(), {.gradients = gpt_.sink.gradients().data()},
+        kernels::cpu_ops());
+    const Series losses = series(training, "losses"), norms = series(training, "norms");
+    for (size_t step = 0; step < losses.values.size(); ++step) {
+      gpt_.sink.begin_step();
+      const double loss = gpt_.forward_backward(input(step));
+      expect_near(loss / static_cast<double>(counted()), losses, step);
+      kernels::SquareSum squares;
+      norm.add_squares(gpt_.stream, &squares);
+      const double length = std::sqrt(kernels::value_of(squares));
+      float scale = 0;
+      kernels::cpu_ops().clip_scale(
+          gpt_.stream,
+          {.squares = &squares, .scale = &scale, .clip_norm = golden_.number("clipNorm")});
+      expect_near(length, norms, step);
+      EXPECT_GT(length, golden_.number("clipNorm"));
+      optimizer.step(gpt_.stream, {.learning_rate = learning_rate,
+                                   .device_scale = &scale,
+                                   .step = static_cast<int64_t>(step) + 1});
+    }
+    for (const Parameter& parameter : parameter_table(config_)) {
+      expect_final(training, parameter, gpt_.store.values_of(parameter.id));
+    }
+  }
+  optim::OptimizerOptions adamw() const {
+    return {.beta1 = golden_.number("beta1"),
+            .beta2 = golden_.number("beta2"),
+            .epsilon = golden_.number("epsilon"),
+            .weight_decay = golden_.number("weightDecay")};
   }
 
   const Golden golden_{GetParam()};
@@ -134,9 +187,6 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
   const std::vector<int32_t> tokens_ = golden_.tensor<int32_t>("tokens");
   const std::vector<int32_t> targets_ = golden_.tensor<int32_t>("targets");
   const std::vector<float> losses_ = golden_.tensor<float>("losses");
-  const std::vector<float> norms_ = golden_.tensor<float>("norms");
-  const std::vector<float> loss_deviations_ = golden_.tensor<float>("deviation.losses");
-  const std::vector<float> norm_deviations_ = golden_.tensor<float>("deviation.norms");
   const double gradient_deviation_ = golden_.number("gradientDeviation");
   const int64_t batch_ = static_cast<int64_t>(tokens_.size() / losses_.size()) / config_.context;
   TinyGpt gpt_{config_, {batch_, config_.context}};
@@ -145,49 +195,41 @@ class GptAgainstPyTorch : public ::testing::TestWithParam<std::string> {
 TEST_P(GptAgainstPyTorch, HasItsLossAndAllItsGradients) {
   gpt_.sink.begin_step();
   const double loss = gpt_.forward_backward(input(0));
-  EXPECT_NEAR(loss / static_cast<double>(counted()), losses_[0],
-              limit(loss_deviations_, losses_, 0));
+  expect_near(loss / static_cast<double>(counted()), series("", "losses"), 0);
   for (const Parameter& parameter : parameter_table(config_)) {
     expect_gradient(parameter, gpt_.sink.of(parameter.id));
   }
 }
 
 TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdamWWithClippingAndDecay) {
-  optim::Optimizer optimizer =
-      optim::Optimizer::create(
-          config_, gpt_.store.arena(),
-          {.parameters = gpt_.store.values().data(), .gradients = gpt_.sink.gradients().data()},
-          {.beta1 = golden_.number("beta1"),
-           .beta2 = golden_.number("beta2"),
-           .epsilon = golden_.number("epsilon"),
-           .weight_decay = golden_.number("weightDecay")},
-          {}, kernels::cpu_ops())
-          .value();
-  const optim::GradientNorm norm = optim::GradientNorm::create(
-      config_, gpt_.store.arena(), {.gradients = gpt_.sink.gradients().data()}, kernels::cpu_ops());
   ASSERT_EQ(losses_.size(), golden_.is("llama") ? 20u : 10u);
-  for (size_t step = 0; step < losses_.size(); ++step) {
-    gpt_.sink.begin_step();
-    const double loss = gpt_.forward_backward(input(step));
-    EXPECT_NEAR(loss / static_cast<double>(counted()), losses_[step],
-                limit(loss_deviations_, losses_, step))
-        << "step " << step;
-    kernels::SquareSum squares;
-    norm.add_squares(gpt_.stream, &squares);
-    const double length = std::sqrt(kernels::value_of(squares));
-    float scale = 0;
-    kernels::cpu_ops().clip_scale(
-        gpt_.stream,
-        {.squares = &squares, .scale = &scale, .clip_norm = golden_.number("clipNorm")});
-    EXPECT_NEAR(length, norms_[step], limit(norm_deviations_, norms_, step)) << "step " << step;
-    EXPECT_GT(length, golden_.number("clipNorm"));
-    optimizer.step(gpt_.stream, {.learning_rate = golden_.number("learningRate"),
-                                 .device_scale = &scale,
-                                 .step = static_cast<int64_t>(step) + 1});
-  }
-  for (const Parameter& parameter : parameter_table(config_)) {
-    expect_final(parameter, gpt_.store.values_of(parameter.id));
-  }
+  expect_steps("", adamw(), golden_.number("learningRate"));
+}
+
+TEST_P(GptAgainstPyTorch, TakesItsStepsOfSgd) {
+  expect_steps("sgd.",
+               {.kind = optim::OptimizerKind::kSgd,
+                .momentum = golden_.number("sgd.momentum"),
+                .nesterov = true,
+                .weight_decay = golden_.number("sgd.weightDecay")},
+               golden_.number("sgd.learningRate"));
+}
+
+TEST_P(GptAgainstPyTorch, TakesItsStepsOfAdagrad) {
+  expect_steps("adagrad.",
+               {.kind = optim::OptimizerKind::kAdagrad,
+                .epsilon = golden_.number("adagrad.epsilon"),
+                .weight_decay = golden_.number("adagrad.weightDecay")},
+               golden_.number("adagrad.learningRate"));
+}
+
+TEST_P(GptAgainstPyTorch, TakesItsStepsOfMuon) {
+  const double rate = golden_.number("muon.learningRate");
+  optim::OptimizerOptions options = adamw();
+  options.kind = optim::OptimizerKind::kMuon;
+  options.muon = {.momentum = golden_.number("muon.matrixMomentum"),
+                  .rate = golden_.number("muon.matrixLearningRate") / rate};
+  expect_steps("muon.", options, rate);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, GptAgainstPyTorch, ::testing::ValuesIn(golden_paths()),

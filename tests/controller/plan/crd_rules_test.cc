@@ -362,20 +362,15 @@ std::vector<Case> family_cases() {
   return cases;
 }
 
-// Jobs whose matrices are not whole on CPUs, or that have none.
+// Jobs whose matrices are not in the memory of CPUs, or that have none.
 std::vector<Case> muon_cases() {
   const std::string train = kTrain + ", optimizer: {name: muon, clipNorm: 0}}";
   return {
       {"spec.gpusPerNode", "{gpusPerNode: 1, " + train + "}"},
       {"spec.parameterServers", "{" + train + ", parameterServers: {nodes: 1}}"},
-      {"spec.parallelism.tensor", "{nodes: 2, " + train + ", parallelism: {tensor: 2}}"},
-      {"spec.parallelism.sharding",
-       "{nodes: 2, " + train + ", parallelism: {sharding: gradients}}"},
       {"spec.parallelism.offload", "{" + train + ", parallelism: {offload: optimizer}}"},
       {"spec.parallelism.exchange",
        "{nodes: 2, " + train + ", parallelism: {exchange: firstRank}}"},
-      {"spec.parallelism.pipelineSchedule",
-       "{nodes: 2, " + train + ", parallelism: {pipeline: 2, pipelineSchedule: pipedream}}"},
       {"spec.train.model.hidden",
        "{train: {data: {features: /x.npy, targets: /y.npy}, model: {family: mlp, inputs: 3, "
        "outputs: 2, hidden: [8]}, optimizer: {name: muon}}}"},
