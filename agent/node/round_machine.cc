@@ -207,7 +207,7 @@ Status RoundMachine::take_view(const Assignment& assignment, TimePoint now) {
   assignment_->servers_view = assignment.servers_view;
   live_.servers_view = number;
   if (mode_ != Mode::kRunning) return {};  // its processes begin with this view, or end
-  if (is_gone_since_start(view)) {
+  if (begins_anew(view)) {
     begin_processes(now);
   } else {
     actions_.push_back(Action::kGiveView);
@@ -217,10 +217,10 @@ Status RoundMachine::take_view(const Assignment& assignment, TimePoint now) {
 
 // Returns whether a process of this node lacks what it held, or does not know that others go on
 // without it.
-bool RoundMachine::is_gone_since_start(const ServersView& view) const {
+bool RoundMachine::begins_anew(const ServersView& view) const {
   const int64_t first = assignment_->world.world_size() - std::ssize(view.servers);
   return std::ranges::any_of(live_.workers, [&](const WorkerState& worker) {
-    if (worker.rank < first) return false;
+    if (worker.rank < first) return worker_since(view, worker.rank) > live_.servers_started;
     const ServerStanding& standing = view.servers[static_cast<size_t>(worker.rank - first)];
     return standing.state == ServerState::kGone && standing.since > live_.servers_started;
   });

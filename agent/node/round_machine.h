@@ -56,7 +56,7 @@ struct WorkerEnd {
 //
 //   Idle -> [kKill] clearing -> all processes gone: [kSpawn] running -> workers end -> holding
 //   running or holding + newer round -> [kKill] clearing ...
-//   running + view in which this server is gone since -> [kKill] clearing ...
+//   running + view in which this server is gone, or this worker anew, since -> [kKill] clearing ...
 //   any + Exit or SIGTERM -> [kTerminate] stopping -> all ended, or grace over: [kKill] leaving
 //   holding for too long -> [kKill] leaving;  leaving + all processes gone: [kQuit]
 //
@@ -122,7 +122,7 @@ class RoundMachine {
   void begin_round(const Assignment& assignment, TimePoint now);
   void begin_processes(TimePoint now);
   Status take_view(const Assignment& assignment, TimePoint now);
-  bool is_gone_since_start(const ServersView& view) const;
+  bool begins_anew(const ServersView& view) const;
   void begin_stop(int exit_code, Duration grace, TimePoint now);
   bool must_be_told(TimePoint now) const;
   void leave(TimePoint now);

@@ -80,6 +80,7 @@ std::unique_ptr<TransferPart> ParameterClient::part_of(const rpc::Method& method
   part->method = &method;
   part->head = head;
   part->timeout = options_.timeout;
+  part->repeats = options_.returned_at == head.clock;
   part->recorder = options_.recorder;
   return part;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -81,6 +82,9 @@ class ParameterClient {
     // How long a call whose server is gone, or has a later view, waits for install(); then it
     // fails. 0: not at all.
     Duration view_patience{};
+    // A process in whose place this one is may have pushed with this clock: such pushes are taken
+    // where they were not, and are no conflict where they were.
+    std::optional<uint64_t> returned_at{};
     ClientRecorder recorder;  // may be empty
   };
   // kInvalid for wrong options.

@@ -195,6 +195,21 @@ void ParameterServer::fail_waiting(const Error& error) {
   });
 }
 
+std::optional<ParameterServer::ClockRange> ParameterServer::clocks_of(uint32_t worker) {
+  std::optional<ClockRange> range;
+  strand_->run([&] {
+    if (!std::ranges::binary_search(routing_->view().workers, worker)) return;
+    for (const auto& [id, unit] : units_) {
+      if (!unit->is_primary()) continue;
+      const uint64_t clock = unit->clock_of(worker);
+      if (!range) range = ClockRange{.lowest = clock, .highest = clock};
+      range->lowest = std::min(range->lowest, clock);
+      range->highest = std::max(range->highest, clock);
+    }
+  });
+  return range;
+}
+
 ParameterServer::Report ParameterServer::report() {
   Report report;
   strand_->run([&] {

@@ -86,7 +86,7 @@ Result<Holders> holders_now(const Chain& first, uint32_t first_server,
 
 Result<View> view_of(const View& first, uint32_t first_server, const ServersView& standing) {
   View view = first;
-  view.number = static_cast<uint64_t>(standing.number);
+  view.number = static_cast<uint64_t>(servers_changed_in(standing));
   for (DenseRange& range : view.ranges) {
     TRY_ASSIGN(Holders now, holders_now(range.chain, first_server, standing));
     range.chain = std::move(now.chain);

@@ -36,7 +36,8 @@ struct PlacementOptions {
 Result<View> place(const Catalog& catalog, const ViewMembers& members,
                    const PlacementOptions& options);
 
-// Returns the view with the number of `standing`, made from the round's first one. A chain has its
+// Returns the view of `standing`, made from the round's first one. Its number is that of the newest
+// view that changed a server: others are of no concern to ranges and slots. A chain has its
 // servers that are whole, in the order in which they became so; those that always were keep their
 // order. One that joins is named as such. `first_server`: the rank of the first server of
 // `standing`. Living servers that get these views in order may follow each, also if they skip some,

@@ -16,31 +16,33 @@ constexpr size_t kBytesMax = size_t{1} << 30;
 
 }  // namespace
 
-size_t metrics_prefix(std::string_view text, int64_t step) {
-  size_t kept = 0;
-  while (kept < text.size()) {
-    const size_t end = text.find('\n', kept);
+MetricsPrefix metrics_prefix(std::string_view text, int64_t step, bool validates_again) {
+  MetricsPrefix kept;
+  while (kept.bytes < text.size()) {
+    const size_t end = text.find('\n', kept.bytes);
     if (end == std::string_view::npos) break;
-    const Result<Json> line = parse_json(text.substr(kept, end - kept), {.depth_max = 4});
+    const Result<Json> line =
+        parse_json(text.substr(kept.bytes, end - kept.bytes), {.depth_max = 4});
     if (!line.ok() || !line->is_object()) break;
     const Result<int64_t> at = int_member(*line, "step");
-    const bool again = at.ok() && *at == step && line->contains("validationLoss");
+    const bool again =
+        validates_again && at.ok() && *at == step && line->contains("validationLoss");
     if (!at.ok() || *at > step || again) break;
-    kept = end + 1;
+    kept = {.bytes = end + 1, .last_step = *at};
   }
   return kept;
 }
 
-Result<MetricsFile> MetricsFile::open(const std::string& path, int64_t step) {
+Result<MetricsFile> MetricsFile::open(const std::string& path, int64_t step, bool validates_again) {
   TRY_ASSIGN(File file, File::open(path, O_RDWR | O_CREAT | O_APPEND));
   TRY_ASSIGN(const uint64_t bytes, file.size());
-  uint64_t kept = 0;
+  MetricsPrefix kept;
   if (bytes > 0) {
     TRY_ASSIGN(const std::string text, read_small_file(path, kBytesMax));
-    kept = metrics_prefix(text, step);
-    TRY(file.truncate(kept));
+    kept = metrics_prefix(text, step, validates_again);
+    TRY(file.truncate(kept.bytes));
   }
-  return MetricsFile(std::move(file), kept);
+  return MetricsFile(std::move(file), kept.bytes, kept.last_step);
 }
 
 // It would end the part that can be read. Another process may have added lines of its own. Errors

@@ -78,7 +78,8 @@ Status check_world(const Assignment& assignment) {
                                          {.keeps_states = assignment.checkpoint.memory.has_value(),
                                           .losses = assignment.losses,
                                           .has_copies = servers && servers->copies > 0,
-                                          .has_moved_server = has_moved_server(*view)});
+                                          .has_moved_server = has_moved_server(*view),
+                                          .has_new_worker = !view->workers.empty()});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -162,6 +163,7 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
   if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
+  if (has_servers(world) && wishes.has_new_worker) return kProtocolWithNewWorkers;
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   if (train && is_bert(train->model)) return kProtocolWithBerts;
   const bool is_mlp = train && train->model.family == "mlp";

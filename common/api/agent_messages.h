@@ -64,7 +64,7 @@ namespace lockstep {
 //  13  servers have copies, and views of a round change which of them count (`serversView`)
 //  14  such a view may move a server to another pod; workers train BERTs, cut MLPs and
 //      convolutional networks into the stages of a pipeline, and drop out in the latter
-//  15  workers know the optimizer muon
+//  15  workers know the optimizer muon; views say which workers were started anew
 inline constexpr int64_t kProtocolNewest = 15;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -98,6 +98,8 @@ inline constexpr int64_t kProtocolWithMoves = 14;
 inline constexpr int64_t kProtocolWithAllStages = 14;
 // Older workers know no such family or presets.
 inline constexpr int64_t kProtocolWithBerts = 14;
+// Older agents refuse a view that has workers.
+inline constexpr int64_t kProtocolWithNewWorkers = 15;
 // Older workers refuse such an optimizer.
 inline constexpr int64_t kProtocolWithMuon = 15;
 inline constexpr int64_t kAgentPort = 29400;
@@ -117,6 +119,7 @@ struct WorkerWishes {
   LossRules losses = {};
   bool has_copies = false;        // ParameterServersSpec::copies
   bool has_moved_server = false;  // a view of the round's servers says so
+  bool has_new_worker = false;    // likewise
 };
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/api/problems.h"
+#include "common/api/training_job_fields.h"
 #include "common/base/utf8.h"
 
 namespace lockstep {
@@ -19,6 +20,14 @@ bool take_number(std::string_view& text, int64_t& number) {
   if (error != std::errc()) return false;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return true;
+}
+
+// Takes a rank, likewise.
+bool take_rank(std::string_view& text, int64_t& rank) {
+  rank = 0;
+  const bool is_first = text.starts_with('0');
+  if (is_first) text.remove_prefix(1);
+  return (is_first || take_number(text, rank)) && rank < kWorldSizeMax;
 }
 
 bool take(std::string_view& text, char c) {
@@ -48,6 +57,18 @@ bool take_standing(std::string_view& text, ServerStanding& standing) {
   return take_place(text, move.from) && take(text, '>') && take_place(text, move.to);
 }
 
+// Takes workers with ascending ranks.
+bool take_workers(std::string_view& text, std::map<int64_t, int64_t>& workers) {
+  do {
+    int64_t rank = 0;
+    int64_t since = 0;
+    if (!take_rank(text, rank) || !take(text, '@') || !take_number(text, since)) return false;
+    if (!workers.empty() && workers.rbegin()->first >= rank) return false;
+    workers[rank] = since;
+  } while (take(text, ','));
+  return workers.size() <= kWorkersInViewMax;
+}
+
 std::string text_of(const ServerPlace& place) {
   return std::to_string(place.incarnation) + '/' + place.host;
 }
@@ -67,7 +88,11 @@ bool can_be(const ServersView& view) {
   const bool are_past = std::ranges::all_of(view.servers, [&](const ServerStanding& server) {
     return server.since <= view.number && can_be(server);
   });
-  return are_past && std::ranges::count_if(view.servers, has_state(ServerState::kJoining)) <= 1 &&
+  const bool were_started = std::ranges::all_of(view.workers, [&](const auto& worker) {
+    return worker.second > 1 && worker.second <= view.number;
+  });
+  return are_past && were_started &&
+         std::ranges::count_if(view.servers, has_state(ServerState::kJoining)) <= 1 &&
          std::ranges::any_of(view.servers, has_state(ServerState::kWhole));
 }
 
@@ -93,6 +118,11 @@ std::string text_of(const ServersView& view) {
     text += std::to_string(server.since);
     if (server.move) text += '@' + text_of(server.move->from) + '>' + text_of(server.move->to);
   }
+  separator = ';';
+  for (const auto& [rank, since] : view.workers) {
+    text += separator + std::to_string(rank) + '@' + std::to_string(since);
+    separator = ',';
+  }
   return text;
 }
 
@@ -101,11 +131,14 @@ Result<ServersView> servers_view_from_text(std::string_view text) {
   std::string_view rest = text;
   ServersView view;
   if (!take_number(rest, view.number)) return not_a_view(text);
-  for (char separator = ':'; !rest.empty(); separator = ',') {
+  for (char separator = ':'; !rest.empty() && !rest.starts_with(';'); separator = ',') {
     ServerStanding standing;
     if (!take(rest, separator) || !take_standing(rest, standing)) return not_a_view(text);
     view.servers.push_back(standing);
   }
+  const bool has_workers = take(rest, ';');
+  if (has_workers && !take_workers(rest, view.workers)) return not_a_view(text);
+  if (!rest.empty()) return not_a_view(text);
   if (view.servers.size() > kServersInViewMax || !can_be(view)) return not_a_view(text);
   return view;
 }
@@ -126,6 +159,12 @@ ServersView next_view(const ServersView& view, size_t server, ServerState state)
   return next;
 }
 
+ServersView view_with_new_worker(const ServersView& view, int64_t rank) {
+  ServersView next = view;
+  next.workers[rank] = ++next.number;
+  return next;
+}
+
 ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves) {
   ServersView next = view;
   ++next.number;
@@ -142,6 +181,17 @@ ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMov
 bool has_moved_server(const ServersView& view) {
   return std::ranges::any_of(view.servers,
                              [](const ServerStanding& server) { return server.move.has_value(); });
+}
+
+int64_t servers_changed_in(const ServersView& view) {
+  int64_t newest = 1;
+  for (const ServerStanding& server : view.servers) newest = std::max(newest, server.since);
+  return newest;
+}
+
+int64_t worker_since(const ServersView& view, int64_t rank) {
+  const auto found = view.workers.find(rank);
+  return found == view.workers.end() ? 1 : found->second;
 }
 
 bool holds_everything(const ServersView& view, int64_t copies) {

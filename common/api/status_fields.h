@@ -329,9 +329,9 @@ struct Schema<TrainingJobStatus> {
                          "while any of these pods exists, so that all ranks run the same version."},
         &TrainingJobStatus::agentImage);
     visit(Field{.name = "restarts",
-                .meaning = "Restarts after failures: new rounds, and parameter servers that were "
-                           "started anew in their round. Failures that a rule ignored or that "
-                           "were seen twice do not count.",
+                .meaning = "Restarts after failures: new rounds, and parameter servers and workers "
+                           "next to them that were started anew in their round. Failures that a "
+                           "rule ignored or that were seen twice do not count.",
                 .minimum = 0},
           &TrainingJobStatus::restarts);
     visit(Field{.name = "nodes", .meaning = "Desired and ready pods of workers."},
@@ -342,7 +342,8 @@ struct Schema<TrainingJobStatus> {
                 .meaning = "Which parameter servers of the round hold what they should: number of "
                            "the view, then for each server since which view it does (1), is "
                            "gone (-2), or is filled by the others (+3), and after @ to which pod "
-                           "it moved since the round began. Absent: all do.",
+                           "it moved since the round began; after a semicolon, since which view "
+                           "workers have a new process (0@4). Absent: all do, and none has.",
                 .bytes_max = kServersViewBytesMax},
           &TrainingJobStatus::serversView);
     visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},

@@ -59,7 +59,7 @@ std::vector<std::string> sharing_parts(const WorldLayout& layout) {
 
 // Returns what an ordinary world does not have: "leaves out nodes, and has servers".
 std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& spec,
-                          bool has_moved) {
+                          const WorkerWishes& wishes) {
   const std::optional<TrainSpec>& train = spec.train;
   std::string text;
   const auto add = [&](bool has_it, const std::string& part) {
@@ -68,7 +68,8 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
   const int64_t last = std::ranges::max(world.members, {}, &WorldMember::index).index;
   add(std::ssize(world.members) <= last, "leaves out nodes");
   add(has_servers(world), "has servers");
-  add(has_moved, "has servers in other pods than when it began");
+  add(wishes.has_new_worker, "has workers that were started anew");
+  add(wishes.has_moved_server, "has servers in other pods than when it began");
   for (std::string& part : sharing_parts(world.layout)) add(true, std::move(part));
   add(world.is_encrypted, "encrypts its traffic");
   add(world.tensor > 1, "shares layers");
@@ -91,8 +92,8 @@ AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const World
   return {.reason = "AgentTooOld",
           .message = "the agent of " + pod.name + " speaks protocol version " +
                      std::to_string(protocol) + ", but the " + round + " " +
-                     special_parts(world, spec, wishes_of_round(pass).has_moved_server) +
-                     ", which needs version " + std::to_string(needed) + ". The " + round +
+                     special_parts(world, spec, wishes_of_round(pass)) + ", which needs version " +
+                     std::to_string(needed) + ". The " + round +
                      " starts once the job is suspended and resumed, which recreates "
                      "its pods with the controller's version of Lockstep. If spec.image has an "
                      "older version, change it meanwhile"};

@@ -90,7 +90,7 @@ void send(Pass& pass, const std::vector<const PodView*>& pods, Assignment assign
 
 // Returns the pods whose agents lack the round's assignment, or its newest view of the servers.
 std::vector<const PodView*> pods_behind(const Pass& pass) {
-  const int64_t view = has_copies(pass) ? servers_view(pass).number : 0;
+  const int64_t view = has_views(pass) ? servers_view(pass).number : 0;
   const std::set<int64_t> without_pods = nodes_without_pods(pass);
   std::vector<const PodView*> behind;
   for (const int64_t node : pass.round_nodes) {
@@ -109,7 +109,7 @@ std::vector<const PodView*> pods_behind(const Pass& pass) {
 // No pod of a lost server is stopped before the others know that it is gone: a server that is told
 // to stop asks the ranks that still listen to it to leave.
 Verdict views(Pass& pass) {
-  if (!has_copies(pass) || pass.status.serversView.empty()) return Verdict::kNext;
+  if (!has_views(pass) || pass.status.serversView.empty()) return Verdict::kNext;
   const std::vector<const PodView*> behind = pods_behind(pass);
   const auto is_in_it = [&](const PodView* pod) { return pass.current_report(pod) != nullptr; };
   if (std::ranges::none_of(behind, is_in_it)) return Verdict::kNext;
@@ -118,7 +118,7 @@ Verdict views(Pass& pass) {
   if (!is_known || !all_may_be_sent(pass, *world)) return Verdict::kNext;
   send(pass, behind, assignment_of(pass, std::move(world).value(), "Run"));
   if (pass.plan.actions.empty()) return Verdict::kNext;
-  pass.plan.why = "agents must learn which servers count";
+  pass.plan.why = "agents must learn which processes count";
   return Verdict::kActed;
 }
 

@@ -271,8 +271,6 @@ bool is_yet_to_resume(const TrainingJobStatus& status) {
   return status.lastFailure && status.lastFailure->resumedStep < 0;
 }
 
-constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what is lost";
-
 // Applies the job's rules to the failure, else the default action.
 Verdict decide(Pass& pass, Damage damage) {
   FailureStatus failure = describe(pass, damage);
@@ -316,13 +314,10 @@ Verdict decide(Pass& pass, Damage damage) {
   }
   const bool are_spared = can_go_on_without_pods(pass, how.lost);
   if (are_spared || (how.lost.empty() && can_go_on_without(pass, failure))) {
-    if (are_spared) {
-      lose_pods(pass, how.lost);
-    } else {
-      lose_server(pass, failure);
-    }
+    const std::string why_it_goes_on =
+        are_spared ? lose_pods(pass, how.lost) : lose_process(pass, failure);
     damage.ends_round = false;
-    how.because += how.because.empty() ? kGoesOnWithCopies : "; " + std::string(kGoesOnWithCopies);
+    how.because += (how.because.empty() ? "" : "; ") + why_it_goes_on;
   }
   const bool goes_on = pass.formed() && !damage.ends_round;
   if (goes_on && !is_yet_to_resume(pass.status)) failure.resumedStep = failure.step;

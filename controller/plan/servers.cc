@@ -1,6 +1,7 @@
 #include "controller/plan/servers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 
 namespace lockstep::plan {
 namespace {
+
+constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what is lost";
 
 // Returns the place of the node's server in the view; nullopt for a worker's node. Jobs with
 // servers leave no node out, and those with copies have one process on each.
@@ -47,13 +50,16 @@ bool is_lifeless(const Pass& pass, size_t server) {
          state->workers.front().is_lifeless;
 }
 
-bool all_workers_train(const Pass& pass) {
+// Whether all workers train, are done, or are about to be started anew; but for one node's.
+bool all_workers_train(const Pass& pass, int64_t but_for) {
   const auto workers = std::span(pass.current).first(static_cast<size_t>(pass.spec().nodes));
   return std::ranges::all_of(workers, [&](const PodView* pod) {
     const AgentState* state = pass.current_report(pod);
-    return state != nullptr && std::ranges::all_of(state->workers, [](const WorkerState& worker) {
-             return worker.running || worker.exit_code == 0;
-           });
+    if (state == nullptr) return false;
+    if (pod->node_index == but_for || is_known_to_be_gone(pass, *pod, *state)) return true;
+    return std::ranges::all_of(state->workers, [](const WorkerState& worker) {
+      return worker.running || worker.exit_code == 0;
+    });
   });
 }
 
@@ -89,12 +95,12 @@ bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
   return std::ranges::find(nodes, node) != nodes.end();
 }
 
-// Whether the agents of all pods but the lost ones know that servers move.
-bool all_know_moves(const Pass& pass, const std::vector<int64_t>& lost) {
+// Whether the agents of all pods but the lost ones speak this version, or a later one.
+bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost) {
   return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
     if (pod == nullptr || is_among(lost, pod->node_index)) return true;
     const AgentState* state = pass.last_report(pod);
-    return state != nullptr && state->protocol >= kProtocolWithMoves;
+    return state != nullptr && state->protocol >= protocol;
   });
 }
 
@@ -116,12 +122,12 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
   });
 }
 
-// Whether the round may go on without servers at all. In a later view than the first one, a failure
-// of the same moment may have set Running to False.
-bool may_go_on(const Pass& pass) {
-  if (!has_copies(pass) || is_true(pass.status, kDraining)) return false;
+// Whether the round may go on without some process at all, that of a worker's node perhaps. In a
+// later view than the first one, a failure of the same moment may have set Running to False.
+bool may_go_on(const Pass& pass, int64_t but_for = -1) {
+  if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
   const bool has_trained = is_true(pass.status, kRunning) || !pass.status.serversView.empty();
-  return has_trained && all_workers_train(pass);
+  return has_trained && all_workers_train(pass, but_for);
 }
 
 // Whether the text of this view, and of those with which its servers come back, fits in status.
@@ -136,6 +142,34 @@ bool fits(const ServersView& view) {
 
 bool is_held(const Pass& pass, const ServersView& view) {
   return fits(view) && holds_everything(view, pass.spec().parameterServers->copies);
+}
+
+// Whether the failure is one of the process alone, which tells of no other one.
+bool is_its_own(const FailureStatus& failure) {
+  constexpr int64_t kOfOthers[] = {kExitPeerLost, kExitPeerHung, kExitStopped};
+  return failure.reason != kSuspected && failure.exitCode >= 0 &&
+         std::ranges::find(kOfOthers, failure.exitCode) == std::end(kOfOthers);
+}
+
+// Whether a worker's process that is started anew can go on where this one was: it has trained. So
+// one that could not go on, and fails again, ends the round.
+bool can_return(const Pass& pass, const FailureStatus& failure) {
+  const AgentState* state =
+      pass.current_report(pass.current[static_cast<size_t>(failure.nodeIndex)]);
+  if (state == nullptr || state->workers.size() != 1 || is_being_stopped(*state)) return false;
+  if (state->workers.front().phase < WorkerPhase::kTraining) return false;
+  const ServersView next = view_with_new_worker(servers_view(pass), failure.rank);
+  return is_its_own(failure) && all_speak(pass, kProtocolWithNewWorkers, {}) && fits(next) &&
+         next.workers.size() <= kWorkersInViewMax;
+}
+
+// Whether the node is of a worker that its agent is about to start anew.
+bool is_away(const Pass& pass, const ServersView& view, int64_t node) {
+  const PodView* pod = pass.current[static_cast<size_t>(node)];
+  const int64_t since = worker_since(view, node);
+  if (since == 1 || pod == nullptr || pod->terminating) return false;
+  const AgentState* state = pass.current_report(pod);
+  return state != nullptr && state->servers_started < since && !is_being_stopped(*state);
 }
 
 // Returns the next view if pods that servers await run by now.
@@ -176,9 +210,9 @@ std::optional<ServersView> view_after(const Pass& pass, const ServersView& view)
 
 }  // namespace
 
-bool has_copies(const Pass& pass) {
+bool has_views(const Pass& pass) {
   const auto& servers = pass.spec().parameterServers;
-  return pass.formed() && servers && servers->copies > 0 &&
+  return pass.formed() && servers && processes_per_node(pass.spec()) == 1 &&
          std::ssize(pass.current) == pass.spec().nodes + servers->nodes;
 }
 
@@ -190,12 +224,12 @@ ServersView servers_view(const Pass& pass) {
 }
 
 std::vector<int64_t> counted_nodes(const Pass& pass) {
-  if (!has_copies(pass) || pass.status.serversView.empty()) return pass.round_nodes;
+  if (!has_views(pass) || pass.status.serversView.empty()) return pass.round_nodes;
   const ServersView view = servers_view(pass);
   std::vector<int64_t> nodes = pass.round_nodes;
   std::erase_if(nodes, [&](int64_t node) {
     const std::optional<size_t> server = server_of_node(pass, node);
-    return server && view.servers[*server].state != ServerState::kWhole;
+    return server ? view.servers[*server].state != ServerState::kWhole : is_away(pass, view, node);
   });
   return nodes;
 }
@@ -208,7 +242,7 @@ std::vector<const PodView*> counted_pods(const Pass& pass) {
 
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass) {
   std::map<int64_t, ServerPlace> places;
-  if (!has_copies(pass) || pass.status.serversView.empty()) return places;
+  if (!has_views(pass) || pass.status.serversView.empty()) return places;
   int64_t node = pass.spec().nodes;
   for (const ServerStanding& server : servers_view(pass).servers) {
     if (server.move) places[node] = server.move->from;
@@ -219,7 +253,7 @@ std::map<int64_t, ServerPlace> moved_places(const Pass& pass) {
 
 std::set<int64_t> nodes_without_pods(const Pass& pass) {
   std::set<int64_t> nodes;
-  if (!has_copies(pass) || pass.status.serversView.empty()) return nodes;
+  if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   int64_t node = pass.spec().nodes;
   for (const ServerStanding& server : servers_view(pass).servers) {
     if (awaits_pod(server)) nodes.insert(node);
@@ -229,15 +263,18 @@ std::set<int64_t> nodes_without_pods(const Pass& pass) {
 }
 
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state) {
-  if (!has_copies(pass)) return false;
+  if (!has_views(pass)) return false;
+  const ServersView view = servers_view(pass);
   const std::optional<size_t> server = server_of_node(pass, pod.node_index);
-  if (!server) return false;
-  const ServerStanding standing = servers_view(pass).servers[*server];
+  if (!server) {
+    return worker_since(view, pod.node_index) > std::max<int64_t>(state.servers_started, 1);
+  }
+  const ServerStanding standing = view.servers[*server];
   return standing.state == ServerState::kGone && state.servers_started < standing.since;
 }
 
 std::optional<FailureStatus> lifeless_server(const Pass& pass) {
-  if (!has_copies(pass)) return std::nullopt;
+  if (!has_views(pass)) return std::nullopt;
   for (int64_t server = 0; server < pass.spec().parameterServers->nodes; ++server) {
     if (!is_lifeless(pass, static_cast<size_t>(server))) continue;
     const PodView& pod = *pod_of_server(pass, static_cast<size_t>(server));
@@ -256,29 +293,38 @@ std::optional<FailureStatus> lifeless_server(const Pass& pass) {
 }
 
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure) {
-  if (failure.rank < 0 || !may_go_on(pass)) return false;
+  if (failure.rank < 0 || !has_views(pass)) return false;
   const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
-  const bool is_its_own = failure.reason != kSuspected && failure.exitCode >= 0;
-  if (!server || !(is_its_own || is_lifeless(pass, *server))) return false;
+  if (!server) return may_go_on(pass, failure.nodeIndex) && can_return(pass, failure);
+  const bool has_failed = failure.reason != kSuspected && failure.exitCode >= 0;
+  if (!may_go_on(pass) || !(has_failed || is_lifeless(pass, *server))) return false;
   return is_held(pass, next_view(servers_view(pass), *server, ServerState::kGone));
 }
 
-void lose_server(Pass& pass, const FailureStatus& failure) {
-  const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
-  if (!server) return;
-  pass.status.serversView = text_of(next_view(servers_view(pass), *server, ServerState::kGone));
+const char* lose_process(Pass& pass, const FailureStatus& failure) {
+  const ServersView view = servers_view(pass);
+  if (const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex)) {
+    pass.status.serversView = text_of(next_view(view, *server, ServerState::kGone));
+    return kGoesOnWithCopies;
+  }
+  pass.status.serversView = text_of(view_with_new_worker(view, failure.rank));
+  return "training goes on, and its next process takes up where it was";
+}
+
+bool has_new_workers(const Pass& pass) {
+  return has_views(pass) && !servers_view(pass).workers.empty();
 }
 
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
   if (lost.empty() || !may_go_on(pass)) return false;
-  if (any_asks_to_stop(pass, lost) || !all_know_moves(pass, lost)) return false;
+  if (any_asks_to_stop(pass, lost) || !all_speak(pass, kProtocolWithMoves, lost)) return false;
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   return without && is_held(pass, *without);
 }
 
 // A pod that is lost after one of its node was lost is a further failure.
 bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
-  if (!has_copies(pass) || pass.status.serversView.empty()) return false;
+  if (!has_views(pass) || pass.status.serversView.empty()) return false;
   const ServersView view = servers_view(pass);
   return std::ranges::all_of(lost, [&](int64_t node) {
     const std::optional<size_t> server = server_of_node(pass, node);
@@ -291,15 +337,16 @@ bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
   });
 }
 
-void lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
+const char* lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   if (without) pass.status.serversView = text_of(*without);
+  return kGoesOnWithCopies;
 }
 
 // Tells where the next pods of lost ones are, lets servers that were started anew join, one at a
 // time, and counts those that are filled.
 Verdict servers(Pass& pass) {
-  if (!has_copies(pass) || pass.status.serversView.empty()) return Verdict::kNext;
+  if (!has_views(pass) || pass.status.serversView.empty()) return Verdict::kNext;
   const ServersView view = servers_view(pass);
   const std::optional<ServersView> next = view_after(pass, view);
   if (!next) return Verdict::kNext;

@@ -11,12 +11,13 @@
 
 namespace lockstep::plan {
 
-// Whether the round has servers whose parameters others hold, too.
-bool has_copies(const Pass& pass);
-// Returns the view of the round's servers that status has. Only if has_copies().
+// Whether processes of the round may be started anew without ending it: it has servers, and one
+// process on each node.
+bool has_views(const Pass& pass);
+// Returns the view of the round's servers that status has. Only if has_views().
 ServersView servers_view(const Pass& pass);
-// Returns the nodes of the round, ascending, without those of servers that are gone or join: the
-// round goes on whatever these do.
+// Returns the nodes of the round, ascending, without those of servers that are gone or join, and of
+// workers that are about to be started anew: the round goes on whatever these do.
 std::vector<int64_t> counted_nodes(const Pass& pass);
 std::vector<const PodView*> counted_pods(const Pass& pass);  // likewise; nullptr: unseen
 // Returns where the round began with servers that are in other pods now, or wait for one; by node
@@ -25,17 +26,21 @@ std::map<int64_t, ServerPlace> moved_places(const Pass& pass);
 // Returns the node indices of servers that are gone with their pods, while the next ones do not run
 // yet.
 std::set<int64_t> nodes_without_pods(const Pass& pass);
-// Whether the processes of this report are those due to which their server is gone: status has
-// their failure already.
+// Whether the processes of this report are those due to which their server is gone, or their worker
+// is started anew: status has their failure already.
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state);
 // Returns a server that shows no sign of life, without which the round can go on; nullopt if there
 // is none.
 std::optional<FailureStatus> lifeless_server(const Pass& pass);
-// Whether the round goes on without the process that failed, a server's: all workers train, and
-// copies hold everything that it has.
+// Whether the round goes on without the process that failed, while all (other) workers train: a
+// server's, if copies hold everything that it has; or a worker's that has trained in this round, if
+// all agents know that workers are started anew.
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
-// Records that this server is gone: its agent will start it anew.
-void lose_server(Pass& pass, const FailureStatus& failure);
+// Records that this server is gone, or that this worker has a new process: its agent will start it.
+// Returns why the round goes on.
+const char* lose_process(Pass& pass, const FailureStatus& failure);
+// Whether the view says that some worker was started anew.
+bool has_new_workers(const Pass& pass);
 // Whether the round goes on without the pods of these nodes, all of servers: all workers train,
 // copies hold everything that they have, and no agent is too old for that. A server whose pod is
 // being stopped asks all ranks to save and leave, so the round ends with it.
@@ -44,7 +49,7 @@ bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
 // their failures already, such as those of a pod that is short of memory.
 bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost);
 // Records that these servers are gone with their pods: the agents of other pods will start them.
-// Before replace_lost().
-void lose_pods(Pass& pass, const std::vector<int64_t>& lost);
+// Before replace_lost(). Returns why the round goes on.
+const char* lose_pods(Pass& pass, const std::vector<int64_t>& lost);
 
 }  // namespace lockstep::plan

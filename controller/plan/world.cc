@@ -72,6 +72,7 @@ std::string view_to_send(const Pass& pass, const WorldAssignment& world) {
 WorkerWishes wishes_of_round(const Pass& pass) {
   WorkerWishes wishes = wishes_of(pass.spec());
   wishes.has_moved_server = !moved_places(pass).empty();
+  wishes.has_new_worker = has_new_workers(pass);
   return wishes;
 }
 

@@ -333,5 +333,37 @@ TEST_F(KillsTest, AServerWithCopiesThatIsLostEndsNoRound) {
   }
 }
 
+// Without copies. Each process goes on where the one before it was.
+TEST_F(KillsTest, AWorkerNextToServersThatIsKilledEndsNoRound) {
+  std::string yaml = served_job_yaml();
+  const std::string servers = "{nodes: 3, copies: 1}";
+  yaml.replace(yaml.find(servers), servers.size(), "{nodes: 2, consistency: asynchronous}");
+  write_file(folder_.path() / "returns.yaml", yaml);
+  JobRun run(options("returns", "returns.yaml"));
+  const std::pair<int64_t, int64_t> kills[] = {{1, 40}, {0, 120}, {1, 220}};
+  for (const auto& [rank, step] : kills) {
+    const pid_t worker = pid_at_step(run, rank, step);
+    ASSERT_GT(worker, 1) << log_of("returns");
+    ASSERT_EQ(::kill(worker, SIGKILL), 0);
+    ASSERT_TRUE(eventually([worker] { return !alive(worker); }));
+  }
+  ASSERT_EQ(run.wait(), 0) << log_of("returns");
+  EXPECT_EQ(run.result().value("restarts", -1), 3) << log_of("returns");
+  const std::string log = log_of("returns");
+  EXPECT_EQ(log.find("round 2:"), std::string::npos) << log;
+  EXPECT_NE(log.find("its next process takes up where it was"), std::string::npos) << log;
+  std::istringstream metrics(
+      read_file(folder_.path() / "returns" / "checkpoints/metrics.jsonl"));
+  int64_t step = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    const Result<Json> numbers = parse_json(line);
+    ASSERT_TRUE(numbers.ok()) << line;
+    if (!numbers->contains("validationLoss")) {
+      EXPECT_EQ((*numbers)["step"], ++step);
+    }
+  }
+  EXPECT_EQ(step, 400);
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -29,6 +29,9 @@ inline const rpc::Method kLoadState("lockstep.job.load", rpc::Repeats::kNever);
 // kConflict if the server goes by another view. A repeated call for the same folder and view gets
 // the same reply.
 inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed);
+// From a process in the place of a worker's that was lost: where was that one? ReturnCall to
+// ReturnReply. A server that was started anew knows less than the others.
+inline const rpc::Method kReturn("lockstep.job.return", rpc::Repeats::kAllowed);
 // The worker needs the server no more. LeaveCall. A server ends once all workers have left.
 inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
 
@@ -38,10 +41,14 @@ struct HelloReply {
   uint64_t hangs = 0;  // 1 + the rank of a worker that others have waited for too long; 0: none
 };
 
+// The last two values say where the worker is: the newest step that it has reported in this round
+// (0: none), and how many meetings it has called since, but for the first one.
 struct MeetCall {
   uint64_t number = 0;  // of the meeting, from 0
   std::array<double, kMeetValues> values{};
 };
+inline constexpr size_t kMeetStep = 2;
+inline constexpr size_t kMeetPlace = 3;
 struct MeetReply {
   std::array<double, kMeetValues> sums{};  // over the workers, in the order of ranks
 };
@@ -52,8 +59,8 @@ struct StepReport {
   uint64_t waits = 0;    // 1: answer once all workers have reported the step, or a later one
   uint64_t leads = 0;    // 1: this server decides at which step all stop (JobLink, leader_of())
   uint64_t stop_at = 0;  // that the worker knows of, as StepNews
-  uint64_t rows = 0;
-  double loss_sum = 0;  // over these rows
+  uint64_t rows = 0;     // 0: the loss was told before
+  double loss_sum = 0;   // over these rows
 };
 struct StepNews {
   uint64_t stop_at = 0;  // the step after which all workers stop; 0: none
@@ -78,6 +85,22 @@ struct StorageReply {
 
 struct SaveCall {
   uint64_t view = 0;  // number of the caller's
+};
+
+struct ReturnCall {
+  uint64_t since = 0;  // number of the view in which the worker was started anew
+};
+struct ReturnReply {
+  uint64_t first = 0;     // 1 + the step after which the round began; 0: unknown
+  uint64_t step = 0;      // the newest that the worker has reported
+  uint64_t meetings = 0;  // that the worker has called
+  uint64_t met_step = 0;  // kMeetStep and kMeetPlace of the last one
+  uint64_t met_place = 0;
+  uint64_t has_left = 0;  // 1: it needed the servers no more
+  // Of the worker's next pushes to the units of this server (ParameterServer::clocks_of()); without
+  // a unit, lowest is above highest.
+  uint64_t lowest_clock = 1;
+  uint64_t highest_clock = 0;
 };
 
 struct LeaveCall {

@@ -1,5 +1,6 @@
 #include "agent/train/servers/job_desk.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -48,6 +49,7 @@ void JobDesk::add_methods(rpc::Server& server) {
   serve(server, kLoadState, &JobDesk::load);
   serve(server, kSaveState, &JobDesk::save);
   serve(server, kLeaveJob, &JobDesk::leave);
+  serve(server, kReturn, &JobDesk::return_worker);
 }
 
 void JobDesk::close() {
@@ -71,8 +73,48 @@ uint64_t JobDesk::step() const {
 
 std::optional<AwaitedWorkers> JobDesk::awaited() {
   const std::lock_guard lock(mutex_);
-  std::optional<AwaitedWorkers> at_meeting = meetings_.awaited();
-  return at_meeting ? at_meeting : steps_.awaited();
+  std::optional<AwaitedWorkers> awaited = meetings_.awaited();
+  if (!awaited) awaited = steps_.awaited();
+  const auto is_lost = [&](uint32_t rank) { return is_away_now(rank); };
+  if (awaited && std::ranges::any_of(awaited->ranks, is_lost)) return std::nullopt;
+  return awaited;
+}
+
+void JobDesk::note_lost(const std::map<int64_t, int64_t>& workers) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [rank, since] : workers) {
+    beginnings_[static_cast<uint32_t>(rank)].told = static_cast<uint64_t>(since);
+  }
+}
+
+bool JobDesk::is_away(uint32_t worker) const {
+  const std::lock_guard lock(mutex_);
+  return is_away_now(worker);
+}
+
+bool JobDesk::is_away_now(uint32_t worker) const {
+  const auto found = beginnings_.find(worker);
+  return found != beginnings_.end() && found->second.returned < found->second.told;
+}
+
+ReturnReply JobDesk::past_of(uint32_t worker) const {
+  const std::lock_guard lock(mutex_);
+  const Meetings::Called called = meetings_.called(worker);
+  return {.step = steps_.step_of(worker),
+          .meetings = called.meetings,
+          .met_step = called.step,
+          .met_place = called.place,
+          .has_left = left_.contains(worker) ? uint64_t{1} : uint64_t{0}};
+}
+
+// The server's own thread knows the rest.
+void JobDesk::return_worker(rpc::Request request) {
+  const auto call = head_of<ReturnCall>(request);
+  if (!call) return refuse_head(request);
+  Beginning& beginning = beginnings_[request.rank()];
+  beginning.returned = std::max(beginning.returned, call->since);
+  orders_.push_back({OrderKind::kReturn, std::move(request)});
+  changed_.notify_all();
 }
 
 Error JobDesk::hang_error() const {

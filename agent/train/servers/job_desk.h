@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -27,12 +28,13 @@ class JobDesk {
   // Refuses what waits, and all that comes.
   void close();
 
-  enum class OrderKind { kLoad, kSave };
+  enum class OrderKind { kLoad, kSave, kReturn };
   struct Order {
     OrderKind kind;
     rpc::Request request;
   };
-  // Blocks until rank 0 has an order, all workers have left, or the time is over.
+  // Blocks until a worker has an order, all workers have left, or the time is over. Only kReturn
+  // may be another worker's than that of rank 0.
   std::optional<Order> next(Duration at_most);
   bool all_have_left() const;
   // Whether rank 0 has: then the job needs no server.
@@ -41,9 +43,15 @@ class JobDesk {
   bool was_stopped() const;
   // The newest step that all workers have completed.
   uint64_t step() const;
-  // Returns for which workers calls wait here; nothing if none waits. Drops calls that their
-  // workers have given up.
+  // Returns for which workers calls wait here; nothing if none waits, or if the worker that is
+  // waited for is away. Drops calls that their workers have given up.
   std::optional<AwaitedWorkers> awaited();
+  // These workers are started anew since views of these numbers. Until they return, nobody is to
+  // blame for waiting for them.
+  void note_lost(const std::map<int64_t, int64_t>& workers);
+  bool is_away(uint32_t worker) const;
+  // What the worker has told this server: all of ReturnReply but `first` and the clocks.
+  ReturnReply past_of(uint32_t worker) const;
   // Refuses what waits, and will: this worker hangs. The others can ask which one.
   void blame(uint32_t worker);
   // This server was asked to stop, and tells the workers.
@@ -54,12 +62,14 @@ class JobDesk {
              void (JobDesk::*handler)(rpc::Request));
   void meet(rpc::Request request);
   void report_step(rpc::Request request);
+  void return_worker(rpc::Request request);
   void load(rpc::Request request) { order(OrderKind::kLoad, std::move(request)); }
   void save(rpc::Request request) { order(OrderKind::kSave, std::move(request)); }
   void order(OrderKind kind, rpc::Request request);
   void leave(rpc::Request request);
   void hello(rpc::Request request);
   Error hang_error() const;
+  bool is_away_now(uint32_t worker) const;
 
   const uint32_t workers_;
   mutable std::mutex mutex_;
@@ -69,6 +79,13 @@ class JobDesk {
   StepReports steps_;
   std::deque<Order> orders_;
   std::set<uint32_t> left_;
+  // By rank: the newest view in which the worker was started anew, as this server knows, and as the
+  // worker has said since. It is away while these differ.
+  struct Beginning {
+    uint64_t told = 0;
+    uint64_t returned = 0;
+  };
+  std::map<uint32_t, Beginning> beginnings_;
   bool was_stopped_ = false;
   std::optional<uint32_t> hung_;
 };

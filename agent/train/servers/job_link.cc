@@ -153,7 +153,9 @@ SpreadCall JobLink::spread(const rpc::Method& method, SpreadCall::Heads heads) c
 Status JobLink::wait_all(std::vector<rpc::Call>& calls, std::optional<int64_t> in_view) const {
   while (true) {
     const uint64_t seen = events_->count();
-    if (in_view && view().number != *in_view) return conflict("[servers] there is another view");
+    if (in_view && servers_changed_in(view()) != *in_view) {
+      return conflict("[servers] there is another view");
+    }
     bool are_done = true;
     for (rpc::Call& call : calls) {
       are_done = are_done && call.is_done();
@@ -189,10 +191,54 @@ Status JobLink::await(SpreadCall& call, Enough enough, const Take& take) {
   }
 }
 
+Result<JobLink::Past> JobLink::come_back(int64_t since) {
+  const ReturnCall head{.since = static_cast<uint64_t>(since)};
+  std::vector<rpc::Call> calls = call_all(kReturn, {.head = head_bytes(head)});
+  TRY(wait_all(calls));
+  Past past;
+  for (const rpc::Call& call : calls) {
+    TRY_ASSIGN(const ReturnReply reply, reply_of<ReturnReply>(call));
+    if (reply.first > 0) past.first = reply.first - 1;
+    past.step = std::max(past.step, reply.step);
+    if (reply.meetings > past.meetings) {
+      past.meetings = reply.meetings;
+      past.met_step = reply.met_step;
+      past.met_place = reply.met_place;
+    }
+    past.has_left = past.has_left || reply.has_left != 0;
+    past.highest_clock = std::max(past.highest_clock, reply.highest_clock);
+  }
+  return past;
+}
+
+// Others may still need the call of that meeting at a server that did not get it. In the first one
+// workers tell each other where to begin, so all have passed it.
+Status JobLink::go_on_after(const Past& past) {
+  if (past.meetings > 1) {
+    MeetCall head{.number = past.meetings - 1};
+    head.values[kMeetStep] = static_cast<double>(past.met_step);
+    head.values[kMeetPlace] = static_cast<double>(past.met_place);
+    TRY(meet(head));
+  }
+  told_step_ = past.step;
+  place_ = 0;
+  met_ = past.meetings - past.met_since();
+  called_before_ = past.meetings;
+  return {};
+}
+
 // All workers have passed the meeting before this one once this one has an answer. Until then,
 // others may still need this worker's call of it at another server.
 Result<JobLink::Values> JobLink::meet(const Values& values) {
-  const MeetCall head{.number = met_++, .values = values};
+  const bool was_called = is_behind();
+  MeetCall head{.number = met_++, .values = values};
+  head.values[kMeetStep] = static_cast<double>(told_step_);
+  head.values[kMeetPlace] = static_cast<double>(place_);
+  if (head.number > 0) ++place_;
+  return was_called ? Values{} : meet(head);
+}
+
+Result<JobLink::Values> JobLink::meet(const MeetCall& head) {
   SpreadCall* meeting = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -238,6 +284,8 @@ Result<StepNews> JobLink::report_once(const StepReport& report) {
 }
 
 Result<StepNews> JobLink::report(const StepReport& report) {
+  told_step_ = report.step;
+  place_ = 0;
   StepReport told = report;
   while (true) {
     told.stop_at = stop_at_;
@@ -271,14 +319,15 @@ Status JobLink::load(const std::string& manifest, uint64_t first) {
 
 Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
                                                    std::string_view folder) {
-  const SaveCall head{.view = static_cast<uint64_t>(view.number)};
+  const int64_t number = servers_changed_in(view);
+  const SaveCall head{.view = static_cast<uint64_t>(number)};
   const rpc::Bytes body[] = {std::as_bytes(std::span(folder))};
   std::vector<rpc::Call> calls;
   for (size_t i = 0; i < view.servers.size(); ++i) {
     if (view.servers[i].state != ServerState::kWhole) continue;
     calls.push_back(call(i, kSaveState, {.head = head_bytes(head), .body = body}));
   }
-  TRY(wait_all(calls, view.number));
+  TRY(wait_all(calls, number));
   std::vector<ManifestFile> files;
   for (const rpc::Call& call : calls) {
     TRY_ASSIGN(const std::string_view text, storage_answer(call));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -42,6 +43,32 @@ class JobLink {
   // server that does not answer; -1 if all do.
   int64_t culprit();
 
+  // Of a process in the place of a worker's that was lost: where that one was, as all servers
+  // together know.
+  struct Past {
+    std::optional<uint64_t> first;  // the step after which the round began, if one knows
+    uint64_t step = 0;              // the newest that it has reported; 0: none
+    uint64_t meetings = 0;          // that it has called
+    uint64_t met_step = 0;          // kMeetStep and kMeetPlace of the last one
+    uint64_t met_place = 0;
+    bool has_left = false;
+    uint64_t highest_clock = 0;  // of its next pushes
+
+    // The step after which this one goes on, if that is known.
+    uint64_t newest_step() const { return std::max(step, first.value_or(0)); }
+    // How many meetings it has called since it reported its newest step, the first one aside.
+    uint64_t met_since() const { return meetings > 1 && met_step == step ? met_place + 1 : 0; }
+  };
+  // Tells all servers that this process is the worker since this view. Before any other call but
+  // connect().
+  Result<Past> come_back(int64_t since);
+  // Goes on after the last step that the process before this one has reported. Blocks until all
+  // workers have called the last meeting that it has called. meet() does nothing in place of those
+  // that it has called since that step.
+  Status go_on_after(const Past& past);
+  // Whether the process before this one has called the next meeting.
+  bool is_behind() const { return met_ < called_before_; }
+
   // Blocks until all workers have called it as often as this one. Returns the sums of the values.
   using Values = std::array<double, kMeetValues>;
   Result<Values> meet(const Values& values = {});
@@ -74,7 +101,7 @@ class JobLink {
   // Calls the servers that are not gone.
   std::vector<rpc::Call> call_all(const rpc::Method& method, const rpc::CallOptions& options) const;
   // Blocks until all are done, or one of them has failed: others may wait for a peer that it lost.
-  // kConflict once there is a later view than `in_view`.
+  // kConflict once there is a later view of servers than `in_view`.
   Status wait_all(std::vector<rpc::Call>& calls, std::optional<int64_t> in_view = {}) const;
   SpreadCall spread(const rpc::Method& method, SpreadCall::Heads heads) const;
 
@@ -86,6 +113,7 @@ class JobLink {
   // Blocks until the call has enough answers. Then `take` reads them.
   using Take = std::function<Status(SpreadCall&, const SpreadCall::Outcome&)>;
   Status await(SpreadCall& call, Enough enough, const Take& take);
+  Result<Values> meet(const MeetCall& head);
   Result<StepNews> report_once(const StepReport& report);
   Result<std::vector<ManifestFile>> save_in(const ServersView& view, std::string_view folder);
 
@@ -93,6 +121,9 @@ class JobLink {
   const Duration patience_;
   std::vector<int64_t> ranks_;  // of the servers
   uint64_t met_ = 0;
+  uint64_t called_before_ = 0;  // meetings, by the process before this one
+  uint64_t told_step_ = 0;      // kMeetStep and kMeetPlace of the next meeting
+  uint64_t place_ = 0;
   uint64_t stop_at_ = 0;  // that all servers know; 0: none
   // Calls that are done, and views; calls own it, too.
   std::shared_ptr<Events> events_ = std::make_shared<Events>();

@@ -1,10 +1,20 @@
 #include "agent/train/servers/meetings.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/train/servers/waiting_calls.h"
 
 namespace lockstep::train {
+namespace {
+
+// Returns a number from a worker, or 0 for one that is none.
+uint64_t whole(double value) {
+  constexpr double kMax = 0x1p53;
+  return value >= 0 && value <= kMax ? static_cast<uint64_t>(value) : 0;
+}
+
+}  // namespace
 
 void Meetings::forget_before(uint64_t number) {
   const auto end = meetings_.lower_bound(number);
@@ -21,6 +31,11 @@ void Meetings::forget_before(uint64_t number) {
 void Meetings::take(const MeetCall& call, rpc::Request request) {
   const uint32_t rank = request.rank();
   if (call.number > 0) forget_before(call.number - 1);
+  if (Called& called = called_[rank]; call.number >= called.meetings) {
+    called = {.meetings = call.number + 1,
+              .step = whole(call.values[kMeetStep]),
+              .place = whole(call.values[kMeetPlace])};
+  }
   Meeting& meeting = meetings_[call.number];
   meeting.calls[rank] = call;
   std::erase_if(meeting.waiting, [&](rpc::Request& earlier) {
@@ -37,6 +52,11 @@ void Meetings::take(const MeetCall& call, rpc::Request request) {
   for (rpc::Request& waiting : meeting.waiting) waiting.answer({.head = head_bytes(reply)});
   meeting.waiting.clear();
   forget_before(call.number);
+}
+
+Meetings::Called Meetings::called(uint32_t rank) const {
+  const auto found = called_.find(rank);
+  return found == called_.end() ? Called{} : found->second;
 }
 
 std::optional<AwaitedWorkers> Meetings::awaited() {

@@ -18,6 +18,13 @@ class Meetings {
  public:
   explicit Meetings(uint32_t workers) : workers_(workers) {}
 
+  // The newest call of a worker.
+  struct Called {
+    uint64_t meetings = 0;  // how many it has called
+    uint64_t step = 0;      // kMeetStep and kMeetPlace
+    uint64_t place = 0;
+  };
+  Called called(uint32_t rank) const;
   // Answers all calls of the meeting if this is the last worker's.
   void take(const MeetCall& call, rpc::Request request);
   // Returns for whom calls wait, if any do. Refuses calls that their workers have given up.
@@ -34,6 +41,7 @@ class Meetings {
 
   const uint32_t workers_;
   std::map<uint64_t, Meeting> meetings_;  // by number
+  std::map<uint32_t, Called> called_;     // by rank
 };
 
 }  // namespace lockstep::train

@@ -49,7 +49,7 @@ Result<ServersRound> servers_round(const WorkerConfig& config);
 // Returns the addresses of the servers in that view, given those in any view of the round.
 std::vector<rpc::Client::ServerAddress> addresses_in(
     const ServersView& standing, std::vector<rpc::Client::ServerAddress> servers);
-// Errors as server::view_of().
+// Returns the process's view of ranges and slots. Errors as server::view_of().
 Result<server::View> view_of(const ServersRound& round, const ServersView& standing);
 
 // The parameters of a click model, with the job's optimizer.

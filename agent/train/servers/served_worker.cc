@@ -56,6 +56,10 @@ int ServedWorker::run() {
 
 Status ServedWorker::run_phases() {
   TRY(form());
+  if (past_ && past_->has_left) {
+    progress_.enter(WorkerPhase::kDone);
+    return {};
+  }
   TRY(load());
   TRY(begin());
   TRY(train());
@@ -69,14 +73,20 @@ Status ServedWorker::form() {
   TRY_ASSIGN(link_, JobLink::create(*round_));
   TRY(link_->connect(std::chrono::seconds(config_.rendezvous_timeout_seconds),
                      surroundings_.clock));
+  std::optional<uint64_t> returned_at;
+  if (const int64_t since = worker_since(round_->standing, config_.rank); since > 1) {
+    TRY_ASSIGN(past_, link_->come_back(since));
+    returned_at = past_->newest_step();
+  }
   TRY_ASSIGN(calls_, rpc::Client::create({.self = round_->self}));
-  TRY_ASSIGN(parameters_,
-             server::ParameterClient::create({.rpc = calls_.get(),
-                                              .catalog = round_->catalog,
-                                              .view = round_->view,
-                                              .servers = round_->servers,
-                                              .view_patience = round_->view_patience}));
+  TRY_ASSIGN(parameters_, server::ParameterClient::create({.rpc = calls_.get(),
+                                                           .catalog = round_->catalog,
+                                                           .view = round_->view,
+                                                           .servers = round_->servers,
+                                                           .view_patience = round_->view_patience,
+                                                           .returned_at = returned_at}));
   progress_.show_view(round_->standing.number, false);
+  followed_ = round_->standing;
   feed_ = std::make_unique<ViewFeed>(
       ViewFeed::Options{.fd = static_cast<int>(config_.rounds_fd),
                         .now = round_->standing,
@@ -87,9 +97,11 @@ Status ServedWorker::form() {
 
 void ServedWorker::follow(const ServersView& view) {
   const auto installed = [&]() -> Status {
-    TRY_ASSIGN(const server::View next, view_of(*round_, view));
-    parameters_->move_servers(addresses_in(view, round_->servers));
-    TRY(parameters_->install(next));
+    if (servers_changed_in(view) != servers_changed_in(followed_)) {
+      TRY_ASSIGN(const server::View next, view_of(*round_, view));
+      parameters_->move_servers(addresses_in(view, round_->servers));
+      TRY(parameters_->install(next));
+    }
     link_->install(view);
     return {};
   }();
@@ -98,6 +110,7 @@ void ServedWorker::follow(const ServersView& view) {
                 {{"view", text_of(view)}, {"reason", installed.error().message}});
     return;
   }
+  followed_ = view;
   progress_.show_view(view.number, false);
   log_info("following a view of the servers", {{"rank", config_.rank}, {"view", text_of(view)}});
 }
@@ -120,6 +133,7 @@ Result<std::unique_ptr<ServedTask>> ServedWorker::make_task() {
 
 Status ServedWorker::begin() {
   progress_.enter(WorkerPhase::kBroadcasting);
+  if (returns()) return come_back();
   JobLink::Values values{};
   if (is_first()) {
     TRY_ASSIGN(const int64_t step, resume());
@@ -133,21 +147,51 @@ Status ServedWorker::begin() {
     saved_step_ = step_ > 0 ? step_ : -1;
     progress_.storage().resumed_step = step_;
     progress_.publish_storage();
-    open_metrics();
+    open_metrics(true);
   }
+  return {};
+}
+
+// In synchronous training all pushes of a step have gradients of the same parameters. A step that
+// some units have taken from this worker and others have not, cannot be made again.
+Status ServedWorker::come_back() {
+  if (past_->step == 0 && !past_->first) {
+    return unavailable("[servers] no server knows after which step the round began");
+  }
+  step_ = static_cast<int64_t>(past_->newest_step());
+  const bool is_synchronous = round_->consistency.kind == server::ConsistencyKind::kSynchronous;
+  if (is_synchronous && past_->highest_clock > past_->newest_step()) {
+    return unavailable("[servers] the worker was lost while it pushed step " +
+                       std::to_string(step_ + 1) + ", which other workers may have seen");
+  }
+  log_info("returning", {{"rank", config_.rank}, {"step", step_}});
+  TRY(blaming_servers(task_->begin_at(step_)));
+  saved_step_ = past_->step == 0 && step_ > 0 ? step_ : -1;
+  if (!is_first() || !stores()) return {};
+  TRY(take_checkpoints());
+  TRY_ASSIGN(const std::vector<int64_t> steps, checkpoint_steps(storage_));
+  progress_.numbers().checkpoint_step = steps.empty() ? -1 : steps.front();
+  constexpr int64_t kSavesOfAProcess = int64_t{1} << 20;
+  saves_ = worker_since(round_->standing, config_.rank) * kSavesOfAProcess;
+  const uint64_t of_save = past_->step > 0 && is_saved(step_) ? 2 : 0;
+  open_metrics(past_->met_since() < of_save + 2);
   return {};
 }
 
 Result<int64_t> ServedWorker::resume() {
   if (!stores()) return int64_t{0};
+  TRY(take_checkpoints());
+  return load_newest();
+}
+
+Status ServedWorker::take_checkpoints() {
   TRY(storage_.again([this] { return files_.make_root(); }));
   owner_ = {.job_uid = config_.world.job_uid,
             .job_name = config_.job_name,
             .round = config_.world.round,
             .boot_id = config_.boot_id};
   checkpoints_.emplace(storage_, owner_, config_.checkpoint.keep);
-  TRY(checkpoints_->prepare());
-  return load_newest();
+  return checkpoints_->prepare();
 }
 
 // Rank 0 verifies every byte before a server loads any.
@@ -185,8 +229,9 @@ Result<int64_t> ServedWorker::load_newest() {
   return int64_t{0};
 }
 
-void ServedWorker::open_metrics() {
-  Result<MetricsFile> opened = MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", step_);
+void ServedWorker::open_metrics(bool validates_again) {
+  Result<MetricsFile> opened =
+      MetricsFile::open(config_.checkpoint.path + "/metrics.jsonl", step_, validates_again);
   if (opened.ok()) {
     metrics_ = std::move(*opened);
   } else {
@@ -199,7 +244,7 @@ Status ServedWorker::train() {
   numbers.step = step_;
   numbers.steps = config_.train.steps;
   numbers.samples = step_ * config_.train.batch.global;
-  if (is_first()) numbers.checkpoint_step = saved_step_;
+  if (is_first() && !returns()) numbers.checkpoint_step = saved_step_;
   StopSignal::arm();
   progress_.enter(WorkerPhase::kTraining);
   if (is_first()) {
@@ -209,14 +254,48 @@ Status ServedWorker::train() {
                           {"family", config_.train.model.family},
                           {"step", step_}});
   }
+  if (returns()) TRY(take_up());
   // A checkpoint is written before its step is validated, so a resumed run validates first.
-  if (step_ > 0) TRY(validate_if_due());
+  if (!returns() && step_ > 0) TRY(validate_if_due());
   while (!at_end() && !stopping_) {
     TRY(step_once());
     TRY(save_if_due());
     if (!stopping_) TRY(validate_if_due());
   }
   return {};
+}
+
+// Tells once more what the process before this one has told, since a server may not have heard it,
+// and does what is left to do after that one's last step.
+Status ServedWorker::take_up() {
+  const JobLink::Past& past = *past_;
+  if (past.step > 0) {
+    TRY_ASSIGN(const StepNews news,
+               link_->report({.step = static_cast<uint64_t>(step_),
+                              .waits = keeps_step() ? uint64_t{1} : uint64_t{0}}));
+    hears_stop_ = news.stops != 0;
+    stop_at_ = static_cast<int64_t>(news.stop_at);
+    stopping_ = stop_at_ > 0 && step_ >= stop_at_ && !at_end();
+    tell_of_last_step(news);
+  }
+  TRY(link_->go_on_after(past));
+  if (step_ == 0) return {};
+  TRY(save_if_due());
+  return stopping_ ? Status() : validate_if_due();
+}
+
+// The process before this one may not have written the line of its last step.
+void ServedWorker::tell_of_last_step(const StepNews& news) {
+  StepNumbers numbers;
+  numbers.step = step_;
+  numbers.samples = step_ * config_.train.batch.global;
+  numbers.learning_rate = optim::learning_rate(schedule_, step_);
+  if (news.rows > 0) {
+    told_step_ = news.step;
+    loss_ = news.loss_sum / static_cast<double>(news.rows);
+    if (std::isfinite(loss_)) numbers.loss = loss_;
+  }
+  if (metrics_ && metrics_->last_step() < step_) metrics_->add(numbers);
 }
 
 Status ServedWorker::step_once() {
@@ -291,11 +370,15 @@ Status ServedWorker::judge_loss() const {
                  Blame::kDivergence);
 }
 
+bool ServedWorker::is_saved(int64_t step) const {
+  const CheckpointSpec& checkpoint = config_.checkpoint;
+  const bool is_due = checkpoint.everySteps > 0 && step % checkpoint.everySteps == 0;
+  return stores() && (is_due || (step >= config_.train.steps && checkpoint.atEnd));
+}
+
 bool ServedWorker::saves_now() const {
   if (!stores() || step_ == saved_step_) return false;
-  const CheckpointSpec& checkpoint = config_.checkpoint;
-  const bool is_due = checkpoint.everySteps > 0 && step_ % checkpoint.everySteps == 0;
-  return is_due || stopping_ || (at_end() && checkpoint.atEnd);
+  return is_saved(step_) || stopping_;
 }
 
 // All workers have pushed their gradients of all steps so far, and none those of the next.
@@ -304,7 +387,7 @@ Status ServedWorker::save_if_due() {
   saved_step_ = step_;
   progress_.enter(WorkerPhase::kSaving);
   TRY(link_->meet());
-  if (is_first()) TRY(save());
+  if (is_first() && !link_->is_behind()) TRY(save());
   TRY(link_->meet());
   progress_.enter(WorkerPhase::kTraining);
   return {};
@@ -353,17 +436,17 @@ Status ServedWorker::save() {
   return checkpoints_->abandon(folder);
 }
 
-bool ServedWorker::validates_now() const {
+bool ServedWorker::is_validated(int64_t step) const {
   if (!task_->validates()) return false;
   const int64_t every = config_.train.validation.everySteps;
-  return at_end() || (every > 0 && step_ % every == 0);
+  return step >= config_.train.steps || (every > 0 && step % every == 0);
 }
 
 Status ServedWorker::validate_if_due() {
-  if (!validates_now()) return {};
+  if (!is_validated(step_)) return {};
   progress_.enter(WorkerPhase::kValidating);
   TRY(link_->meet());
-  if (is_first()) TRY(validate());
+  if (is_first() && !link_->is_behind()) TRY(validate());
   TRY(link_->meet());
   progress_.enter(WorkerPhase::kTraining);
   return {};

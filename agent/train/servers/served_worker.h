@@ -42,6 +42,12 @@ class ServedWorker {
   void follow(const ServersView& view);
   Status load();
   Status begin();
+  // In the place of a process that was lost in this round: goes on where that one was.
+  bool returns() const { return past_.has_value(); }
+  Status come_back();
+  Status take_up();
+  // Rank 0's: takes the checkpoints over.
+  Status take_checkpoints();
   Result<std::unique_ptr<ServedTask>> make_task();
   // Rank 0's. Returns the step of the checkpoint that the servers have loaded, or 0.
   Result<int64_t> resume();
@@ -50,16 +56,19 @@ class ServedWorker {
   Status step_once();
   void report(StepNumbers numbers, const StepNews& news, double step_seconds);
   Status judge_loss() const;
+  // Whether a step is one after which the job saves, also if nobody stops it.
+  bool is_saved(int64_t step) const;
   bool saves_now() const;
   Status save_if_due();
   Status save();
-  bool validates_now() const;
+  bool is_validated(int64_t step) const;
   Status validate_if_due();
   Status validate();
   Status finish();
   // Whether all workers complete a step before any begins the next one.
   bool keeps_step() const;
-  void open_metrics();
+  void open_metrics(bool validates_again);
+  void tell_of_last_step(const StepNews& news);
   bool stores() const { return !config_.checkpoint.path.empty(); }
   bool is_first() const { return config_.rank == 0; }
   bool at_end() const { return step_ >= config_.train.steps; }
@@ -73,6 +82,8 @@ class ServedWorker {
   std::optional<MetricsFile> metrics_;           // rank 0's
   OwnerRecord owner_;
   std::optional<ServersRound> round_;
+  ServersView followed_;  // the feed's thread alone uses it, once that runs
+  std::optional<JobLink::Past> past_;
   std::unique_ptr<JobLink> link_;
   std::unique_ptr<rpc::Client> calls_;  // of parameters_
   std::unique_ptr<server::ParameterClient> parameters_;

@@ -77,6 +77,10 @@ Status ServerProcess::serve() {
                   .seed = static_cast<uint64_t>(config_.train.seed),
                   .add_methods = [&](rpc::Server& server) { desk_->add_methods(server); }}));
   StopSignal::arm();
+  followed_ = round.standing;
+  desk_->note_lost(round.standing.workers);
+  const ServerStanding& standing = round.standing.servers[round.self.rank - round.workers];
+  if (standing.state == ServerState::kWhole && standing.since == 1) first_step_ = 0;
   TRY(server_->start());
   show_view();
   feed_ = std::make_unique<ViewFeed>(
@@ -120,8 +124,10 @@ bool ServerProcess::may_end() {
 
 // A server that cannot follow is of no use: another process has to begin anew in its place.
 void ServerProcess::follow(const ServersView& view) {
+  desk_->note_lost(view.workers);
   const auto installed = [&]() -> Status {
     TRY_ASSIGN(const server::View next, view_of(*round_, view));
+    if (next.number == server_->report().view) return {};
     server_->move_servers(addresses_in(view, round_->servers));
     return server_->install(next);
   }();
@@ -131,6 +137,10 @@ void ServerProcess::follow(const ServersView& view) {
     const std::lock_guard lock(view_mutex_);
     view_failure_ = installed;
     return;
+  }
+  {
+    const std::lock_guard lock(view_mutex_);
+    followed_ = view;
   }
   show_view();
   log_info("following a view of the servers", {{"rank", config_.rank}, {"view", text_of(view)}});
@@ -145,7 +155,7 @@ server::ParameterServer::Report ServerProcess::show_view() {
   const std::lock_guard lock(view_mutex_);
   server::ParameterServer::Report units = server_->report();
   const bool is_filling = std::ranges::any_of(units.units, &server::Unit::Report::is_filling);
-  progress_.show_view(static_cast<int64_t>(units.view), is_filling);
+  progress_.show_view(followed_.number, is_filling);
   return units;
 }
 
@@ -166,7 +176,7 @@ std::optional<AwaitedWorkers> ServerProcess::awaited(
     if (unit.waiting == 0) continue;
     if (!slowest || unit.slowest.clock < slowest->clock) slowest = unit.slowest;
   }
-  if (!slowest) return std::nullopt;
+  if (!slowest || desk_->is_away(slowest->worker)) return std::nullopt;
   return AwaitedWorkers{"step", slowest->clock + 1, {slowest->worker}};
 }
 
@@ -216,6 +226,7 @@ void ServerProcess::report(const server::ParameterServer::Report& units) {
 
 void ServerProcess::carry_out(JobDesk::Order order) {
   rpc::Request& request = order.request;
+  if (order.kind == JobDesk::OrderKind::kReturn) return tell_past(request);
   if (order.kind == JobDesk::OrderKind::kLoad) {
     const Status loaded = load(request);
     return answer(request, loaded.ok() ? Result<std::string>(std::string()) : loaded.error());
@@ -260,7 +271,20 @@ Status ServerProcess::load(const rpc::Request& request) {
     }));
   }
   server_->begin_at(call.first);
+  first_step_ = call.first;
   return {};
+}
+
+void ServerProcess::tell_past(rpc::Request& request) {
+  ReturnReply reply = desk_->past_of(request.rank());
+  if (first_step_) reply.first = *first_step_ + 1;
+  if (const auto clocks = server_->clocks_of(request.rank())) {
+    reply.lowest_clock = clocks->lowest;
+    reply.highest_clock = clocks->highest;
+  }
+  log_info("a worker returns", {{"rank", static_cast<int64_t>(request.rank())},
+                                {"step", static_cast<int64_t>(reply.step)}});
+  request.answer({.head = head_bytes(reply)});
 }
 
 Result<std::string> ServerProcess::save(const rpc::Request& request) {

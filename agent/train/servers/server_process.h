@@ -54,6 +54,7 @@ class ServerProcess {
   Status load(const rpc::Request& request);
   // Returns the list of files.
   Result<std::string> save(const rpc::Request& request);
+  void tell_past(rpc::Request& request);
   // Tells sizes and waits, and looks for a worker that hangs.
   void look();
   void report(const server::ParameterServer::Report& units);
@@ -72,6 +73,7 @@ class ServerProcess {
   WorkerWatch watch_;
   std::optional<ServersRound> round_;
   uint64_t seen_view_ = 0;
+  std::optional<uint64_t> first_step_;      // after which the round began, if this server was there
   std::optional<TimePoint> first_left_at_;  // when it was seen that rank 0 has left
   struct Saved {
     std::string folder;  // of the newest save
@@ -80,6 +82,7 @@ class ServerProcess {
   };
   Saved saved_;
   std::mutex view_mutex_;  // guards what follows, and the order in which views are shown
+  ServersView followed_;
   Status view_failure_;
   std::unique_ptr<ViewFeed> feed_;
   std::unique_ptr<Heartbeat> heartbeat_;

@@ -30,8 +30,9 @@ void StepReports::agree_on_stop(uint32_t rank, const StepReport& report) {
   news_.stop_at = std::max(news_.stop_at, *std::ranges::max_element(unaware_) + 1);
 }
 
+// A report without rows is that of a worker that has returned, and repeats one that counts.
 void StepReports::add_loss(uint32_t rank, const StepReport& report) {
-  if (report.step <= news_.step) return;
+  if (report.step <= news_.step || report.rows == 0) return;
   std::map<uint32_t, StepReport>& reports = steps_[report.step];
   reports[rank] = report;
   if (reports.size() == reached_.size()) {

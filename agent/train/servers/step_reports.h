@@ -19,8 +19,9 @@ class StepReports {
   explicit StepReports(uint32_t workers) : reached_(workers), unaware_(workers) {}
 
   void take(const StepReport& report, rpc::Request request);
-  // The newest step that all workers have completed.
+  // The newest step that all workers have completed, and that this one has.
   uint64_t step() const;
+  uint64_t step_of(uint32_t rank) const { return reached_[rank]; }
   // This server was asked to stop, and tells the workers.
   void ask_to_stop() { news_.stops = 1; }
   // Returns for whom calls wait, if any do. Refuses calls that their workers have given up.

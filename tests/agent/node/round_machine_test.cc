@@ -766,6 +766,32 @@ TEST(RoundMachine, KillsAServerThatIsGoneForTheOthers) {
   EXPECT_EQ(bench.state().servers_started, 2);
 }
 
+TEST(RoundMachine, StartsAWorkerAnewOnceForEachViewThatSaysSo) {
+  const auto worker_of = [](const std::string& view) {
+    Assignment assignment = with_servers(view);
+    assignment.node_index = 0;
+    return assignment;
+  };
+  ServerBench bench;
+  bench.machine = RoundMachine{{"uid-1", "boot", 0, 1}, {}};
+  ASSERT_TRUE(bench.assign(worker_of("")).ok());
+  bench.start(100);
+  bench.end(0, killed_by(SIGKILL));
+  EXPECT_EQ(bench.step(), Actions{});
+  ASSERT_TRUE(bench.assign(worker_of("2:1,1;0@2")).ok());
+  EXPECT_EQ(bench.state().servers_started, 1);
+  bench.start(200);
+  EXPECT_EQ(bench.state().phase, "Running");
+  EXPECT_EQ(bench.state().round, 1);
+  EXPECT_EQ(bench.state().servers_started, 2);
+  EXPECT_EQ(bench.machine.assignment().servers_view, "2:1,1;0@2");
+  ASSERT_TRUE(bench.assign(worker_of("3:1,-3;0@2")).ok());
+  EXPECT_EQ(bench.step(), Actions{Action::kGiveView}) << "of another one's loss";
+  ASSERT_TRUE(bench.assign(worker_of("4:1,-3;0@4")).ok());
+  bench.start(300);
+  EXPECT_EQ(bench.state().servers_started, 4);
+}
+
 TEST(RoundMachine, StartsAServerInTheNewestView) {
   ServerBench bench;
   bench.end(0, killed_by(SIGKILL));

@@ -79,6 +79,69 @@ TEST_F(ServerCalls, MoveTensorsToAndFromAllTheirRanges) {
             std::string::npos);
 }
 
+// The process before it pushed its step to one tensor, and died.
+TEST_F(ServerCalls, TakeThePushesOfAWorkerThatReturnsWhereTheyWereNotTaken) {
+  const Worker other(servers_, 1);
+  const std::vector<float> weights = counted(1000);
+  const std::vector<float> biases = counted(3);
+  const auto push = [](const Worker& worker, uint32_t tensor, std::span<const float> gradient,
+                       uint64_t clock) {
+    return message_of(worker.parameters->push(
+        {.tensor = tensor, .clock = clock, .gradient = gradient, .learning_rate = 1}));
+  };
+  {
+    const Worker before(servers_, 2);
+    ASSERT_EQ(push(before, 0, weights, 0), "");
+  }
+  EXPECT_NE(push(Worker(servers_, 2), 0, weights, 0), "") << "it was taken before";
+  auto rpc =
+      rpc::Client::create({.self = test::server_identity(2), .limits = test::quick_limits()});
+  ASSERT_TRUE(rpc.ok());
+  auto client = ParameterClient::create({.rpc = rpc->get(),
+                                         .catalog = servers_.catalog(),
+                                         .view = servers_.view(),
+                                         .servers = servers_.addresses(),
+                                         .returned_at = 0});
+  ASSERT_TRUE(client.ok());
+  ParameterClient& returned = **client;
+  const auto push_again = [&](uint32_t tensor, std::span<const float> gradient, uint64_t clock) {
+    return message_of(returned.push(
+        {.tensor = tensor, .clock = clock, .gradient = gradient, .learning_rate = 1}));
+  };
+  EXPECT_EQ(push_again(0, weights, 0), "");
+  EXPECT_EQ(push_again(1, biases, 0), "");
+  EXPECT_EQ(push_again(1, biases, 1), "");
+  EXPECT_NE(push_again(1, biases, 1), "") << "only of the step in which it died";
+  std::vector<float> got(1000);
+  ASSERT_EQ(message_of(returned.pull(ParameterClient::TensorPull{.tensor = 0, .into = got})), "");
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], -weights[i]) << "once";
+  got.resize(3);
+  ASSERT_EQ(
+      message_of(other.parameters->pull(ParameterClient::TensorPull{.tensor = 1, .into = got})),
+      "");
+  EXPECT_EQ(got, (std::vector<float>{0, -2, -4})) << "twice";
+}
+
+TEST_F(ServerCalls, TellTheClocksOfAWorker) {
+  const Worker worker(servers_, 1);
+  const auto range_of = [&](uint32_t rank) {
+    uint64_t lowest = ~uint64_t{0}, highest = 0;
+    for (const size_t server : {0, 1}) {
+      const auto clocks = servers_[server].clocks_of(rank);
+      if (!clocks) continue;
+      lowest = std::min(lowest, clocks->lowest);
+      highest = std::max(highest, clocks->highest);
+    }
+    return std::pair(lowest, highest);
+  };
+  EXPECT_EQ(range_of(1), std::pair(uint64_t{0}, uint64_t{0}));
+  const std::vector<float> biases = counted(3);
+  ASSERT_EQ(message_of(worker.parameters->push({.tensor = 1, .gradient = biases})), "");
+  EXPECT_EQ(range_of(1), std::pair(uint64_t{0}, uint64_t{1}));
+  EXPECT_EQ(range_of(0), std::pair(uint64_t{0}, uint64_t{0})) << "another worker";
+  EXPECT_FALSE(servers_[0].clocks_of(8)) << "no worker";
+}
+
 TEST_F(ServerCalls, MoveRowsToAndFromTheirServers) {
   const Worker worker(servers_, 1);
   const std::vector<uint64_t> keys = some_keys(200);

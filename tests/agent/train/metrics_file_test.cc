@@ -73,22 +73,25 @@ TEST(MetricsFile, NestsNumbersThatDifferInOneRespect) {
   EXPECT_EQ(lines[0], (Json{{"step", 1}, {"flopsPerSecond", flops}}));
   EXPECT_EQ(lines[1].at("mfu"), (Json{{"palm", 0.4}, {"causal", 0.35}}));
   const std::string all = read_file(folder.file("m"));
-  EXPECT_EQ(metrics_prefix(all, 1), all.find('\n') + 1);
+  EXPECT_EQ(metrics_prefix(all, 1).bytes, all.find('\n') + 1);
 }
 
 TEST(MetricsPrefix, EndsAtTheFirstLineThatIsBrokenOrLater) {
-  EXPECT_EQ(metrics_prefix("", 5), 0u);
-  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 1), 11u);
-  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 2), 22u);
-  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2", 2), 11u);
-  EXPECT_EQ(metrics_prefix("{\"step\":1}\nrubbish\n{\"step\":1}\n", 2), 11u);
-  EXPECT_EQ(metrics_prefix("{\"loss\":1}\n", 2), 0u);
+  EXPECT_EQ(metrics_prefix("", 5).bytes, 0u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 1).bytes, 11u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2}\n", 2).bytes, 22u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\n{\"step\":2", 2).bytes, 11u);
+  EXPECT_EQ(metrics_prefix("{\"step\":1}\nrubbish\n{\"step\":1}\n", 2).bytes, 11u);
+  EXPECT_EQ(metrics_prefix("{\"loss\":1}\n", 2).bytes, 0u);
 }
 
 TEST(MetricsPrefix, EndsBeforeTheValidationOfTheResumedStep) {
   const std::string text = "{\"step\":1}\n{\"step\":1,\"validationLoss\":2.0}\n{\"step\":2}\n";
-  EXPECT_EQ(metrics_prefix(text, 1), 11u);
-  EXPECT_EQ(metrics_prefix(text, 2), text.size());
+  EXPECT_EQ(metrics_prefix(text, 1).bytes, 11u);
+  EXPECT_EQ(metrics_prefix(text, 2).bytes, text.size());
+  EXPECT_EQ(metrics_prefix(text, 1).last_step, 1);
+  EXPECT_EQ(metrics_prefix(text, 1, false).last_step, 1);
+  EXPECT_EQ(metrics_prefix(text, 0).last_step, 0);
 }
 
 }  // namespace

@@ -19,6 +19,13 @@ void ServersManager::kill(size_t server) {
   world_.start_again(rank_of(server), text_of(view_));
 }
 
+void ServersManager::kill_worker(int64_t rank) {
+  world_.kill(rank, SIGKILL);
+  world_.wait_until(rank, [](const ProgressNumbers&) { return false; });
+  give(view_with_new_worker(view_, rank));
+  world_.start_again(rank, text_of(view_));
+}
+
 void ServersManager::lose_pod(size_t server) {
   const int64_t rank = rank_of(server);
   world_.kill(rank, SIGSTOP);

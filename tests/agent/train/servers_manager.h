@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-// Plays the controller and the agents of a round whose servers have copies: decides views from the
-// pages of the processes, hands them out, and starts dead servers anew.
+// Plays the controller and the agents of a round with servers: decides views from the pages of the
+// processes, hands them out, and starts dead processes anew.
 class ServersManager {
  public:
   struct Shape {
@@ -21,6 +21,8 @@ class ServersManager {
 
   // Kills the server, and goes on without it.
   void kill(size_t server);
+  // Kills the worker, whose next process takes its place in the round.
+  void kill_worker(int64_t rank);
   // Takes the server's machine away: it says nothing more, and its process begins anew at another
   // address, as in another pod.
   void lose_pod(size_t server);

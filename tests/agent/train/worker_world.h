@@ -64,8 +64,8 @@ class WorkerWorld {
   void run();
 
   void kill(int64_t rank, int signal);
-  // In a round whose servers have copies: hands the rank a view of them (servers_view.h). One that
-  // is dead does not read it.
+  // In a round with servers: hands the rank a view of them (servers_view.h). One that is dead does
+  // not read it.
   void give_view(int64_t rank, const std::string& view);
   // Starts the rank anew, in this view; its process has ended.
   void start_again(int64_t rank, const std::string& view);
@@ -107,7 +107,7 @@ class WorkerWorld {
   WorkerConfig config_of(int64_t rank) const;
   void spawn(int64_t rank, int shm_fd);
   static int exit_code_of(int status);
-  bool gives_views() const { return options_.servers && options_.servers->copies > 0; }
+  bool gives_views() const { return options_.servers.has_value(); }
 
   Options options_;
   TemporaryFolder folder_;

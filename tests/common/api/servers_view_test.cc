@@ -43,6 +43,28 @@ TEST(ServersView, SaysToWhichPodAServerMoved) {
   EXPECT_EQ(parsed(text_of(view)), view);
 }
 
+TEST(ServersView, SaysWhichWorkersWereStartedAnew) {
+  ServersView view = view_with_new_worker(first_servers_view(2), 3);
+  EXPECT_EQ(text_of(view), "2:1,1;3@2");
+  view = next_view(view, 0, ServerState::kGone);
+  view = view_with_new_worker(view, 0);
+  EXPECT_EQ(text_of(view), "4:-3,1;0@4,3@2");
+  EXPECT_EQ(parsed(text_of(view)), view);
+  EXPECT_EQ(servers_changed_in(view), 3);
+  view = view_with_new_worker(view, 3);
+  EXPECT_EQ(text_of(view), "5:-3,1;0@4,3@5");
+  EXPECT_EQ(servers_changed_in(view), 3);
+  EXPECT_EQ(worker_since(view, 3), 5);
+  EXPECT_EQ(worker_since(view, 1), 1);
+  EXPECT_EQ(servers_changed_in(first_servers_view(2)), 1);
+  EXPECT_EQ(text_of(parsed("2:1;65535@2")), "2:1;65535@2");
+  for (const char* text : {"2:1;", "2:1;0", "2:1;0@", "2:1;0@1", "2:1;0@3", "2:1;00@2", "2:1;-1@2",
+                           "2:1;0@2,", "2:1;0@2,0@2", "3:1;1@2,0@3", "2:1;0@2;1@2", "2;0@2",
+                           "2:;0@2", "2:1;0@2/", "2:1;65536@2", "2:1;99999999999@2"}) {
+    EXPECT_FALSE(servers_view_from_text(text).ok()) << text;
+  }
+}
+
 TEST(ServersView, RefusesMovesThatCannotBe) {
   for (const char* text :
        {"2:2@", "2:2@1/10.0.0.3", "2:2@1/10.0.0.3>", "2:2@1/10.0.0.3>2", "2:2@1/10.0.0.3>2/",

@@ -122,8 +122,7 @@ TEST(ServerCopies, WithoutOneThatHoldsAllANewRoundBegins) {
   };
   for (const Case& test : std::initializer_list<Case>{{"no copies", 3, 0, {1}},
                                                       {"neighbours", 3, 1, {0, 1}},
-                                                      {"around the end", 3, 1, {0, 2}},
-                                                      {"a worker", 3, 1, {-1}}}) {
+                                                      {"around the end", 3, 1, {0, 2}}}) {
     SCOPED_TRACE(test.name);
     Scene scene = training(test.servers, test.copies);
     for (const int64_t index : test.fail) {

@@ -316,6 +316,7 @@ TEST(ServerMoves, AnEndedJobsPodWithoutAnAddressIsDeleted) {
 TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {
   Scene scene = training(3);
   move_pod(scene, 1);
+  scene.agent(0).workers.front().phase = WorkerPhase::kLoading;  // it had no place to return to
   scene.fail_worker(0, 137, 0.1, "Signal");
   settle_all(scene);
   EXPECT_EQ(scene.status().round, 2);

@@ -97,8 +97,9 @@ enum class Transition : size_t {
   kSlowReplaced,    // a rule restarts the round because of a slow rank, or fails the job
   kBatchSkipped,    // training went on without batches
   kFailedByLoss,
-  kServersView,  // a round goes on with another view of its servers
-  kServerMoved,  // one of them is in another pod now
+  kServersView,     // a round goes on with another view of its servers
+  kServerMoved,     // one of them is in another pod now
+  kWorkerReturned,  // a round goes on with another process of a worker
   kPendingGivenUp,
   kCompleteByRankZero,
   kExpired,   // deleted by ttlSecondsAfterFinished

@@ -104,6 +104,7 @@ class Invariants {
   // Whether the node's server is gone or joins, so that nobody waits for its end.
   static bool holds_nothing(const Json& job, const Json& status, int64_t node);
   static bool follows_failed_server(const Json& job, const Json& before, const Json& failure);
+  void check_new_workers(const Json& job, const Json& after, const ServersView& view);
   void check_holds(const Json& job, const Json& after, const ServersView& view, size_t server);
   void check_partition(const Node& node);
   bool is_alone(const Node& node) const;

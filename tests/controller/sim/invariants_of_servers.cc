@@ -1,4 +1,4 @@
-// Invariants of servers with copies.
+// Invariants of jobs with servers.
 #include <algorithm>
 
 #include "common/api/servers_view.h"
@@ -38,6 +38,7 @@ void Invariants::check_servers(const Json& job, const Json& after) {
   if (!holds_everything(*now, copies)) {
     chance_.violate("servers", "a range has no primary in view " + text);
   }
+  check_new_workers(job, after, *now);
   const std::vector<int64_t> members = plan::members_from_text(string_or(after, "members", ""));
   for (size_t server = 0; server < count; ++server) {
     check_holds(job, after, *now, server);
@@ -49,6 +50,22 @@ void Invariants::check_servers(const Json& job, const Json& after) {
     if (members.size() < count || (move && move->to.incarnation != members[node])) {
       chance_.violate("servers", "a view has a server in another pod than the member's: " + text);
     }
+  }
+}
+
+// A worker is started anew because its process has failed, which an agent may have told falsely.
+void Invariants::check_new_workers(const Json& job, const Json& after, const ServersView& view) {
+  const int64_t workers = int_or(member(job, "spec"), "nodes", 1);
+  for (const auto& [rank, since] : view.workers) {
+    if (rank >= workers) chance_.violate("servers", "a view has a worker that is none");
+    if (since < view.number || rank >= workers) continue;
+    chance_.count(Transition::kWorkerReturned);
+    const Node* node = node_of_rank(job, after, rank);
+    if (node == nullptr) continue;
+    const std::string uid = uid_of(job);
+    if (nodes_.has_failed(uid, node->index, node->incarnation, int_or(after, "round", 0))) continue;
+    if (nodes_.sent_false_report(uid, node->index, node->incarnation)) continue;
+    chance_.violate("servers", "a worker is started anew that has not failed");
   }
 }
 

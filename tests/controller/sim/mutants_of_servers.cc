@@ -1,4 +1,4 @@
-// Mistakes about servers with copies.
+// Mistakes about servers, and about workers next to them.
 #include <algorithm>
 
 #include "common/api/servers_view.h"
@@ -68,6 +68,16 @@ void add_servers(std::vector<Mutant>& mutants) {
         status.worldHash = before.worldHash;
         status.rendezvous = before.rendezvous;
         status.serversView = text_of(next);
+      }));
+  add("each view starts a worker anew", "servers: a worker is started anew that has not failed",
+      with_status([](Status& status, const Status& before) {
+        const Result<ServersView> view = servers_view_from_text(status.serversView);
+        if (!view.ok() || status.serversView == before.serversView) return;
+        ServersView wrong = *view;
+        for (const int64_t rank : {0, 1}) {
+          if (worker_since(*view, rank) < view->number) wrong.workers[rank] = view->number;
+        }
+        status.serversView = text_of(wrong);
       }));
   add("a view outlives its round", "servers: a view outlived its round",
       with_status([](Status& status, const Status& before) {

@@ -69,7 +69,8 @@ Status check_world(const Node& node, const Assignment& assignment) {
                                          {.keeps_states = assignment.checkpoint.memory.has_value(),
                                           .losses = assignment.losses,
                                           .has_copies = has_copies(assignment),
-                                          .has_moved_server = has_moved_server(assignment)});
+                                          .has_moved_server = has_moved_server(assignment),
+                                          .has_new_worker = has_new_worker(assignment)});
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }

@@ -31,7 +31,7 @@ struct Slowness {
   std::optional<TimePoint> fast_since{};  // enough to be named no more
 };
 
-// A process of a server with copies, or of a worker next to one.
+// A process of a server, or of a worker next to one.
 struct Served {
   int64_t process = 0;       // grows with each start
   ServersView view{};        // that it follows
@@ -82,9 +82,11 @@ struct Node {
 };
 
 bool has_copies(const Assignment& assignment);
+bool has_servers(const Assignment& assignment);
 // Returns the incarnation that the assignment expects of this node, which is in its world.
 int64_t incarnation_of(int64_t node_index, const Assignment& assignment);
 bool has_moved_server(const Assignment& assignment);
+bool has_new_worker(const Assignment& assignment);
 // Returns the chains in which a server has a place: its own, and those of the servers before it.
 std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies);
 
@@ -217,7 +219,7 @@ class Nodes {
   void wait_for_hung(const Round& round);
   bool can_hang(const Node& node) const;
   void fail(Node& node, int exit_code, const char* reason);
-  // Servers with copies (server_copies.cc).
+  // Servers, and workers that are started anew next to them (server_copies.cc).
   bool begin_serving(Node& node);
   void take_view(Node& node, const Assignment& assignment);
   void serve_anew(Node& node, const ServersView& view);

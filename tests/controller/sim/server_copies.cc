@@ -1,7 +1,9 @@
-// Servers with copies: what their processes hold, and the views that they follow.
+// Jobs with servers: what the processes of servers hold, the views that all follow, and processes
+// that are started anew.
 #include <algorithm>
 
 #include "common/api/servers_view.h"
+#include "common/api/worker_config.h"
 #include "tests/controller/sim/nodes.h"
 
 namespace lockstep::sim {
@@ -28,6 +30,11 @@ std::optional<size_t> server_of(const Node& node) {
   return rank < first ? std::nullopt : std::optional(static_cast<size_t>(rank - first));
 }
 
+// Whether a worker that ends so tells of another one's end.
+bool is_of_others(int64_t exit_code) {
+  return exit_code == kExitPeerLost || exit_code == kExitPeerHung || exit_code == kExitStopped;
+}
+
 // Returns the server of the chain to which the one that joins is added: the one that has been whole
 // for the shortest time; nullopt if it does not join this chain.
 std::optional<size_t> filler_of(const ServersView& view, size_t chain, int64_t copies) {
@@ -48,6 +55,10 @@ std::optional<size_t> filler_of(const ServersView& view, size_t chain, int64_t c
 
 bool has_copies(const Assignment& assignment) {
   return assignment.parameter_servers && assignment.parameter_servers->copies > 0;
+}
+
+bool has_servers(const Assignment& assignment) {
+  return assignment.parameter_servers.has_value();
 }
 
 std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies) {
@@ -76,19 +87,24 @@ bool has_moved_server(const Assignment& assignment) {
   return view.ok() && has_moved_server(*view);
 }
 
+bool has_new_worker(const Assignment& assignment) {
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view);
+  return view.ok() && !view->workers.empty();
+}
+
 // In the first view each server has what it should. Returns whether the node tells of itself
 // already.
 bool Nodes::begin_serving(Node& node) {
   node.served = {.process = node.served.process + 1};
   node.state.servers_view = node.state.servers_started = 0;
-  if (!has_copies(node.assignment)) return false;
+  if (!has_servers(node.assignment)) return false;
   const size_t count = servers_of(node.assignment);
   node.served.view = *servers_view_from_text(node.assignment.servers_view, count);
   const int64_t number = node.served.view.number;
   node.state.servers_view = node.state.servers_started = number;
   node.state.workers.front().servers_view = number;
   const std::optional<size_t> server = server_of(node);
-  if (server && number == 1) {
+  if (server && servers_changed_in(node.served.view) == 1) {
     node.served.holds = chains_of(*server, count, node.assignment.parameter_servers->copies);
   }
   const bool is_moved = server && node.served.view.servers[*server].move;
@@ -106,7 +122,7 @@ bool Nodes::is_superseded(const Node& node) const {
 }
 
 void Nodes::take_view(Node& node, const Assignment& assignment) {
-  if (!has_copies(node.assignment)) return;
+  if (!has_servers(node.assignment)) return;
   const Result<ServersView> view =
       servers_view_from_text(assignment.servers_view, servers_of(node.assignment));
   if (!view.ok() || view->number < node.state.servers_view) return;
@@ -117,9 +133,11 @@ void Nodes::take_view(Node& node, const Assignment& assignment) {
   node.assignment.servers_view = assignment.servers_view;
   node.state.servers_view = view->number;
   const std::optional<size_t> server = server_of(node);
-  const bool is_gone = server && view->servers[*server].state == ServerState::kGone &&
-                       view->servers[*server].since > node.state.servers_started;
-  if (is_gone) {
+  const int64_t started = node.state.servers_started;
+  const bool begins_anew = server ? view->servers[*server].state == ServerState::kGone &&
+                                        view->servers[*server].since > started
+                                  : worker_since(*view, node.state.workers.front().rank) > started;
+  if (begins_anew) {
     serve_anew(node, *view);
   } else {
     follow_later(node, *view);
@@ -127,10 +145,11 @@ void Nodes::take_view(Node& node, const Assignment& assignment) {
   changed(node);
 }
 
-// Its agent kills what runs, and starts it anew.
+// Its agent kills what runs, and starts it anew. A worker goes on after the step that it was at.
 void Nodes::serve_anew(Node& node, const ServersView& view) {
   if (node.is_stopping) return;
   WorkerState worker{.rank = node.state.workers.front().rank, .running = true};
+  worker.step = node.state.workers.front().step;
   node.served = {.process = node.served.process + 1, .view = view};
   node.state.servers_started = view.number;
   node.state.phase = "Running";
@@ -144,6 +163,7 @@ void Nodes::serve_anew(Node& node, const ServersView& view) {
                          serves.phase = WorkerPhase::kTraining;
                          serves.servers_view = same->served.view.number;
                          changed(*same);
+                         schedule_advance(same->job_uid, kFollowMax);
                        });
 }
 
@@ -253,21 +273,27 @@ std::set<int64_t> Nodes::spared_ranks(const Round& round) {
   return ranks;
 }
 
-// Returns whether only servers are missing, and workers still hope to go on without them.
+// Returns whether only processes are missing that may be started anew, and pods of servers with
+// copies, and workers still hope to go on.
 bool Nodes::waits_for_view(const Round& round) {
   const Assignment& assignment = round.front()->assignment;
-  if (!has_copies(assignment)) return false;
+  if (!has_servers(assignment)) return false;
   const TimePoint now = chance_.clock.now();
   const TimePoint since = missed_since_.try_emplace(assignment.hash, now).first->second;
   if (now - since >= kPatience) return false;
   int64_t workers = 0;
   for (const Node* node : round) {
     const WorkerState& worker = node->state.workers.front();
-    if (server_of(*node)) continue;
-    if (!worker.running && worker.exit_code != 0) return false;
+    if (server_of(*node)) {
+      if (!worker.running && worker.exit_code != 0 && !has_copies(assignment)) return false;
+      continue;
+    }
+    if (!worker.running && is_of_others(worker.exit_code)) return false;
     ++workers;
   }
-  return workers == assignment.world.world_size() - static_cast<int64_t>(servers_of(assignment));
+  const auto servers = static_cast<int64_t>(servers_of(assignment));
+  if (!has_copies(assignment) && std::ssize(round) < assignment.world.world_size()) return false;
+  return workers == assignment.world.world_size() - servers;
 }
 
 }  // namespace lockstep::sim

@@ -365,6 +365,40 @@ TEST(Simulation, RoundsGoOnWithTheCopiesOfServersThatDie) {
   EXPECT_GT(moved, 10) << "servers whose pods were lost";
 }
 
+// Workers that die next to servers are started anew in their round, with copies and without.
+TEST(Simulation, RoundsGoOnWithWorkersThatAreStartedAnew) {
+  uint64_t returned = 0;
+  int64_t rounds = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job({.name = "served",
+                                                 .nodes = 3,
+                                                 .steps = 100,
+                                                 .max_restarts = 1000,
+                                                 .saves = true,
+                                                 .servers = 2,
+                                                 .copies = static_cast<int64_t>(seed % 2)});
+    for (const Fault fault : {Fault::kServerError, Fault::kLostRequest, Fault::kLostReply,
+                              Fault::kWatchCut, Fault::kCrash, Fault::kStall}) {
+      world.chance.rate(fault) = 0.01;
+    }
+    world.chance.rate(Fault::kWorkerKilled) = 0.004;
+    simulation.run(std::chrono::minutes(4), [&] { return simulation.is_over(key); });
+    world.calm_down();
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(20), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
+    EXPECT_TRUE(is_true(simulation.status(key), kComplete)) << simulation.describe();
+    returned += world.chance.counts.transitions[static_cast<size_t>(Transition::kWorkerReturned)];
+    rounds += simulation.status(key).round;
+  }
+  EXPECT_GT(returned, 40);
+  std::printf("%llu workers returned, %lld rounds\n", static_cast<unsigned long long>(returned),
+              static_cast<long long>(rounds));
+}
+
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

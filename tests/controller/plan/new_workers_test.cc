@@ -1,0 +1,155 @@
+// Workers of jobs with servers that are started anew without a new round.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "controller/plan/servers.h"
+#include "tests/controller/plan/served_scene.h"
+
+namespace lockstep::plan {
+namespace {
+
+// The agent has started the worker anew, in the view that it has.
+WorkerState& start_worker(Scene& scene, int64_t index, WorkerPhase phase) {
+  AgentState& state = scene.agent(index);
+  state.phase = "Running";
+  state.servers_started = state.servers_view;
+  WorkerState& process = state.workers.front();
+  process = {.rank = process.rank, .pid = 8, .running = true, .phase = phase};
+  process.servers_view = state.servers_view;
+  return process;
+}
+
+// The scene of a worker's process that has failed after it had trained.
+Scene with_failed_worker(int64_t copies, int64_t exit_code = 137) {
+  Scene scene = training(2, copies);
+  scene.fail_worker(1, exit_code, 0.1, "Signal");
+  return scene;
+}
+
+TEST(NewWorkers, TakeUpWhereThoseWereThatDied) {
+  for (const int64_t copies : {0, 1}) {
+    Scene scene = with_failed_worker(copies);
+    const std::string hash = scene.status().worldHash;
+    settle_all(scene);
+    EXPECT_EQ(scene.status().round, 1);
+    EXPECT_EQ(scene.status().worldHash, hash);
+    EXPECT_EQ(scene.status().serversView, "2:1,1;1@2");
+    EXPECT_EQ(scene.status().restarts, 1);
+    EXPECT_EQ(scene.status().lastFailure->action, "RestartInPlace");
+    EXPECT_EQ(scene.status().lastFailure->resumedStep, scene.status().lastFailure->step);
+    const auto sent = only<PutAssignment>(scene.plan());
+    ASSERT_EQ(sent.size(), 4u);
+    EXPECT_EQ(sent.front().assignment->servers_view, "2:1,1;1@2");
+    EXPECT_EQ(sent.front().assignment->protocol, kProtocolNewest);
+    EXPECT_TRUE(assignment_from_json(to_json(*sent.front().assignment)).ok());
+    settle_all(scene);
+    EXPECT_EQ(scene.status().restarts, 1) << "the same failure does not count again";
+  }
+}
+
+TEST(NewWorkers, AreMissedOnlyUntilTheyAreStarted) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  EXPECT_TRUE(is_true(scene.status(), kRunning)) << "the others train";
+  follow(scene, 2);
+  WorkerState& process = start_worker(scene, 1, WorkerPhase::kLoading);
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "2:1,1;1@2") << "nothing more is to be said";
+  process.phase = WorkerPhase::kTraining;
+  settle_all(scene);
+  EXPECT_TRUE(is_true(scene.status(), kRunning));
+  EXPECT_EQ(scene.status().round, 1);
+}
+
+TEST(NewWorkers, ThatFailAgainBeforeTheyTrainEndTheRound) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  follow(scene, 2);
+  start_worker(scene, 1, WorkerPhase::kBroadcasting);
+  settle_all(scene);
+  scene.fail_worker(1, 1, 0.1, "Error");
+  scene.agent(1).workers.front().phase = WorkerPhase::kBroadcasting;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 2);
+  EXPECT_EQ(scene.status().restarts, 2);
+  EXPECT_TRUE(scene.status().serversView.empty());
+}
+
+TEST(NewWorkers, ThatFailAgainLaterAreStartedAgain) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  follow(scene, 2);
+  start_worker(scene, 1, WorkerPhase::kTraining);
+  settle_all(scene);
+  scene.fail_worker(1, 139, 0.1, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,1;1@3");
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(NewWorkers, AreTwoWhereTwoDie) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  scene.fail_worker(0, 137, 0.1, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,1;0@3,1@2");
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(NewWorkers, AreAwayWhileAServerWithCopiesDies) {
+  Scene scene = with_failed_worker(1);
+  settle_all(scene);
+  scene.fail_worker(kWorkers, 137, 0.1, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:-3,1;1@2");
+}
+
+TEST(NewWorkers, ANewRoundBeginsWhereTheRoundCannotGoOn) {
+  struct Case {
+    const char* name;
+    std::function<void(Scene&)> change;
+  };
+  const Case cases[] = {
+      {"it had not trained",
+       [](Scene& scene) { scene.agent(1).workers.front().phase = WorkerPhase::kBroadcasting; }},
+      {"it lost a peer",
+       [](Scene& scene) { scene.agent(1).workers.front().exit_code = kExitPeerLost; }},
+      {"an agent does not know such views",
+       [](Scene& scene) { scene.agent(0).protocol = kProtocolWithNewWorkers - 1; }},
+      {"several processes on a node",
+       [](Scene& scene) { scene.seen.job.spec.processesPerNode = 2; }},
+      {"a server without copies is gone, too",
+       [](Scene& scene) { scene.fail_worker(kWorkers, 137, 0.2, "Signal"); }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    Scene scene = with_failed_worker(0);
+    one.change(scene);
+    settle_all(scene);
+    scene.advance(std::chrono::seconds(6));  // for whoever may tell more
+    for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+    settle_all(scene);
+    EXPECT_EQ(scene.status().round, 2);
+    EXPECT_TRUE(scene.status().serversView.empty()) << scene.status().serversView;
+  }
+}
+
+TEST(NewWorkers, HaveAViewThatOlderAgentsWouldRefuse) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  const Pass pass = make_pass(scene.seen, scene.now, scene.limits);
+  EXPECT_TRUE(has_new_workers(pass));
+  const auto sent = only<PutAssignment>(scene.plan());
+  ASSERT_FALSE(sent.empty());
+  Assignment assignment = *sent.front().assignment;
+  assignment.protocol = kProtocolWithNewWorkers - 1;
+  EXPECT_FALSE(assignment_from_json(to_json(assignment)).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::plan
