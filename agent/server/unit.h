@@ -60,7 +60,7 @@ class Unit {
   bool is_primary() const { return place_.is_primary; }
   // Whether the state is complete.
   bool is_whole() const { return is_whole_; }
-  // Of a worker of the view: that of its next push.
+  // Returns the clock of the next push of a worker of the view.
   uint64_t clock_of(uint32_t worker) const { return clock_.clock_of(worker); }
 
   // These take the call of a worker now, later, or refuse it. Only at a primary.

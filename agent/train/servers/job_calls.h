@@ -97,8 +97,8 @@ struct ReturnReply {
   uint64_t met_step = 0;  // kMeetStep and kMeetPlace of the last one
   uint64_t met_place = 0;
   uint64_t has_left = 0;  // 1: it needed the servers no more
-  // Of the worker's next pushes to the units of this server (ParameterServer::clocks_of()); without
-  // a unit, lowest is above highest.
+  // The clocks of the worker's next pushes to the units of this server
+  // (ParameterServer::clocks_of()); without a unit, lowest is above highest.
   uint64_t lowest_clock = 1;
   uint64_t highest_clock = 0;
 };

@@ -50,7 +50,7 @@ class JobDesk {
   // blame for waiting for them.
   void note_lost(const std::map<int64_t, int64_t>& workers);
   bool is_away(uint32_t worker) const;
-  // What the worker has told this server: all of ReturnReply but `first` and the clocks.
+  // Returns what the worker has told this server: all of ReturnReply but `first` and the clocks.
   ReturnReply past_of(uint32_t worker) const;
   // Refuses what waits, and will: this worker hangs. The others can ask which one.
   void blame(uint32_t worker);

@@ -43,8 +43,7 @@ class JobLink {
   // server that does not answer; -1 if all do.
   int64_t culprit();
 
-  // Of a process in the place of a worker's that was lost: where that one was, as all servers
-  // together know.
+  // Where the process was in whose place this one is, as all servers together know.
   struct Past {
     std::optional<uint64_t> first;  // the step after which the round began, if one knows
     uint64_t step = 0;              // the newest that it has reported; 0: none

@@ -1,4 +1,5 @@
-// Real processes of jobs with servers: servers that have copies die, or workers, and training goes on.
+// Real processes of jobs with servers: servers that have copies die, or workers, and training goes
+// on.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>

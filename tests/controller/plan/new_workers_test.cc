@@ -131,7 +131,7 @@ TEST(NewWorkers, ANewRoundBeginsWhereTheRoundCannotGoOn) {
     Scene scene = with_failed_worker(0);
     one.change(scene);
     settle_all(scene);
-    scene.advance(std::chrono::seconds(6));  // for whoever may tell more
+    scene.advance(std::chrono::seconds(6));  // for others to tell more
     for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
     settle_all(scene);
     EXPECT_EQ(scene.status().round, 2);
