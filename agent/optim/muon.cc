@@ -131,7 +131,7 @@ std::vector<ShardSlice> Muon::slices_of(int rank, const MuonMatrix& matrix) cons
   const MuonRanks& ranks = setup_.ranks;
   if (ranks.slices.empty())
     return {{.offset = matrix.offset, .local = matrix.offset, .count = count}};
-  const auto index = static_cast<size_t>(rank / ranks.tensor);
+  const size_t index = static_cast<size_t>(rank / ranks.tensor) % ranks.slices.size();
   return offsets_within(ranks.slices[index], matrix.offset, matrix.offset + count);
 }
 
@@ -201,23 +201,24 @@ void Muon::add_runs(const MuonMatrix& matrix, int rank, std::vector<MuonRun>& ru
   }
 }
 
-// The first of the tensor-parallel ranks that have the same shard gives it; without slices, the
-// owner's peers.
+// The ranks of the owner's replica give the parts; of those with the same shard, the first one.
 std::vector<MuonRun> Muon::collected(const MuonMatrix& matrix) const {
   const MuonRanks& ranks = setup_.ranks;
   const int same = ranks.tensor / matrix.shards;  // ranks with the same shard
   std::vector<MuonRun> runs;
-  for (int rank = 0; rank < ranks.ranks; ++rank) {
-    const bool is_peer = rank / ranks.tensor == matrix.owner / ranks.tensor;
-    if (ranks.slices.empty() && !is_peer) continue;
-    if (rank % ranks.tensor % same == 0) add_runs(matrix, rank, runs);
+  const int first = matrix.owner / ranks.replica_size() * ranks.replica_size();
+  for (int rank = first; rank < first + ranks.replica_size(); ++rank) {
+    const bool gives = rank % ranks.tensor % same == 0;
+    if (gives && concerns(matrix, rank)) add_runs(matrix, rank, runs);
   }
   return runs;
 }
 
 std::vector<MuonRun> Muon::spread(const MuonMatrix& matrix) const {
   std::vector<MuonRun> runs;
-  for (int rank = 0; rank < setup_.ranks.ranks; ++rank) add_runs(matrix, rank, runs);
+  for (int rank = 0; rank < setup_.ranks.ranks; ++rank) {
+    if (concerns(matrix, rank)) add_runs(matrix, rank, runs);
+  }
   return runs;
 }
 

@@ -41,9 +41,14 @@ struct MuonRanks {
   int rank = 0;  // this one
   int ranks = 1;
   int tensor = 1;
-  // The slices of the arena that rank i updates are those of index i / tensor; empty: each rank
-  // updates all of it.
+  // The slices of the arena that rank i updates are those of index i / tensor, beginning anew after
+  // the last one: such ranks are replicas. Empty: each rank updates all of it.
   std::vector<std::vector<ShardSlice>> slices = {};
+
+  // Ranks that together have everything once.
+  int replica_size() const {
+    return slices.empty() ? tensor : tensor * static_cast<int>(slices.size());
+  }
 };
 
 // Returns the matrices of an arena, and deals them to `ranks` ranks, the most expensive ones in the
@@ -89,21 +94,22 @@ class Muon {
   // The arrays are memory of the CPU, and outlive it.
   explicit Muon(Setup setup);
 
-  // Replaces the gradients of what this rank updates by directions. The scale of the gradients is
+  // Replaces the gradients of what this rank updates by directions. `gradient_scale` must be
   // finite.
   void make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
                        float gradient_scale) const;
   // Replaces the direction of a matrix in shards() by its update.
   void orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
                      const MuonMatrix& matrix) const;
-  // As orthogonalise(), of all matrices, where one rank has them.
+  // Replaces the directions of all matrices by their updates, for a rank that is alone.
   void orthogonalise_all(const kernels::OpTable& ops, kernels::Stream& stream) const;
 
-  // By round.
+  // Returns the matrices in the order of rounds.
   std::span<const MuonMatrix> matrices() const { return matrices_; }
-  // The runs of a direction from the ranks to the owner, each float once.
+  // Both return all runs at the owner, and elsewhere those of this rank.
+  // Runs of a direction from the ranks to the owner, each float once.
   std::vector<MuonRun> collected(const MuonMatrix& matrix) const;
-  // The runs of an update from the owner to all ranks that apply it, itself included.
+  // Runs of an update from the owner to all ranks that apply it, itself included.
   std::vector<MuonRun> spread(const MuonMatrix& matrix) const;
   int rank() const { return setup_.ranks.rank; }
   float* gradients() const { return setup_.gradients; }
@@ -111,12 +117,15 @@ class Muon {
 
  private:
   void add_runs(const MuonMatrix& matrix, int rank, std::vector<MuonRun>& runs) const;
+  bool concerns(const MuonMatrix& matrix, int rank) const {
+    return matrix.owner == setup_.ranks.rank || rank == setup_.ranks.rank;
+  }
   std::vector<ShardSlice> slices_of(int rank, const MuonMatrix& matrix) const;
 
   Setup setup_;
   std::vector<MuonMatrix> matrices_;
   float* shards_ = nullptr;
-  NewtonSchulz memory_;  // without a matrix
+  NewtonSchulz memory_;  // its matrix is set for each call
 };
 
 }  // namespace lockstep::optim

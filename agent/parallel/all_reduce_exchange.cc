@@ -26,7 +26,7 @@ Result<std::unique_ptr<GradientExchange>> AllReduceExchange::create(const Exchan
                                   .far = options.far,
                                   .pieces = options.pieces,
                                   .clock = options.clock,
-                                  .matrices = parts.matrix_group},
+                                  .matrices = parts.matrices},
                                  parts.ops, parts.compute));
   return std::unique_ptr<GradientExchange>(
       new AllReduceExchange(parts, std::move(sink), std::move(update)));

@@ -266,6 +266,7 @@ class Composition {
   // Counts the host's waits within a pass as communication; empty on a GPU.
   std::function<void(model::Pass pass, bool begins)> waits_lapped();
   std::function<void(bool begins)> backward_waits_lapped();
+  std::function<void(bool begins)> update_waits_lapped();  // for updates on CPUs
   struct StateArrays {
     std::array<float*, optim::kStatesMax> states{};
     FarArrays far;
@@ -354,8 +355,8 @@ class Composition {
   std::unique_ptr<comm::Communicator> gathering_;
   std::unique_ptr<comm::Communicator> other_replicas_;  // null: those of data_group_
   comm::Communicator* replicas_ = nullptr;              // with the same shard as this rank
-  optim::MuonRanks muon_ranks_;                         // with kMuon, as the next one
-  std::unique_ptr<comm::Communicator> matrix_group_;    // of them; null: this rank is alone
+  optim::MuonRanks muon_ranks_;                         // only with kMuon, as matrix_group_
+  std::unique_ptr<comm::Communicator> matrix_group_;    // muon_ranks_; null: this rank is alone
   kernels::Stream gathers_;                             // for parameters, like reductions_
   std::array<FarMemory, optim::kStatesMax> far_states_;
   FarMemory far_parameters_;

@@ -165,6 +165,13 @@ std::function<void(model::Pass, bool)> Composition::waits_lapped() {
   };
 }
 
+std::function<void(bool)> Composition::update_waits_lapped() {
+  return [this](bool begins) {
+    const Status lapped = timer_->lap(begins ? StepPart::kUpdate : StepPart::kCommunication);
+    CHECK(lapped.ok());  // a CPU's timer reads a clock
+  };
+}
+
 std::function<void(bool)> Composition::backward_waits_lapped() {
   const auto lapped = waits_lapped();
   if (!lapped) return {};
@@ -259,7 +266,7 @@ Status Composition::build_exchange(const Clock& clock) {
   if (reducing_ != nullptr) norms.insert(norms.begin(), reducing_.get());
   const ExchangeParts parts{.group = *data_group_,
                             .norm_groups = std::move(norms),
-                            .matrix_group = matrix_group_.get(),
+                            .matrices = {matrix_group_.get(), update_waits_lapped()},
                             .ops = *ops_,
                             .compute = stream_,
                             .communication = reductions_};

@@ -7,22 +7,18 @@
 
 namespace lockstep::parallel {
 
-// Those of this stage; with shards, those that together have all of them. They are neighbours, the
-// tensor peers among them first.
+// The ranks of this stage. They are neighbours, with tensor peers next to each other.
 Status Composition::build_matrix_group() {
   if (options_.optimizer.kind != optim::OptimizerKind::kMuon) return {};
-  const bool is_sharded = options_.sharding.sharding != Sharding::kNone;
   const Mesh& mesh = options_.mesh;
-  const int64_t indices = is_sharded ? shards().ranks() : mesh.data;
-  MeshCoordinates first = options_.place;
-  first.data = is_sharded ? state_layout_->replica(world_.rank()) * indices : 0;
-  first.tensor = 0;
-  std::vector<int> ranks(static_cast<size_t>(indices * mesh.tensor));
-  std::iota(ranks.begin(), ranks.end(), static_cast<int>(rank_of(mesh, first)));
+  std::vector<int> ranks(static_cast<size_t>(mesh.data * mesh.tensor));
+  const int64_t first = rank_of(mesh, {.pipeline = options_.place.pipeline});
+  std::iota(ranks.begin(), ranks.end(), static_cast<int>(first));
   muon_ranks_ = {.rank = world_.rank() - ranks.front(),
                  .ranks = static_cast<int>(ranks.size()),
                  .tensor = static_cast<int>(mesh.tensor)};
-  for (int64_t i = 0; is_sharded && i < indices; ++i) {
+  const bool is_sharded = options_.sharding.sharding != Sharding::kNone;
+  for (int64_t i = 0; is_sharded && i < shards().ranks(); ++i) {
     muon_ranks_.slices.push_back(shards().slices(i));
   }
   if (ranks.size() == 1) return {};

@@ -61,10 +61,10 @@ struct ExchangeParts {
   // The groups over which the squares of this rank's gradients add up, once they are reduced
   // (add_up_squares()).
   std::vector<comm::Communicator*> norm_groups;
-  comm::Communicator* matrix_group;  // of ExchangeOptions::muon_ranks; null: this rank is alone
-  const kernels::OpTable& ops;       // of the streams' device
-  kernels::Stream& compute;          // gradients are made, and parameters read, on it
-  kernels::Stream& communication;    // nobody else's
+  MatrixGroup matrices;            // of ExchangeOptions::muon_ranks
+  const kernels::OpTable& ops;     // of the streams' device
+  kernels::Stream& compute;        // gradients are made, and parameters read, on it
+  kernels::Stream& communication;  // nobody else's
 };
 
 // The memory outlives the exchange. It is memory of the streams' device, with a float for each of

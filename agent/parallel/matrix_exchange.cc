@@ -28,7 +28,7 @@ void move(const optim::Muon& muon, const optim::MuonRun& run, int owner, Way way
   }
 }
 
-Status move(const optim::Muon& muon, comm::Communicator& group,
+Status move(const optim::Muon& muon, const MatrixGroup& group,
             std::span<const optim::MuonMatrix> round, Way way) {
   std::vector<comm::Call> calls;
   for (const optim::MuonMatrix& matrix : round) {
@@ -36,14 +36,18 @@ Status move(const optim::Muon& muon, comm::Communicator& group,
         way == Way::kToOwner ? muon.collected(matrix) : muon.spread(matrix);
     for (const optim::MuonRun& run : runs) move(muon, run, matrix.owner, way, calls);
   }
-  return calls.empty() ? Status() : group.run(calls);
+  if (calls.empty()) return {};
+  if (group.observe_waits) group.observe_waits(true);
+  const Status moved = group.ranks->run(calls);
+  if (group.observe_waits) group.observe_waits(false);
+  return moved;
 }
 
 }  // namespace
 
-Status orthogonalise(const optim::Muon& muon, comm::Communicator* group,
-                     const kernels::OpTable& ops, kernels::Stream& stream) {
-  if (group == nullptr) {
+Status orthogonalise(const optim::Muon& muon, const MatrixGroup& group, const kernels::OpTable& ops,
+                     kernels::Stream& stream) {
+  if (group.ranks == nullptr) {
     muon.orthogonalise_all(ops, stream);
     return {};
   }
@@ -52,11 +56,11 @@ Status orthogonalise(const optim::Muon& muon, comm::Communicator* group,
     const auto next = std::ranges::find_if(
         rest, [&](const optim::MuonMatrix& matrix) { return matrix.round != rest[0].round; });
     const auto round = rest.first(static_cast<size_t>(next - rest.begin()));
-    TRY(move(muon, *group, round, Way::kToOwner));
+    TRY(move(muon, group, round, Way::kToOwner));
     for (const optim::MuonMatrix& matrix : round) {
       if (matrix.owner == muon.rank()) muon.orthogonalise(ops, stream, matrix);
     }
-    TRY(move(muon, *group, round, Way::kFromOwner));
+    TRY(move(muon, group, round, Way::kFromOwner));
     rest = rest.subspan(round.size());
   }
   return {};

@@ -44,8 +44,8 @@ class ShardUpdate {
     // Arrays of `arrays` that are far from the device (FarMemory::data()) pass through these.
     FarArrays far = {};
     PieceMemory pieces = {};
-    const Clock* clock = nullptr;            // only with far arrays
-    comm::Communicator* matrices = nullptr;  // of orthogonalise()
+    const Clock* clock = nullptr;  // only with far arrays
+    MatrixGroup matrices = {};     // with kMuon
   };
   // The ops and the stream outlive it. kUnavailable if memory is short.
   static Result<ShardUpdate> create(const Options& options, const kernels::OpTable& ops,
@@ -55,8 +55,8 @@ class ShardUpdate {
   void add_squares(kernels::SquareSum* sum) const;
   // Updates the slices by all gradients' squares in `values`, and sets its scale. Changes no
   // parameter if the norm is not finite.
-  // With far arrays it returns when they have the new values. Errors are those of far memory and
-  // of orthogonalise().
+  // With far arrays it returns when they have the new values. With kMuon all ranks of `matrices`
+  // call it, and it waits for them. Errors are those of far memory and of orthogonalise().
   Status apply(const UpdateRequest& request, StepValues* values);
   // Makes the copies for products from parameters that were loaded (Optimizer::refresh_copies()).
   void refresh_copies(int64_t step) { optimizer_.refresh_copies(*stream_, step); }
@@ -76,7 +76,7 @@ class ShardUpdate {
   optim::Optimizer optimizer_;
   optim::GradientNorm norm_;
   std::optional<OffloadedTensors> far_;
-  comm::Communicator* matrices_ = nullptr;
+  MatrixGroup matrices_;
 };
 
 }  // namespace lockstep::parallel

@@ -195,19 +195,16 @@ void ParameterServer::fail_waiting(const Error& error) {
   });
 }
 
-std::optional<ParameterServer::ClockRange> ParameterServer::clocks_of(uint32_t worker) {
-  std::optional<ClockRange> range;
+// A copy has no push that its primary does not have.
+uint64_t ParameterServer::highest_clock_of(uint32_t worker) {
+  uint64_t highest = 0;
   strand_->run([&] {
     if (!std::ranges::binary_search(routing_->view().workers, worker)) return;
     for (const auto& [id, unit] : units_) {
-      if (!unit->is_primary()) continue;
-      const uint64_t clock = unit->clock_of(worker);
-      if (!range) range = ClockRange{.lowest = clock, .highest = clock};
-      range->lowest = std::min(range->lowest, clock);
-      range->highest = std::max(range->highest, clock);
+      if (unit->is_whole()) highest = std::max(highest, unit->clock_of(worker));
     }
   });
-  return range;
+  return highest;
 }
 
 ParameterServer::Report ParameterServer::report() {

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,13 +85,9 @@ class ParameterServer {
   // Goes on after `first` steps of earlier rounds. Before the workers' first pushes.
   void begin_at(uint64_t first);
 
-  // The lowest and the highest clock of a worker, over the units whose primary this server is.
-  struct ClockRange {
-    uint64_t lowest = 0;
-    uint64_t highest = 0;
-  };
-  // As install(); nothing without such a unit, or for another rank than a worker's of the view.
-  std::optional<ClockRange> clocks_of(uint32_t worker);
+  // Returns the highest clock of a worker in a unit that this server holds; 0 if it holds none. As
+  // install().
+  uint64_t highest_clock_of(uint32_t worker);
 
   // Refuses all calls that wait. As install().
   void fail_waiting(const Error& error);

@@ -384,9 +384,10 @@ void check_muon(const TrainingJob& job, Problems& problems) {
   }
   const ModelSpec& model = spec.train->model;
   if (model.family != kMlp || model.hidden.size() > 1) return;
-  problems.push_back(
-      "spec.train.model.hidden: muon is for the matrices between hidden layers, expected two "
-      "layers or more, or another spec.train.optimizer.name");
+  problems.push_back("spec.train.model.hidden: found " + text(std::ssize(model.hidden)) +
+                     " layers, but muon is for the matrices between hidden layers: expected two "
+                     "layers or more, or "
+                     "another spec.train.optimizer.name");
 }
 
 void check_servers(const TrainingJob& job, Problems& problems) {

@@ -50,12 +50,18 @@ Verdict form(Pass& pass) {
   return start_round(pass, next_round(pass), "all pods run and have an address");
 }
 
+// A worker that is started anew in its round backs off as one that begins another round.
+bool worker_backs_off(Pass& pass) {
+  const auto& last = pass.status.lastFailure;
+  return last && misses_worker(pass) && must_back_off(pass, *last);
+}
+
 // A restart in place backs off for as long as one with new pods.
 bool is_backing_off(Pass& pass) {
   const auto& last = pass.status.lastFailure;
   const bool follows = last && last->round < pass.status.round &&
                        last->action == "RestartInPlace" && is_true(pass.status, kRestarting);
-  return follows && must_back_off(pass, *last);
+  return (follows && must_back_off(pass, *last)) || worker_backs_off(pass);
 }
 
 // If one of them may not, the others would wait for it in vain. Nobody waits for a server that is
@@ -107,9 +113,11 @@ std::vector<const PodView*> pods_behind(const Pass& pass) {
 }  // namespace
 
 // No pod of a lost server is stopped before the others know that it is gone: a server that is told
-// to stop asks the ranks that still listen to it to leave.
+// to stop asks the ranks that still listen to it to leave. A worker that fails again and again is
+// started later each time.
 Verdict views(Pass& pass) {
   if (!has_views(pass) || pass.status.serversView.empty()) return Verdict::kNext;
+  if (worker_backs_off(pass)) return Verdict::kNext;
   const std::vector<const PodView*> behind = pods_behind(pass);
   const auto is_in_it = [&](const PodView* pod) { return pass.current_report(pod) != nullptr; };
   if (std::ranges::none_of(behind, is_in_it)) return Verdict::kNext;

@@ -264,6 +264,7 @@ Verdict draining(Pass& pass) {
   if (!saves_when_stopped(pass)) return Verdict::kNext;
   if (!is_true(pass.status, kDraining) && !is_asked(pass)) return Verdict::kNext;
   note_saved(pass);
+  if (misses_worker(pass)) return Verdict::kNext;
   const std::vector<int64_t> nodes = counted_nodes(pass);
   const auto any = [&](Leaving leaving) {
     return std::ranges::any_of(nodes,

@@ -1,7 +1,6 @@
 #include "controller/plan/servers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,13 +49,26 @@ bool is_lifeless(const Pass& pass, size_t server) {
          state->workers.front().is_lifeless;
 }
 
-// Whether all workers train, are done, or are about to be started anew; but for one node's.
-bool all_workers_train(const Pass& pass, int64_t but_for) {
+// Whether a process that exits so tells of another one's end.
+bool tells_of_others(int64_t exit_code) {
+  return exit_code == kExitPeerLost || exit_code == kExitPeerHung || exit_code == kExitStopped;
+}
+
+// Whether a worker's process that failed can be followed by one that goes on where it was: it has
+// trained. So one that could not go on, and fails again, ends the round.
+bool may_return(const AgentState& state) {
+  if (state.workers.size() != 1 || is_being_stopped(state)) return false;
+  const WorkerState& worker = state.workers.front();
+  return worker.phase >= WorkerPhase::kTraining && !tells_of_others(worker.exit_code);
+}
+
+// Whether all workers train, are done, or can be started anew.
+bool all_workers_train(const Pass& pass) {
   const auto workers = std::span(pass.current).first(static_cast<size_t>(pass.spec().nodes));
   return std::ranges::all_of(workers, [&](const PodView* pod) {
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr) return false;
-    if (pod->node_index == but_for || is_known_to_be_gone(pass, *pod, *state)) return true;
+    if (is_known_to_be_gone(pass, *pod, *state) || may_return(*state)) return true;
     return std::ranges::all_of(state->workers, [](const WorkerState& worker) {
       return worker.running || worker.exit_code == 0;
     });
@@ -122,12 +134,12 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
   });
 }
 
-// Whether the round may go on without some process at all, that of a worker's node perhaps. In a
-// later view than the first one, a failure of the same moment may have set Running to False.
-bool may_go_on(const Pass& pass, int64_t but_for = -1) {
+// Whether the round may go on without some process at all. In a later view than the first one, a
+// failure of the same moment may have set Running to False.
+bool may_go_on(const Pass& pass) {
   if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
   const bool has_trained = is_true(pass.status, kRunning) || !pass.status.serversView.empty();
-  return has_trained && all_workers_train(pass, but_for);
+  return has_trained && all_workers_train(pass);
 }
 
 // Whether the text of this view, and of those with which its servers come back, fits in status.
@@ -144,22 +156,14 @@ bool is_held(const Pass& pass, const ServersView& view) {
   return fits(view) && holds_everything(view, pass.spec().parameterServers->copies);
 }
 
-// Whether the failure is one of the process alone, which tells of no other one.
-bool is_its_own(const FailureStatus& failure) {
-  constexpr int64_t kOfOthers[] = {kExitPeerLost, kExitPeerHung, kExitStopped};
-  return failure.reason != kSuspected && failure.exitCode >= 0 &&
-         std::ranges::find(kOfOthers, failure.exitCode) == std::end(kOfOthers);
-}
-
-// Whether a worker's process that is started anew can go on where this one was: it has trained. So
-// one that could not go on, and fails again, ends the round.
+// Whether the worker that failed can be started anew, as its agent and all others know.
 bool can_return(const Pass& pass, const FailureStatus& failure) {
   const AgentState* state =
       pass.current_report(pass.current[static_cast<size_t>(failure.nodeIndex)]);
-  if (state == nullptr || state->workers.size() != 1 || is_being_stopped(*state)) return false;
-  if (state->workers.front().phase < WorkerPhase::kTraining) return false;
+  if (state == nullptr || !may_return(*state)) return false;
+  const bool is_its_own = failure.reason != kSuspected && failure.exitCode >= 0;
   const ServersView next = view_with_new_worker(servers_view(pass), failure.rank);
-  return is_its_own(failure) && all_speak(pass, kProtocolWithNewWorkers, {}) && fits(next) &&
+  return is_its_own && all_speak(pass, kProtocolWithNewWorkers, {}) && fits(next) &&
          next.workers.size() <= kWorkersInViewMax;
 }
 
@@ -295,7 +299,7 @@ std::optional<FailureStatus> lifeless_server(const Pass& pass) {
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure) {
   if (failure.rank < 0 || !has_views(pass)) return false;
   const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
-  if (!server) return may_go_on(pass, failure.nodeIndex) && can_return(pass, failure);
+  if (!server) return may_go_on(pass) && can_return(pass, failure);
   const bool has_failed = failure.reason != kSuspected && failure.exitCode >= 0;
   if (!may_go_on(pass) || !(has_failed || is_lifeless(pass, *server))) return false;
   return is_held(pass, next_view(servers_view(pass), *server, ServerState::kGone));
@@ -309,6 +313,14 @@ const char* lose_process(Pass& pass, const FailureStatus& failure) {
   }
   pass.status.serversView = text_of(view_with_new_worker(view, failure.rank));
   return "training goes on, and its next process takes up where it was";
+}
+
+bool misses_worker(const Pass& pass) {
+  if (!has_views(pass) || pass.status.serversView.empty()) return false;
+  const ServersView view = servers_view(pass);
+  return std::ranges::any_of(view.workers, [&](const auto& worker) {
+    return worker.first < pass.spec().nodes && is_away(pass, view, worker.first);
+  });
 }
 
 bool has_new_workers(const Pass& pass) {

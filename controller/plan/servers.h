@@ -39,6 +39,8 @@ bool can_go_on_without(const Pass& pass, const FailureStatus& failure);
 // Records that this server is gone, or that this worker has a new process: its agent will start it.
 // Returns why the round goes on.
 const char* lose_process(Pass& pass, const FailureStatus& failure);
+// Whether some worker is about to be started anew, so that the ranks cannot save.
+bool misses_worker(const Pass& pass);
 // Whether the view says that some worker was started anew.
 bool has_new_workers(const Pass& pass);
 // Whether the round goes on without the pods of these nodes, all of servers: all workers train,

@@ -129,7 +129,7 @@ def optimizer_of(name, w):
 
 
 def muon(w):
-    """Of the filters between the first layer and the last one."""
+    """Makes a Muon of the filters between the first layer and the last one."""
     filters = [v for v in w.values() if v.dim() > 1]
     hidden = filters[1:-1]
     return Muon(hidden, [1] * len(hidden), [filters[0], filters[-1]], [v for v in w.values() if v.dim() == 1],

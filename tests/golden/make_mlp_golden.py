@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import golden
+from muon import Muon
 
 INPUTS, HIDDEN, CLASSES, VALUES = 5, [16, 7], 4, 3
 BATCH, STEPS, SEED = 6, 10, 30
@@ -42,6 +43,7 @@ def loss_of(w, activation, task, features, targets):
     return F.cross_entropy(x, targets) if task == "classification" else F.mse_loss(x, targets)
 
 
+MUON = dict(rate=2e-2, momentum=0.95)
 SGD = dict(lr=ADAMW["lr"], momentum=0.9, nesterov=True, weight_decay=ADAMW["weight_decay"])
 ADAGRAD = dict(lr=ADAMW["lr"], eps=ADAMW["eps"], weight_decay=ADAMW["weight_decay"])
 
@@ -54,7 +56,16 @@ def groups(w):
 
 OPTIMIZERS = {"adamw": lambda w: torch.optim.AdamW(groups(w), **ADAMW),
               "sgd": lambda w: torch.optim.SGD(groups(w), **SGD),
-              "adagrad": lambda w: torch.optim.Adagrad(groups(w), **ADAGRAD)}
+              "adagrad": lambda w: torch.optim.Adagrad(groups(w), **ADAGRAD),
+              "muon": lambda w: muon(w)}
+
+
+def muon(w):
+    """Makes a Muon of the matrices between the first layer and the last one."""
+    matrices = [v for v in w.values() if v.dim() > 1]
+    hidden = matrices[1:-1]
+    return Muon(hidden, [1] * len(hidden), [matrices[0], matrices[-1]], [v for v in w.values() if v.dim() == 1],
+                ADAMW, **MUON)
 
 
 def roundings():
@@ -128,6 +139,7 @@ def main(path):
         "learningRate": str(ADAMW["lr"]), "beta1": str(ADAMW["betas"][0]),
         "beta2": str(ADAMW["betas"][1]), "epsilon": str(ADAMW["eps"]),
         "weightDecay": str(ADAMW["weight_decay"]), "momentum": str(SGD["momentum"]),
+        "matrixLearningRate": str(MUON["rate"]), "matrixMomentum": str(MUON["momentum"]),
         "gradientDeviation": str(golden.gradient_deviation(roundings())), "torch": torch.__version__})
 
 

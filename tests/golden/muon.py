@@ -17,7 +17,7 @@ def newton_schulz(g):
 
 
 def muon_step(parameter, gradient, buffer, rate, momentum, decay):
-    """Of one matrix; all three are views of what it is a part of."""
+    """Updates one matrix. All three are views of what it is a part of."""
     buffer.mul_(momentum).add_(gradient)
     rows, columns = parameter.shape
     update = newton_schulz(gradient + momentum * buffer) * max(1, rows / columns) ** 0.5

@@ -32,7 +32,7 @@ Result<std::unique_ptr<GradientExchange>> ShardedExchange::create(const Options&
                                                       .far = options.far,
                                                       .pieces = options.pieces,
                                                       .clock = options.clock,
-                                                      .matrices = parts.matrix_group},
+                                                      .matrices = parts.matrices},
                                                      parts.ops, parts.compute));
   return std::unique_ptr<GradientExchange>(
       new ShardedExchange(parts, std::move(gradients), std::move(update), buckets_of(layout)));

@@ -29,8 +29,8 @@ inline const rpc::Method kLoadState("lockstep.job.load", rpc::Repeats::kNever);
 // kConflict if the server goes by another view. A repeated call for the same folder and view gets
 // the same reply.
 inline const rpc::Method kSaveState("lockstep.job.save", rpc::Repeats::kAllowed);
-// From a process in the place of a worker's that was lost: where was that one? ReturnCall to
-// ReturnReply. A server that was started anew knows less than the others.
+// Asks where a worker was whose process was lost, for the process that takes its place. ReturnCall
+// to ReturnReply. A server that was started anew knows less than the others.
 inline const rpc::Method kReturn("lockstep.job.return", rpc::Repeats::kAllowed);
 // The worker needs the server no more. LeaveCall. A server ends once all workers have left.
 inline const rpc::Method kLeaveJob("lockstep.job.leave", rpc::Repeats::kNever);
@@ -96,11 +96,8 @@ struct ReturnReply {
   uint64_t meetings = 0;  // that the worker has called
   uint64_t met_step = 0;  // kMeetStep and kMeetPlace of the last one
   uint64_t met_place = 0;
-  uint64_t has_left = 0;  // 1: it needed the servers no more
-  // The clocks of the worker's next pushes to the units of this server
-  // (ParameterServer::clocks_of()); without a unit, lowest is above highest.
-  uint64_t lowest_clock = 1;
-  uint64_t highest_clock = 0;
+  uint64_t has_left = 0;       // 1: it needed the servers no more; 2: because it was asked to stop
+  uint64_t highest_clock = 0;  // ParameterServer::highest_clock_of()
 };
 
 struct LeaveCall {

@@ -83,8 +83,13 @@ std::optional<AwaitedWorkers> JobDesk::awaited() {
 void JobDesk::note_lost(const std::map<int64_t, int64_t>& workers) {
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, since] : workers) {
-    beginnings_[static_cast<uint32_t>(rank)].told = static_cast<uint64_t>(since);
+    note_away(static_cast<uint32_t>(rank), static_cast<uint64_t>(since));
   }
+}
+
+void JobDesk::note_away(uint32_t worker, uint64_t view) {
+  Beginning& known = beginnings_[worker];
+  if (view > known.view) known = {.view = view, .is_away = true};
 }
 
 bool JobDesk::is_away(uint32_t worker) const {
@@ -94,25 +99,27 @@ bool JobDesk::is_away(uint32_t worker) const {
 
 bool JobDesk::is_away_now(uint32_t worker) const {
   const auto found = beginnings_.find(worker);
-  return found != beginnings_.end() && found->second.returned < found->second.told;
+  return found != beginnings_.end() && found->second.is_away;
 }
 
 ReturnReply JobDesk::past_of(uint32_t worker) const {
   const std::lock_guard lock(mutex_);
   const Meetings::Called called = meetings_.called(worker);
+  const auto left = left_.find(worker);
   return {.step = steps_.step_of(worker),
           .meetings = called.meetings,
           .met_step = called.step,
           .met_place = called.place,
-          .has_left = left_.contains(worker) ? uint64_t{1} : uint64_t{0}};
+          .has_left = left == left_.end() ? uint64_t{0}
+                      : left->second      ? uint64_t{2}
+                                          : uint64_t{1}};
 }
 
 // The server's own thread knows the rest.
 void JobDesk::return_worker(rpc::Request request) {
   const auto call = head_of<ReturnCall>(request);
   if (!call) return refuse_head(request);
-  Beginning& beginning = beginnings_[request.rank()];
-  beginning.returned = std::max(beginning.returned, call->since);
+  note_away(request.rank(), call->since);
   orders_.push_back({OrderKind::kReturn, std::move(request)});
   changed_.notify_all();
 }
@@ -133,6 +140,7 @@ void JobDesk::meet(rpc::Request request) {
   const auto call = head_of<MeetCall>(request);
   if (!call) return refuse_head(request);
   if (hung_) return refuse(request, hang_error());
+  beginnings_[request.rank()].is_away = false;
   meetings_.take(*call, std::move(request));
 }
 
@@ -140,6 +148,7 @@ void JobDesk::report_step(rpc::Request request) {
   const auto report = head_of<StepReport>(request);
   if (!report) return refuse_head(request);
   if (hung_) return refuse(request, hang_error());
+  beginnings_[request.rank()].is_away = false;
   steps_.take(*report, std::move(request));
 }
 
@@ -154,8 +163,7 @@ void JobDesk::order(OrderKind kind, rpc::Request request) {
 void JobDesk::leave(rpc::Request request) {
   const auto call = head_of<LeaveCall>(request);
   if (!call) return refuse_head(request);
-  left_.insert(request.rank());
-  was_stopped_ = was_stopped_ || call->stopped != 0;
+  left_[request.rank()] = call->stopped != 0;
   request.answer({});
   changed_.notify_all();
 }
@@ -181,7 +189,7 @@ bool JobDesk::first_has_left() const {
 
 bool JobDesk::was_stopped() const {
   const std::lock_guard lock(mutex_);
-  return was_stopped_;
+  return std::ranges::any_of(left_, [](const auto& worker) { return worker.second; });
 }
 
 void JobDesk::ask_to_stop() {

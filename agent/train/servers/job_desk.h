@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 
 #include "agent/rpc/server.h"
 #include "agent/train/servers/meetings.h"
@@ -46,8 +45,8 @@ class JobDesk {
   // Returns for which workers calls wait here; nothing if none waits, or if the worker that is
   // waited for is away. Drops calls that their workers have given up.
   std::optional<AwaitedWorkers> awaited();
-  // These workers are started anew since views of these numbers. Until they return, nobody is to
-  // blame for waiting for them.
+  // These workers are started anew since views of these numbers. Until they tell of a step, or come
+  // to a meeting, they are away: nobody is to blame for waiting for them.
   void note_lost(const std::map<int64_t, int64_t>& workers);
   bool is_away(uint32_t worker) const;
   // Returns what the worker has told this server: all of ReturnReply but `first` and the clocks.
@@ -70,6 +69,7 @@ class JobDesk {
   void hello(rpc::Request request);
   Error hang_error() const;
   bool is_away_now(uint32_t worker) const;
+  void note_away(uint32_t worker, uint64_t view);
 
   const uint32_t workers_;
   mutable std::mutex mutex_;
@@ -78,15 +78,13 @@ class JobDesk {
   Meetings meetings_;
   StepReports steps_;
   std::deque<Order> orders_;
-  std::set<uint32_t> left_;
-  // By rank: the newest view in which the worker was started anew, as this server knows, and as the
-  // worker has said since. It is away while these differ.
+  std::map<uint32_t, bool> left_;  // by rank: whether it was asked to stop
+  // By rank: the newest view in which the worker was started anew, and whether it is away since.
   struct Beginning {
-    uint64_t told = 0;
-    uint64_t returned = 0;
+    uint64_t view = 0;
+    bool is_away = false;
   };
   std::map<uint32_t, Beginning> beginnings_;
-  bool was_stopped_ = false;
   std::optional<uint32_t> hung_;
 };
 

@@ -206,6 +206,7 @@ Result<JobLink::Past> JobLink::come_back(int64_t since) {
       past.met_place = reply.met_place;
     }
     past.has_left = past.has_left || reply.has_left != 0;
+    past.was_stopped = past.was_stopped || reply.has_left == 2;
     past.highest_clock = std::max(past.highest_clock, reply.highest_clock);
   }
   return past;

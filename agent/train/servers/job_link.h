@@ -51,6 +51,7 @@ class JobLink {
     uint64_t met_step = 0;          // kMeetStep and kMeetPlace of the last one
     uint64_t met_place = 0;
     bool has_left = false;
+    bool was_stopped = false;    // it left because it was asked to stop
     uint64_t highest_clock = 0;  // of its next pushes
 
     // The step after which this one goes on, if that is known.
@@ -61,11 +62,11 @@ class JobLink {
   // Tells all servers that this process is the worker since this view. Before any other call but
   // connect().
   Result<Past> come_back(int64_t since);
-  // Goes on after the last step that the process before this one has reported. Blocks until all
+  // Goes on after the last step that the previous process has reported. Blocks until all
   // workers have called the last meeting that it has called. meet() does nothing in place of those
   // that it has called since that step.
   Status go_on_after(const Past& past);
-  // Whether the process before this one has called the next meeting.
+  // Whether the previous process has called the next meeting.
   bool is_behind() const { return met_ < called_before_; }
 
   // Blocks until all workers have called it as often as this one. Returns the sums of the values.
@@ -120,7 +121,7 @@ class JobLink {
   const Duration patience_;
   std::vector<int64_t> ranks_;  // of the servers
   uint64_t met_ = 0;
-  uint64_t called_before_ = 0;  // meetings, by the process before this one
+  uint64_t called_before_ = 0;  // meetings, by the previous process
   uint64_t told_step_ = 0;      // kMeetStep and kMeetPlace of the next meeting
   uint64_t place_ = 0;
   uint64_t stop_at_ = 0;  // that all servers know; 0: none

@@ -57,8 +57,8 @@ int ServedWorker::run() {
 Status ServedWorker::run_phases() {
   TRY(form());
   if (past_ && past_->has_left) {
-    progress_.enter(WorkerPhase::kDone);
-    return {};
+    stopping_ = past_->was_stopped;
+    return leave();
   }
   TRY(load());
   TRY(begin());
@@ -152,8 +152,8 @@ Status ServedWorker::begin() {
   return {};
 }
 
-// In synchronous training all pushes of a step have gradients of the same parameters. A step that
-// some units have taken from this worker and others have not, cannot be made again.
+// In synchronous training all pushes of a step have gradients of the same parameters. A step of
+// which some unit has this worker's push cannot be made again: others may have seen its update.
 Status ServedWorker::come_back() {
   if (past_->step == 0 && !past_->first) {
     return unavailable("[servers] no server knows after which step the round began");
@@ -265,8 +265,8 @@ Status ServedWorker::train() {
   return {};
 }
 
-// Tells once more what the process before this one has told, since a server may not have heard it,
-// and does what is left to do after that one's last step.
+// Tells once more what the previous process has told, since a server may not have heard it, and
+// does what that process had not done yet after its last step.
 Status ServedWorker::take_up() {
   const JobLink::Past& past = *past_;
   if (past.step > 0) {
@@ -284,7 +284,7 @@ Status ServedWorker::take_up() {
   return stopping_ ? Status() : validate_if_due();
 }
 
-// The process before this one may not have written the line of its last step.
+// The previous process may not have written the line of its last step.
 void ServedWorker::tell_of_last_step(const StepNews& news) {
   StepNumbers numbers;
   numbers.step = step_;
@@ -470,11 +470,16 @@ Status ServedWorker::finish() {
   progress_.enter(WorkerPhase::kFinishing);
   TRY(link_->meet());
   if (is_first() && !stopping_) TRY(blaming_servers(task_->finish(step_)));
-  // A server may end before its answer has gone out. It knew then that all have left.
-  const Status left = link_->leave(stopping_);
-  if (!left.ok() && left.error().blame != Blame::kPeer) return left;
+  TRY(leave());
   log_info("consistency",
            {{"rank", config_.rank}, {"staleness", staleness_}, {"lateSteps", late_steps_}});
+  return {};
+}
+
+// A server may end before its answer has gone out. It knew then that all have left.
+Status ServedWorker::leave() {
+  const Status left = link_->leave(stopping_);
+  if (!left.ok() && left.error().blame != Blame::kPeer) return left;
   progress_.enter(WorkerPhase::kDone);
   return {};
 }

@@ -42,7 +42,8 @@ class ServedWorker {
   void follow(const ServersView& view);
   Status load();
   Status begin();
-  // In the place of a process that was lost in this round: goes on where that one was.
+  // Whether this process takes the place of one that was lost in this round; then it goes on where
+  // that one was.
   bool returns() const { return past_.has_value(); }
   Status come_back();
   Status take_up();
@@ -65,6 +66,7 @@ class ServedWorker {
   Status validate_if_due();
   Status validate();
   Status finish();
+  Status leave();
   // Whether all workers complete a step before any begins the next one.
   bool keeps_step() const;
   void open_metrics(bool validates_again);

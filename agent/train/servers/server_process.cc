@@ -278,10 +278,7 @@ Status ServerProcess::load(const rpc::Request& request) {
 void ServerProcess::tell_past(rpc::Request& request) {
   ReturnReply reply = desk_->past_of(request.rank());
   if (first_step_) reply.first = *first_step_ + 1;
-  if (const auto clocks = server_->clocks_of(request.rank())) {
-    reply.lowest_clock = clocks->lowest;
-    reply.highest_clock = clocks->highest;
-  }
+  reply.highest_clock = server_->highest_clock_of(request.rank());
   log_info("a worker returns", {{"rank", static_cast<int64_t>(request.rank())},
                                 {"step", static_cast<int64_t>(reply.step)}});
   request.answer({.head = head_bytes(reply)});

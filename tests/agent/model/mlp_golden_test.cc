@@ -112,7 +112,9 @@ TEST_P(MlpAgainstPyTorch, TakesTheStepsOfItsOptimizers) {
            .epsilon = file_.number("epsilon"),
            .momentum = file_.number("momentum"),
            .nesterov = true,
-           .weight_decay = file_.number("weightDecay")},
+           .weight_decay = file_.number("weightDecay"),
+           .muon = {.momentum = file_.number("matrixMomentum"),
+                    .rate = file_.number("matrixLearningRate") / file_.number("learningRate")}},
           {}, kernels::cpu_ops())
           .value();
   const std::vector<float> losses = of("losses"), deviations = of("deviation.losses");
@@ -144,7 +146,7 @@ std::vector<Trained> all_trained() {
   std::vector<Trained> all;
   for (const auto activation : {MlpActivation::kRelu, MlpActivation::kGelu, MlpActivation::kTanh}) {
     for (const auto task : {MlpTask::kClassification, MlpTask::kRegression}) {
-      for (const char* optimizer : {"adamw", "sgd", "adagrad"}) {
+      for (const char* optimizer : {"adamw", "sgd", "adagrad", "muon"}) {
         all.push_back({activation, task, optimizer});
       }
     }

@@ -289,13 +289,13 @@ TEST(Muon, CollectsEachElementOnceAndSpreadsItToAllThatHaveIt) {
         parameter_arena(kModel, whole_model(kModel), {.size = int64_t{tensor}});
     std::vector<float> values(static_cast<size_t>(shard.count));
     std::vector<char> memory(1 << 16);
-    const Muon optimizer({.design = kModel,
-                          .arena = shard,
-                          .ranks = {.rank = 0, .ranks = 3 * tensor, .tensor = tensor},
-                          .gradients = values.data(),
-                          .buffers = values.data(),
-                          .memory = {memory.data(), memory.size()}});
-    for (const MuonMatrix& matrix : optimizer.matrices()) {
+    for (const MuonMatrix& matrix : muon_matrices(kModel, shard, 3 * tensor)) {
+      const Muon optimizer({.design = kModel,
+                            .arena = shard,
+                            .ranks = {.rank = matrix.owner, .ranks = 3 * tensor, .tensor = tensor},
+                            .gradients = values.data(),
+                            .buffers = values.data(),
+                            .memory = {memory.data(), memory.size()}});
       std::vector<int> times(static_cast<size_t>(matrix.shape.count()));
       for (const MuonRun& run : optimizer.collected(matrix)) {
         EXPECT_EQ(run.rank / tensor, matrix.owner / tensor) << "a peer of the owner";

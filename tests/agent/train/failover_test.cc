@@ -1,5 +1,4 @@
-// Real processes of jobs with servers: servers that have copies die, or workers, and training goes
-// on.
+// Real processes of jobs whose servers have copies: servers die, and training goes on.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>

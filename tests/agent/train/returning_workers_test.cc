@@ -179,8 +179,8 @@ TEST(ReturningWorkers, AreNotMissedByAsynchronousPeers) {
   EXPECT_EQ(world.progress(1).step, options.train.steps);
 }
 
-// A process that died before all had begun, or when it had told nobody how far it was, has no
-// place to go on at: it fails, and the controller begins the next round.
+// Other workers may have seen that step: the process fails, and the controller begins the next
+// round.
 TEST(ReturningWorkers, FailIfAStepOfSynchronousTrainingWasPushedInPart) {
   const TemporaryFolder folder;
   WorkerWorld::Options options = click_job(folder);

@@ -100,6 +100,47 @@ TEST(NewWorkers, AreTwoWhereTwoDie) {
   EXPECT_EQ(scene.status().restarts, 2);
 }
 
+TEST(NewWorkers, AreTwoWhereTwoDieAtOnce) {
+  Scene scene = with_failed_worker(0);
+  scene.fail_worker(0, 137, 0.05, "Signal");
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,1;0@3,1@2");
+}
+
+TEST(NewWorkers, DieWithAServerWhoseCopiesAreThere) {
+  for (const double seconds_ago : {0.05, 0.2}) {
+    Scene scene = with_failed_worker(1);
+    scene.fail_worker(kWorkers, 137, seconds_ago, "Signal");
+    settle_all(scene);
+    EXPECT_EQ(scene.status().round, 1);
+    EXPECT_EQ(scene.status().restarts, 2);
+  }
+}
+
+TEST(NewWorkers, NeedOneProcessOnEachNode) {
+  Scene scene = training(2, 0);
+  EXPECT_TRUE(has_views(make_pass(scene.seen, scene.now, scene.limits)));
+  scene.seen.job.spec.processesPerNode = 2;
+  EXPECT_FALSE(has_views(make_pass(scene.seen, scene.now, scene.limits)));
+}
+
+TEST(NewWorkers, ThatFailAgainWithoutProgressAreStartedLater) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  EXPECT_FALSE(only<PutAssignment>(scene.plan()).empty());
+  follow(scene, 2);
+  start_worker(scene, 1, WorkerPhase::kTraining);
+  settle_all(scene);
+  scene.fail_worker(1, 139, 0.1, "Signal");
+  settle_all(scene);
+  ASSERT_EQ(scene.status().serversView, "3:1,1;1@3");
+  EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty()) << "it waits";
+  scene.advance(std::chrono::minutes(1));
+  for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
+  EXPECT_FALSE(only<PutAssignment>(scene.plan()).empty());
+}
+
 TEST(NewWorkers, AreAwayWhileAServerWithCopiesDies) {
   Scene scene = with_failed_worker(1);
   settle_all(scene);
@@ -121,10 +162,8 @@ TEST(NewWorkers, ANewRoundBeginsWhereTheRoundCannotGoOn) {
        [](Scene& scene) { scene.agent(1).workers.front().exit_code = kExitPeerLost; }},
       {"an agent does not know such views",
        [](Scene& scene) { scene.agent(0).protocol = kProtocolWithNewWorkers - 1; }},
-      {"several processes on a node",
-       [](Scene& scene) { scene.seen.job.spec.processesPerNode = 2; }},
       {"a server without copies is gone, too",
-       [](Scene& scene) { scene.fail_worker(kWorkers, 137, 0.2, "Signal"); }},
+       [](Scene& scene) { scene.fail_worker(kWorkers, 137, 0.05, "Signal"); }},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
