@@ -15,8 +15,8 @@ struct LeaseOptions {
   std::string namespace_ = "default";
   std::string name = "lockstep-controller";
   std::string identity{};  // of this process, unique
-  Duration duration = std::chrono::seconds(12);
-  Duration renew_deadline = std::chrono::seconds(8);
+  Duration duration = std::chrono::seconds(15);
+  Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
 };
 
