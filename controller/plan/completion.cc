@@ -18,7 +18,7 @@ bool is_done(const Pass& pass, const PodView* pod) {
 
 // Workers that are done need no server any more, so one that was started anew need not end.
 bool all_are_done(const Pass& pass) {
-  return std::ranges::all_of(counted_pods(pass),
+  return std::ranges::all_of(pods_that_must_end(pass),
                              [&](const PodView* pod) { return is_done(pass, pod); });
 }
 

@@ -176,6 +176,18 @@ bool is_away(const Pass& pass, const ServersView& view, int64_t node) {
   return state != nullptr && state->servers_started < since && !is_being_stopped(*state);
 }
 
+// Returns the nodes of the round without those of servers that are gone or join.
+std::vector<int64_t> nodes_with_servers_that_count(const Pass& pass) {
+  std::vector<int64_t> nodes = pass.round_nodes;
+  if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
+  const ServersView view = servers_view(pass);
+  std::erase_if(nodes, [&](int64_t node) {
+    const std::optional<size_t> server = server_of_node(pass, node);
+    return server && view.servers[*server].state != ServerState::kWhole;
+  });
+  return nodes;
+}
+
 // Returns the next view if pods that servers await run by now.
 std::optional<ServersView> view_with_pods(const Pass& pass, const ServersView& view) {
   std::map<size_t, ServerMove> moves;
@@ -228,18 +240,23 @@ ServersView servers_view(const Pass& pass) {
 }
 
 std::vector<int64_t> counted_nodes(const Pass& pass) {
-  if (!has_views(pass) || pass.status.serversView.empty()) return pass.round_nodes;
+  std::vector<int64_t> nodes = nodes_with_servers_that_count(pass);
+  if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   const ServersView view = servers_view(pass);
-  std::vector<int64_t> nodes = pass.round_nodes;
   std::erase_if(nodes, [&](int64_t node) {
-    const std::optional<size_t> server = server_of_node(pass, node);
-    return server ? view.servers[*server].state != ServerState::kWhole : is_away(pass, view, node);
+    return !server_of_node(pass, node) && is_away(pass, view, node);
   });
   return nodes;
 }
 
 std::vector<const PodView*> counted_pods(const Pass& pass) {
   const std::vector<int64_t> nodes = counted_nodes(pass);
+  const auto pods = pass.pods_of(nodes);
+  return {pods.begin(), pods.end()};
+}
+
+std::vector<const PodView*> pods_that_must_end(const Pass& pass) {
+  const std::vector<int64_t> nodes = nodes_with_servers_that_count(pass);
   const auto pods = pass.pods_of(nodes);
   return {pods.begin(), pods.end()};
 }

@@ -20,6 +20,9 @@ ServersView servers_view(const Pass& pass);
 // workers that are about to be started anew: the round goes on whatever these do.
 std::vector<int64_t> counted_nodes(const Pass& pass);
 std::vector<const PodView*> counted_pods(const Pass& pass);  // likewise; nullptr: unseen
+// Returns the pods whose ranks have to end well before the job is complete: all but those of
+// servers that are gone or join; nullptr: unseen.
+std::vector<const PodView*> pods_that_must_end(const Pass& pass);
 // Returns where the round began with servers that are in other pods now, or wait for one; by node
 // index.
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass);

@@ -90,6 +90,18 @@ TEST(NewWorkers, ThatFailAgainLaterAreStartedAgain) {
   EXPECT_EQ(scene.status().restarts, 2);
 }
 
+TEST(NewWorkers, MustEndBeforeTheJobIsComplete) {
+  Scene scene = with_failed_worker(0);
+  settle_all(scene);
+  for (const int64_t index : {0, 2, 3}) {
+    WorkerState& process = scene.agent(index).workers.front();
+    process.running = false;
+    process.reason = "Completed";
+  }
+  settle_all(scene);
+  EXPECT_FALSE(is_true(scene.status(), kComplete));
+}
+
 TEST(NewWorkers, AreTwoWhereTwoDie) {
   Scene scene = with_failed_worker(0);
   settle_all(scene);
