@@ -18,43 +18,22 @@
 #include "agent/model/init.h"
 #include "agent/optim/schedule.h"
 #include "agent/server/rows_state.h"
-#include "agent/train/clicks/click_generator.h"
 #include "agent/train/clicks/click_log.h"
 #include "agent/train/clicks/click_step.h"
 #include "agent/train/servers/round_plan.h"
 #include "common/crypto/aead.h"
+#include "tests/agent/train/click_world.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kRows = 2000;
-
 WorkerWorld::Options click_job(const TemporaryFolder& folder, const std::string& family) {
-  const std::string path = folder.file("clicks.tsv");
-  const auto made = generate_clicks({.path = path, .rows = kRows, .keys = 3000, .seed = 2});
-  EXPECT_TRUE(made.ok()) << made.error().message;
-  WorkerWorld::Options options{.nodes = 2};
-  options.servers = ParameterServersSpec{.nodes = 2};
-  TrainSpec& train = options.train;
-  train.model.family = family;
-  if (family != kLogisticRegression) train.model.factors = 4;
-  train.data.path = path;
-  train.data.format = "criteo";
-  train.data.validationFraction = 0.1;
-  train.steps = 24;
-  train.batch.global = 128;
-  train.optimizer = {.name = "adagrad",
-                     .learningRate = 0.1,
-                     .schedule = "linear",
-                     .weightDecay = 0,
-                     .clipNorm = 0};
-  if (!click_hidden(train.model).empty()) {
-    train.model.hidden = {8, 5};
-    train.optimizer.epsilon = 1e-3;  // above the rounding errors of gradients
+  WorkerWorld::Options options = click_world(folder, family);
+  if (!click_hidden(options.train.model).empty()) {
+    options.train.model.hidden = {8, 5};
+    options.train.optimizer.epsilon = 1e-3;  // above the rounding errors of gradients
   }
-  train.validation.everySteps = 12;
-  options.checkpoint_every = 8;
   return options;
 }
 
@@ -89,7 +68,7 @@ class Reference {
     }
     ClickReader held_back(*log, (*log)->validation());
     ClickRows rows;
-    EXPECT_TRUE(held_back.read_on(kRows, rows).ok());
+    EXPECT_TRUE(held_back.read_on(kClickRows, rows).ok());
     std::vector<double> logits;
     for (size_t row = 0; row < rows.size(); ++row) logits.push_back(logit(rows, row));
     curve.validation_loss =

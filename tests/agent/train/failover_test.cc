@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/train/clicks/click_generator.h"
 #include "common/base/random.h"
+#include "tests/agent/train/click_world.h"
 #include "tests/agent/train/servers_manager.h"
 #include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
@@ -29,23 +29,10 @@ WorkerWorld::Options with_copies(WorkerWorld::Options options) {
 }
 
 WorkerWorld::Options click_job(const TemporaryFolder& folder) {
-  const std::string path = folder.file("clicks.tsv");
-  const auto made = generate_clicks({.path = path, .rows = 2000, .keys = 3000, .seed = 2});
-  EXPECT_TRUE(made.ok()) << made.error().message;
-  WorkerWorld::Options options;
-  TrainSpec& train = options.train;
-  train.model = {.family = kFactorizationMachine, .factors = 4};
-  train.data.path = path;
-  train.data.format = "criteo";
-  train.data.validationFraction = 0.1;
-  train.steps = 240;
-  train.batch.global = 64;
-  train.optimizer = {.name = "adagrad",
-                     .learningRate = 0.1,
-                     .schedule = "linear",
-                     .weightDecay = 0,
-                     .clipNorm = 0};
-  train.validation.everySteps = 120;
+  WorkerWorld::Options options = click_world(folder, kFactorizationMachine);
+  options.train.steps = 240;
+  options.train.validation.everySteps = 120;
+  options.train.batch.global = 64;
   options.checkpoint_every = 60;
   return with_copies(options);
 }

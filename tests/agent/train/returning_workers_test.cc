@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/train/clicks/click_generator.h"
 #include "common/base/random.h"
+#include "tests/agent/train/click_world.h"
 #include "tests/agent/train/servers_manager.h"
 #include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
@@ -27,23 +27,10 @@ WorkerWorld::Options served(WorkerWorld::Options options) {
 }
 
 WorkerWorld::Options click_job(const TemporaryFolder& folder) {
-  const std::string path = folder.file("clicks.tsv");
-  const auto made = generate_clicks({.path = path, .rows = 2000, .keys = 3000, .seed = 2});
-  EXPECT_TRUE(made.ok()) << made.error().message;
-  WorkerWorld::Options options;
-  TrainSpec& train = options.train;
-  train.model = {.family = kFactorizationMachine, .factors = 4};
-  train.data.path = path;
-  train.data.format = "criteo";
-  train.data.validationFraction = 0.1;
-  train.steps = 200;
-  train.batch.global = 48;
-  train.optimizer = {.name = "adagrad",
-                     .learningRate = 0.1,
-                     .schedule = "linear",
-                     .weightDecay = 0,
-                     .clipNorm = 0};
-  train.validation.everySteps = 50;
+  WorkerWorld::Options options = click_world(folder, kFactorizationMachine);
+  options.train.steps = 200;
+  options.train.validation.everySteps = 50;
+  options.train.batch.global = 48;
   options.checkpoint_every = 40;
   return served(options);
 }
