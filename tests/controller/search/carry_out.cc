@@ -61,6 +61,7 @@ class Surroundings final : public loop::ApiClient,
 
   void send(loop::ApiRequest request, loop::ApiClient::Done done) override {
     if (request.type.plural == loop::kEvents.plural) return;
+    if (!is_last) return wait_for({.api = std::move(done)});
     if (request.make_text) request.body = Json::parse(std::exchange(request.make_text, nullptr)());
     const uint64_t digest = digest_of(request, order_.digest);
     std::string uid = uid_in(request);
@@ -73,6 +74,7 @@ class Surroundings final : public loop::ApiClient,
   void put_assignment(const loop::AgentAddress& agent,
                       const std::shared_ptr<const Assignment>& assignment, int64_t node_index,
                       loop::AgentClient::Done done) override {
+    if (!is_last) return wait_for({.agent = std::move(done)});
     auto sent = std::make_shared<Assignment>(*assignment);
     sent->node_index = node_index;
     const uint64_t digest = digest_of(*sent, agent);
@@ -132,10 +134,10 @@ class Surroundings final : public loop::ApiClient,
   };
 
   void note(Request request, Waiting waiting) {
-    if (is_last)
-      result.sent.emplace_back(waiting_.size(), std::make_shared<Request>(std::move(request)));
-    waiting_.push_back(std::move(waiting));
+    result.sent.emplace_back(waiting_.size(), std::make_shared<Request>(std::move(request)));
+    wait_for(std::move(waiting));
   }
+  void wait_for(Waiting waiting) { waiting_.push_back(std::move(waiting)); }
 
   const Order& order_;
   loop::CacheUpdater& news_;
