@@ -79,7 +79,9 @@ std::string rounds(uint64_t theirs, uint64_t ours) {
 
 // Whether the server waits for such a connection.
 bool expects(const Identity& self, Serves serves, const Hello& hello) {
-  if (hello.to != self.rank || hello.from >= self.size) return false;
+  if (hello.to != self.rank || hello.from >= self.size + self.later_ranks) {
+    return false;
+  }
   if (serves == Serves::kCalls) return hello.channel == Channel::kCalls && hello.from != self.rank;
   const bool forms_world = hello.channel == Channel::kControl || hello.channel == Channel::kData;
   return forms_world && hello.from > self.rank;

@@ -24,6 +24,7 @@ enum class Serves : uint8_t { kWorld, kCalls };
 struct Identity {
   uint32_t rank = 0;
   uint32_t size = 0;
+  uint32_t later_ranks = 0;  // after these, of servers that may be added to the round
   uint64_t round = 0;
   Digest job{};    // SHA-256 of the job's uid
   Digest world{};  // SHA-256 of the world hash

@@ -36,7 +36,7 @@ Launch make_launch(const Assignment& assignment, int64_t local_rank, const Launc
   const WorldAssignment& world = assignment.world;
   Launch launch;
   launch.round = world.round;
-  launch.rank = rank_of(world, place_in_round(assignment), local_rank);
+  launch.rank = rank_in_round(assignment, local_rank);
   const std::string name = "rank-" + std::to_string(launch.rank);
   launch.log_path = context.work_folder + "/logs/" + name + ".log";
   const int64_t threads = assignment.threads_per_process > 0

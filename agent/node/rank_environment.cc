@@ -129,7 +129,7 @@ std::vector<std::string> rank_variables(const Assignment& assignment, int64_t lo
   const WorldAssignment& world = assignment.world;
   const WorldMember& first = world.members.front();
   const int64_t place = place_in_round(assignment);
-  const int64_t rank = rank_of(world, place, local_rank);
+  const int64_t rank = rank_in_round(assignment, local_rank);
   Variables out;
   out.set("LOCKSTEP_JOB_UID", world.job_uid);
   out.set("LOCKSTEP_JOB_NAME", assignment.job_name);

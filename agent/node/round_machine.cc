@@ -110,7 +110,7 @@ Status RoundMachine::check_identity(const Assignment& assignment) const {
   if (world.job_uid != identity_.job_uid) {
     return invalid("[assignment] expected job " + identity_.job_uid + ", got " + world.job_uid);
   }
-  const std::optional<int64_t> place = place_of(world, assignment.node_index);
+  const std::optional<int64_t> place = find_place_in_round(assignment);
   if (assignment.node_index != identity_.node_index || !place) {
     return invalid("[assignment] expected node " + std::to_string(identity_.node_index) +
                    " and a round that has it, got node " + std::to_string(assignment.node_index) +
@@ -175,10 +175,9 @@ void RoundMachine::begin_processes(TimePoint now) {
   live_.workers.clear();
   const WorldAssignment& world = assignment_->world;
   const int64_t local_size = world.processes_per_node;
-  const int64_t place = place_in_round(*assignment_);
   for (int64_t local_rank = 0; local_rank < local_size; ++local_rank) {
     WorkerState worker;
-    worker.rank = rank_of(world, place, local_rank);
+    worker.rank = rank_in_round(*assignment_, local_rank);
     worker.local_rank = local_rank;
     live_.workers.push_back(worker);
   }
@@ -218,7 +217,8 @@ Status RoundMachine::take_view(const Assignment& assignment, TimePoint now) {
 // Returns whether a process of this node lacks what it held, or does not know that others go on
 // without it.
 bool RoundMachine::begins_anew(const ServersView& view) const {
-  const int64_t first = assignment_->world.world_size() - std::ssize(view.servers);
+  const int64_t first =
+      assignment_->world.world_size() - static_cast<int64_t>(first_servers(view));
   return std::ranges::any_of(live_.workers, [&](const WorkerState& worker) {
     if (worker.rank < first) return worker_since(view, worker.rank) > live_.servers_started;
     const ServerStanding& standing = view.servers[static_cast<size_t>(worker.rank - first)];

@@ -24,7 +24,7 @@ Acceptor::Acceptor(Options options, comm::UniqueFd event)
       inbound_({.self = options.self,
                 .serves = comm::Serves::kCalls,
                 .listener = std::move(options.listener),
-                .ranks = options.self->size,
+                .ranks = options.self->size + options.self->later_ranks,
                 .handshake_limit = options.handshake_limit,
                 .clock = options.clock,
                 .nonce = std::move(options.nonce),

@@ -24,12 +24,14 @@ Status ChainPeers::prepare(size_t place) {
 void ChainPeers::move(const std::vector<rpc::Client::ServerAddress>& servers) {
   for (const rpc::Client::ServerAddress& server : servers) {
     const auto found = servers_.find(server.rank);
-    if (found == servers_.end() || found->second.address == server.address) continue;
-    found->second = server;
+    const bool is_new = found == servers_.end();
+    if (!is_new && found->second.address == server.address) continue;
+    servers_[server.rank] = server;
     for (auto& [place, way] : ways_) {
-      rpc::Peer& peer = way.peers.at(server.rank);
-      peer.leave("it moved to " + comm::to_string(server.address));
-      peer = way.client->add_server(server);
+      if (!is_new) {
+        way.peers.at(server.rank).leave("it moved to " + comm::to_string(server.address));
+      }
+      way.peers[server.rank] = way.client->add_server(server);
     }
   }
 }

@@ -71,9 +71,10 @@ void CurrentView::move(const std::vector<rpc::Client::ServerAddress>& servers) {
   const std::lock_guard lock(mutex_);
   for (const rpc::Client::ServerAddress& server : servers) {
     const auto found = servers_.find(server.rank);
-    if (found == servers_.end() || found->second.address == server.address) continue;
-    found->second.peer.leave("it moved to " + comm::to_string(server.address));
-    found->second = {server.address, options_.rpc->add_server(server),
+    const bool is_new = found == servers_.end();
+    if (!is_new && found->second.address == server.address) continue;
+    if (!is_new) found->second.peer.leave("it moved to " + comm::to_string(server.address));
+    servers_[server.rank] = {server.address, options_.rpc->add_server(server),
                      std::make_shared<SentLists>()};
   }
 }

@@ -37,8 +37,8 @@ class CurrentView {
   std::shared_ptr<const Routing> routing() const;
   // kConflict for an earlier view, kInvalid if a primary has no address.
   Status install(std::shared_ptr<const View> view);
-  // Looks for these servers at these addresses from now on. Calls to a server's previous address
-  // fail. Before install() of the view in which they count.
+  // Looks for these servers at these addresses from now on, also for new ones. Calls to a server's
+  // previous address fail. Before install() of the view in which they count.
   void move(const std::vector<rpc::Client::ServerAddress>& servers);
 
   // Begins the part's first call, by the current view.
@@ -69,7 +69,7 @@ class CurrentView {
 
   const Options options_;
   mutable std::mutex mutex_;            // not taken by notify()
-  std::map<uint32_t, Server> servers_;  // by rank; the ranks do not change
+  std::map<uint32_t, Server> servers_;  // by rank
   std::shared_ptr<const Routing> routing_;
   std::set<TransferPart*> parts_;  // whose calls are not done, if this is patient
   std::mutex events_mutex_;

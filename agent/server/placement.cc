@@ -1,33 +1,36 @@
 #include "agent/server/placement.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "agent/server/limits.h"
+#include "common/api/server_places.h"
 #include "kernels/ops/rounding.h"
 
 namespace lockstep::server {
 namespace {
 
-// Returns the server at `first` of the list and the `copies` after it.
-Chain followers(const std::vector<uint32_t>& servers, size_t first, uint32_t copies) {
-  Chain chain;
-  for (size_t i = 0; i <= copies; ++i) chain.push_back(servers[(first + i) % servers.size()]);
-  return chain;
+// Returns the place of each range: in their order, the one with the fewest elements so far.
+std::vector<size_t> places_of(const std::vector<DenseRange>& ranges, size_t places) {
+  std::vector<uint64_t> loads(places);
+  std::vector<size_t> chosen;
+  for (const DenseRange& range : ranges) {
+    const auto least = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
+    loads[least] += range.end - range.begin;
+    chosen.push_back(least);
+  }
+  return chosen;
 }
 
-void place_tensors(const Catalog& catalog, const std::vector<uint32_t>& servers,
-                   const PlacementOptions& options, View& view) {
-  std::vector<uint64_t> loads(servers.size());
+void cut_tensors(const Catalog& catalog, uint64_t elements_max, View& view) {
   for (uint32_t tensor = 0; tensor < catalog.tensors.size(); ++tensor) {
     const uint64_t count = catalog.tensors[tensor].count;
-    const uint64_t parts = (count - 1) / options.range_elements_max + 1;
+    const uint64_t parts = (count - 1) / elements_max + 1;
     for (uint64_t part = 0, begin = 0; part < parts; ++part) {
       const uint64_t end = begin + count / parts + (part < count % parts ? 1 : 0);
-      const auto least = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
-      loads[least] += end - begin;
-      view.ranges.push_back({tensor, begin, end, followers(servers, least, options.copies)});
+      view.ranges.push_back({.tensor = tensor, .begin = begin, .end = end, .chain = {}});
       begin = end;
     }
   }
@@ -38,63 +41,68 @@ struct Point {
   uint32_t slot = 0;
 };
 
-std::vector<Point> ring_of(const std::vector<uint32_t>& servers, uint32_t virtual_nodes) {
+// A slot's points follow from a number: of its own server's rank, or after all of these.
+std::vector<Point> ring_of(const std::vector<uint32_t>& servers, uint32_t slots,
+                           uint32_t virtual_nodes) {
   std::vector<Point> points;
-  for (uint32_t slot = 0; slot < servers.size(); ++slot) {
+  const auto count = static_cast<uint32_t>(servers.size());
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    const uint64_t number = slot < count ? servers[slot] : servers.back() + 1 + slot - count;
     for (uint64_t node = 0; node < virtual_nodes; ++node) {
-      const uint64_t name = kernels::mixed_bits(uint64_t{servers[slot]} << 32 | node);
-      points.push_back({ring_position(name), slot});
+      points.push_back({ring_position(kernels::mixed_bits(number << 32 | node)), slot});
     }
   }
   std::ranges::sort(points, {}, &Point::position);
   return points;
 }
 
-void place_rows(const std::vector<uint32_t>& servers, const PlacementOptions& options, View& view) {
-  for (size_t i = 0; i < servers.size(); ++i) {
-    view.slots.push_back({followers(servers, i, options.copies)});
-  }
-  for (const Point& point : ring_of(servers, options.virtual_nodes)) {
-    view.arcs.push_back({point.position, point.slot});
-  }
+// The servers of a place by rank.
+Holders ranks_of(const PlaceHolders& place, const std::function<uint32_t(size_t)>& rank_of) {
+  Holders holders;
+  for (const size_t server : place.chain) holders.chain.push_back(rank_of(server));
+  if (place.joining) holders.joining = rank_of(*place.joining);
+  return holders;
 }
 
-// The chain of the first view, as the servers are now.
-Result<Holders> holders_now(const Chain& first, uint32_t first_server,
-                            const ServersView& standing) {
-  const auto standing_of = [&](uint32_t rank) { return standing.servers[rank - first_server]; };
-  Holders holders;
-  for (const uint32_t rank : first) {
-    if (rank < first_server || rank - first_server >= standing.servers.size()) {
-      return invalid("[server] view " + std::to_string(standing.number) +
-                     " does not say how rank " + std::to_string(rank) + " is");
-    }
-    const ServerState state = standing_of(rank).state;
-    if (state == ServerState::kWhole) holders.chain.push_back(rank);
-    if (state == ServerState::kJoining) holders.joining = rank;
+void set_holders(const std::vector<PlaceHolders>& places,
+                 const std::function<uint32_t(size_t)>& rank_of, View& view) {
+  const std::vector<size_t> of_ranges = places_of(view.ranges, places.size());
+  for (size_t i = 0; i < view.ranges.size(); ++i) {
+    Holders holders = ranks_of(places[of_ranges[i]], rank_of);
+    view.ranges[i].chain = std::move(holders.chain);
+    view.ranges[i].joining = holders.joining;
   }
-  if (holders.chain.empty()) {
-    return conflict("[server] view " + std::to_string(standing.number) +
-                    ": all servers of a chain are gone");
-  }
-  std::ranges::stable_sort(holders.chain, {},
-                           [&](uint32_t rank) { return standing_of(rank).since; });
-  return holders;
+  for (size_t i = 0; i < view.slots.size(); ++i) view.slots[i] = ranks_of(places[i], rank_of);
+}
+
+int64_t copies_in(const View& view) {
+  const Chain& chain = view.slots.empty() ? view.ranges.front().chain : view.slots.front().chain;
+  return std::ssize(chain) - 1;
 }
 
 }  // namespace
 
 Result<View> view_of(const View& first, uint32_t first_server, const ServersView& standing) {
+  const auto wrong = [&](const std::string& what) {
+    return invalid("[server] view " + std::to_string(standing.number) + ": " + what);
+  };
+  const int64_t copies = copies_in(first);
+  if (std::ssize(standing.servers) <= copies || counted_servers(standing) == 0) {
+    return wrong("expected more servers than " + std::to_string(copies) + " copies");
+  }
+  const std::vector<PlaceHolders> places = holders_of_places(standing, copies);
+  if (!first.slots.empty() && places.size() != first.slots.size()) {
+    return wrong("expected " + std::to_string(first.slots.size()) + " places, got " +
+                 std::to_string(places.size()));
+  }
+  if (std::ranges::any_of(places, [](const PlaceHolders& place) { return place.chain.empty(); })) {
+    return conflict("[server] view " + std::to_string(standing.number) +
+                    ": all servers of a chain are gone");
+  }
   View view = first;
   view.number = static_cast<uint64_t>(servers_changed_in(standing));
-  for (DenseRange& range : view.ranges) {
-    TRY_ASSIGN(Holders now, holders_now(range.chain, first_server, standing));
-    range.chain = std::move(now.chain);
-    range.joining = now.joining;
-  }
-  for (Holders& slot : view.slots) {
-    TRY_ASSIGN(slot, holders_now(slot.chain, first_server, standing));
-  }
+  set_holders(places, [&](size_t server) { return first_server + static_cast<uint32_t>(server); },
+              view);
   return view;
 }
 
@@ -110,17 +118,28 @@ Result<View> place(const Catalog& catalog, const ViewMembers& members,
                        std::to_string(servers.size()),
                    Blame::kConfig);
   }
-  const uint64_t arcs = uint64_t{options.virtual_nodes} * servers.size();
-  if (options.range_elements_max == 0 || arcs == 0 || arcs > kArcsMax) {
-    return invalid("[server] expected ranges of at least 1 element, and 1 to " +
-                   std::to_string(kArcsMax) + " virtual nodes");
+  const size_t places = std::max<size_t>(options.places, servers.size());
+  const uint64_t arcs = uint64_t{options.virtual_nodes} * places;
+  if (options.range_elements_max == 0 || arcs == 0 || arcs > kArcsMax || places > kSlotsMax) {
+    return invalid("[server] expected ranges of at least 1 element, at most " +
+                   std::to_string(kSlotsMax) + " places, and 1 to " + std::to_string(kArcsMax) +
+                   " virtual nodes");
   }
   View view{.round = members.round,
             .number = members.number,
             .catalog = digest_of(catalog),
             .workers = members.workers};
-  place_tensors(catalog, servers, options, view);
-  if (!catalog.tables.empty()) place_rows(servers, options, view);
+  cut_tensors(catalog, options.range_elements_max, view);
+  if (!catalog.tables.empty()) {
+    view.slots.resize(places);
+    const auto slots = static_cast<uint32_t>(places);
+    for (const Point& point : ring_of(servers, slots, options.virtual_nodes)) {
+      view.arcs.push_back({point.position, point.slot});
+    }
+  }
+  const ServersView first = first_servers_view(servers.size(), static_cast<int64_t>(places));
+  set_holders(holders_of_places(first, options.copies),
+              [&](size_t server) { return servers[server]; }, view);
   TRY(check_view(view, catalog));
   return view;
 }

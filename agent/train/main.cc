@@ -61,7 +61,9 @@ int run_round(const WorkerConfig& config, ProgressReporter& progress) {
   const Pause pause = [](Duration duration) { std::this_thread::sleep_for(duration); };
   progress.enter(WorkerPhase::kStarting);
   if (has_servers(config.world)) {
-    const bool is_server = member_of(config.world, config.rank).role == MemberRole::kServer;
+    const int64_t workers =
+        config.world.world_size() - static_cast<int64_t>(server_count(config.world));
+    const bool is_server = config.rank >= workers;
     if (is_server) return ServerProcess(config, progress, {clock, real_file_system(), pause}).run();
     return ServedWorker(config, progress, {clock, real_file_system(), pause}).run();
   }

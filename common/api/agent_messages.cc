@@ -66,7 +66,7 @@ Result<Message> read_message(const Json& document, const std::string& name) {
 
 Status check_world(const Assignment& assignment) {
   const WorldAssignment& world = assignment.world;
-  if (!place_of(world, assignment.node_index)) {
+  if (!find_place_in_round(assignment)) {
     return invalid("assignment.nodeIndex: " + std::to_string(assignment.node_index) +
                    " is not in the world of " + std::to_string(world.members.size()) + " nodes");
   }
@@ -79,7 +79,8 @@ Status check_world(const Assignment& assignment) {
                                           .losses = assignment.losses,
                                           .has_copies = servers && servers->copies > 0,
                                           .has_moved_server = has_moved_server(*view),
-                                          .has_new_worker = !view->workers.empty()});
+                                          .has_new_worker = !view->workers.empty(),
+                                          .has_places = view->places > 0});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -162,6 +163,7 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
+  if (has_servers(world) && wishes.has_places) return kProtocolWithPlaces;
   if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
   if (has_servers(world) && wishes.has_new_worker) return kProtocolWithNewWorkers;
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
@@ -193,10 +195,27 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
   return is_ordinary(world) && !is_new ? kProtocolOldest : kProtocolWithLayouts;
 }
 
+// Jobs with servers leave no node out.
+std::optional<int64_t> find_place_in_round(const Assignment& assignment) {
+  const WorldAssignment& world = assignment.world;
+  const std::optional<int64_t> place = place_of(world, assignment.node_index);
+  if (place || assignment.node_index < std::ssize(world.members)) return place;
+  const Result<ServersView> view =
+      servers_view_from_text(assignment.servers_view, server_count(world));
+  const int64_t added = assignment.node_index - std::ssize(world.members);
+  const bool is_added = view.ok() && world.processes_per_node == 1 &&
+                        added < static_cast<int64_t>(view->servers.size() - first_servers(*view));
+  return is_added ? std::optional(assignment.node_index) : std::nullopt;
+}
+
 int64_t place_in_round(const Assignment& assignment) {
-  const std::optional<int64_t> place = place_of(assignment.world, assignment.node_index);
+  const std::optional<int64_t> place = find_place_in_round(assignment);
   CHECK(place);
   return *place;
+}
+
+int64_t rank_in_round(const Assignment& assignment, int64_t local_rank) {
+  return place_in_round(assignment) * assignment.world.processes_per_node + local_rank;
 }
 
 Json to_json(const Assignment& assignment) {

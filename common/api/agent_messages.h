@@ -65,7 +65,7 @@ namespace lockstep {
 //  14  such a view may move a server to another pod; workers train BERTs, cut MLPs and
 //      convolutional networks into the stages of a pipeline, and drop out in the latter
 //  15  workers know the optimizer muon; views say which workers were started anew
-inline constexpr int64_t kProtocolNewest = 15;
+inline constexpr int64_t kProtocolNewest = 16;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
   return kProtocolOldest <= protocol && protocol <= kProtocolNewest;
@@ -102,6 +102,8 @@ inline constexpr int64_t kProtocolWithBerts = 14;
 inline constexpr int64_t kProtocolWithNewWorkers = 15;
 // Older workers refuse such an optimizer.
 inline constexpr int64_t kProtocolWithMuon = 15;
+// Older agents refuse a view that has places, and so servers that are added to a round.
+inline constexpr int64_t kProtocolWithPlaces = 16;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";
@@ -120,6 +122,7 @@ struct WorkerWishes {
   bool has_copies = false;        // ParameterServersSpec::copies
   bool has_moved_server = false;  // a view of the round's servers says so
   bool has_new_worker = false;    // likewise
+  bool has_places = false;        // the view has them
 };
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec);
@@ -297,8 +300,11 @@ bool is_mere_progress(const AgentState& before, const AgentState& after);
 // Returns the name, such as "SIGKILL"; "" if Linux has no such signal.
 std::string signal_name(int64_t signal);
 
-// Returns the place in the round of the node that the assignment is for, which is in its world.
-int64_t place_in_round(const Assignment& assignment);
+// Returns the place in the round of the node that the assignment is for: in its world, or of a
+// server that was added later, as its view says; nullopt if the round leaves it out.
+std::optional<int64_t> find_place_in_round(const Assignment& assignment);
+int64_t place_in_round(const Assignment& assignment);  // likewise; it has one
+int64_t rank_in_round(const Assignment& assignment, int64_t local_rank);
 
 Json to_json(const Assignment& assignment);
 Result<Assignment> assignment_from_json(const Json& document);

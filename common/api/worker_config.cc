@@ -47,13 +47,14 @@ Result<WorkerConfig> worker_config_from_json(const Json& document) {
   read_json(document, config, "config", kReadStored, problems);
   if (problems.empty()) check_ranges(config, "config", problems);
   if (!problems.empty()) return to_error(problems);
-  if (config.rank >= config.world.world_size()) {
-    return invalid("config.rank: " + std::to_string(config.rank) + " is not in the world of " +
-                   std::to_string(config.world.world_size()) + " ranks");
-  }
   const Result<ServersView> view =
       servers_view_from_text(config.servers_view, server_count(config.world));
   if (!view.ok()) return invalid("config.serversView: " + view.error().message);
+  const auto added = static_cast<int64_t>(view->servers.size() - first_servers(*view));
+  if (config.rank >= config.world.world_size() + added) {
+    return invalid("config.rank: " + std::to_string(config.rank) + " is not in the world of " +
+                   std::to_string(config.world.world_size()) + " ranks");
+  }
   const std::string hash = world_hash(config.world);
   if (config.hash != hash) {
     return invalid("config.hash: found " + in_quotes(config.hash) + ", expected " + hash);

@@ -43,7 +43,6 @@ Result<std::unique_ptr<JobLink>> JobLink::create(const ServersRound& round) {
   std::unique_ptr<JobLink> link(new JobLink(std::move(client), round));
   for (const rpc::Client::ServerAddress& server : round.servers) {
     link->servers_.push_back(link->client_->add_server(server));
-    link->ranks_.push_back(server.rank);
   }
   return link;
 }
@@ -70,7 +69,10 @@ Status JobLink::connect(Duration at_most, const Clock& clock) {
 void JobLink::move_servers(const ServersView& view) {
   const std::lock_guard lock(servers_mutex_);
   std::vector<rpc::Client::ServerAddress> now = addresses_in(view, addresses_);
-  for (size_t i = 0; i < servers_.size(); ++i) {
+  for (size_t i = servers_.size(); i < now.size(); ++i) {
+    servers_.push_back(client_->add_server(now[i]));
+  }
+  for (size_t i = 0; i < addresses_.size(); ++i) {
     if (now[i].address == addresses_[i].address) continue;
     servers_[i].leave("it moved to " + comm::to_string(now[i].address));
     servers_[i] = client_->add_server(now[i]);
@@ -114,8 +116,8 @@ int64_t JobLink::culprit() {
   int64_t silent = -1;
   std::vector<std::pair<int64_t, rpc::Call>> calls;
   for (size_t i = 0; i < now.servers.size(); ++i) {
-    if (now.servers[i].state == ServerState::kGone) continue;
-    calls.emplace_back(ranks_[i], call(i, kHello, {.timeout = kProbe}));
+    if (is_absent(now.servers[i].state)) continue;
+    calls.emplace_back(first_rank_ + static_cast<int64_t>(i), call(i, kHello, {.timeout = kProbe}));
   }
   for (auto& [rank, call] : calls) {
     if (!call.wait().ok()) {
@@ -133,7 +135,7 @@ std::vector<rpc::Call> JobLink::call_all(const rpc::Method& method,
   const ServersView now = view();
   std::vector<rpc::Call> calls;
   for (size_t i = 0; i < now.servers.size(); ++i) {
-    if (now.servers[i].state != ServerState::kGone) calls.push_back(call(i, method, options));
+    if (!is_absent(now.servers[i].state)) calls.push_back(call(i, method, options));
   }
   return calls;
 }
@@ -325,7 +327,7 @@ Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
   const rpc::Bytes body[] = {std::as_bytes(std::span(folder))};
   std::vector<rpc::Call> calls;
   for (size_t i = 0; i < view.servers.size(); ++i) {
-    if (view.servers[i].state != ServerState::kWhole) continue;
+    if (!is_holding(view.servers[i].state)) continue;
     calls.push_back(call(i, kSaveState, {.head = head_bytes(head), .body = body}));
   }
   TRY(wait_all(calls, number));

@@ -87,6 +87,7 @@ class JobLink {
   JobLink(std::unique_ptr<rpc::Client> client, const ServersRound& round)
       : client_(std::move(client)),
         patience_(round.view_patience),
+        first_rank_(round.workers),
         view_(round.standing),
         addresses_(round.servers) {}
   // Valid as long as the call.
@@ -119,7 +120,7 @@ class JobLink {
 
   const std::unique_ptr<rpc::Client> client_;
   const Duration patience_;
-  std::vector<int64_t> ranks_;  // of the servers
+  const int64_t first_rank_;  // of the servers
   uint64_t met_ = 0;
   uint64_t called_before_ = 0;  // meetings, by the previous process
   uint64_t told_step_ = 0;      // kMeetStep and kMeetPlace of the next meeting

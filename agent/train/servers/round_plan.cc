@@ -96,6 +96,7 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
   }
   ServersRound round;
   TRY_ASSIGN(round.self, identity_of(config));
+  round.self.later_ranks = kServersInViewMax;
   round.workers = static_cast<uint32_t>(world.data * world.pipeline * world.tensor);
   for (uint32_t rank = round.workers; rank < round.self.size; ++rank) {
     const WorldMember& member = member_of(world, rank);
@@ -107,23 +108,29 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
   TRY_ASSIGN(round.catalog,
              is_click_job ? click_catalog(config.train) : dense_catalog(config.train));
   round.consistency = consistency_of(*config.parameter_servers);
+  TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
   const int64_t copies = config.parameter_servers->copies;
   TRY_ASSIGN(round.first, server::place(round.catalog,
                                         {.round = round.self.round,
                                          .workers = ranks_between(0, round.workers),
                                          .servers = ranks_between(round.workers, round.self.size)},
-                                        {.copies = static_cast<uint32_t>(copies)}));
-  TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
+                                        {.copies = static_cast<uint32_t>(copies),
+                                         .places = static_cast<uint32_t>(round.standing.places)}));
   round.servers = addresses_in(round.standing, std::move(round.servers));
   TRY_ASSIGN(round.view, view_of(round, round.standing));
-  if (copies > 0 && config.rounds_fd >= 0) round.view_patience = kViewPatience;
+  const bool follows_views = copies > 0 || round.standing.places > 0;
+  if (follows_views && config.rounds_fd >= 0) round.view_patience = kViewPatience;
   return round;
 }
 
-// A server that awaits its next pod is at no address: nobody calls it.
+// A server that awaits its next pod is at no address: nobody calls it. All listen on one port.
 std::vector<rpc::Client::ServerAddress> addresses_in(
     const ServersView& standing, std::vector<rpc::Client::ServerAddress> servers) {
-  for (size_t i = 0; i < servers.size(); ++i) {
+  while (servers.size() < standing.servers.size()) {
+    servers.push_back(servers.front());
+    servers.back().rank = servers.front().rank + static_cast<uint32_t>(servers.size()) - 1;
+  }
+  for (size_t i = 0; i < standing.servers.size(); ++i) {
     const std::optional<ServerMove>& move = standing.servers[i].move;
     if (move && !move->to.host.empty()) servers[i].address.host = move->to.host;
   }

@@ -46,7 +46,8 @@ struct ServersRound {
 // kInvalid, blaming the configuration, for a world without servers or a model that cannot be
 // built; errors of the job's token.
 Result<ServersRound> servers_round(const WorkerConfig& config);
-// Returns the addresses of the servers in that view, given those in any view of the round.
+// Returns the addresses of the servers in that view, given those in the first or any earlier view
+// of the round.
 std::vector<rpc::Client::ServerAddress> addresses_in(
     const ServersView& standing, std::vector<rpc::Client::ServerAddress> servers);
 // Returns the process's view of ranges and slots. Errors as server::view_of().

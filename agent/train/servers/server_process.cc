@@ -107,7 +107,7 @@ Status ServerProcess::serve_until_all_have_left() {
     }
     look();
     TRY(view_failure());
-    if (may_end()) return {};
+    if (has_left() || may_end()) return {};
     if (const auto hung = watch_.hung(surroundings_.clock.now())) return give_up(*hung);
   }
 }
@@ -120,6 +120,12 @@ bool ServerProcess::may_end() {
   const TimePoint now = surroundings_.clock.now();
   if (!first_left_at_) first_left_at_ = now;
   return now - *first_left_at_ >= kOthersLeave;
+}
+
+// Others hold what this server held.
+bool ServerProcess::has_left() {
+  const std::lock_guard lock(view_mutex_);
+  return followed_.servers[round_->self.rank - round_->workers].state == ServerState::kLeft;
 }
 
 // A server that cannot follow is of no use: another process has to begin anew in its place.

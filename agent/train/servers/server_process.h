@@ -43,6 +43,8 @@ class ServerProcess {
   Status serve_until_all_have_left();
   // Whether no worker needs this server any more.
   bool may_end();
+  // Whether the job has fewer servers now, and this one is none of them.
+  bool has_left();
   // On the feed's thread.
   void follow(const ServersView& view);
   // Publishes the view and whether units are filling. From any thread. Returns the units.

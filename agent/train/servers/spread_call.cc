@@ -7,7 +7,7 @@ namespace lockstep::train {
 
 size_t leader_of(const ServersView& view) {
   const auto order = [](const ServerStanding& server) {
-    return std::pair(server.state != ServerState::kWhole, server.since);
+    return std::pair(!is_holding(server.state), server.since);
   };
   return static_cast<size_t>(std::ranges::min_element(view.servers, {}, order) -
                              view.servers.begin());
@@ -27,9 +27,9 @@ void SpreadCall::follow(const ServersView& view) {
     const auto known = sent_.find(server);
     const bool has_it =
         known != sent_.end() && !is_lost(known->second, now) && known->second.leads == leads;
-    if (now.state != ServerState::kGone && has_it) continue;
+    if (!is_absent(now.state) && has_it) continue;
     if (known != sent_.end()) sent_.erase(known);
-    if (now.state == ServerState::kGone) continue;
+    if (is_absent(now.state)) continue;
     const rpc::CallOptions options{.head = leads ? heads_.leader : heads_.others};
     sent_[server] = {.call = begin_(server, options), .in_view = view.number, .leads = leads};
   }

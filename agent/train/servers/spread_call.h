@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-// Returns the server that is whole for the longest; of several, the first one. So one that was
+// Returns the server that holds its share for the longest; of several, the first one. So one that was
 // started anew leads only if no older one is left.
 size_t leader_of(const ServersView& view);
 

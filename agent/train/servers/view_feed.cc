@@ -32,7 +32,7 @@ void ViewFeed::run(const std::stop_token& stop) {
 }
 
 void ViewFeed::take(const std::string& text) {
-  Result<ServersView> view = servers_view_from_text(text, options_.now.servers.size());
+  Result<ServersView> view = servers_view_from_text(text, first_servers(options_.now));
   if (!view.ok()) {
     log_warning("no view from the agent", {{"reason", view.error().message}});
     return;

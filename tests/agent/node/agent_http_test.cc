@@ -82,7 +82,7 @@ TEST_F(AgentTest, AnswersInTheVersionOfWhoAsksAndInItsOwnNewestToWhoeverIsNewer)
                                                   {"?protocol=8", 8},
                                                   {"?protocol=12", 12},
                                                   {"?protocol=13", 13},
-                                                  {"?protocol=15", kProtocolNewest}};
+                                                  {"?protocol=16", kProtocolNewest}};
   for (const auto& [query, expected] : answers) {
     SCOPED_TRACE(query);
     const Json state = *parse_json(agent.get("/v1/state" + query).body);

@@ -10,6 +10,7 @@
 
 #include "agent/server/routing.h"
 #include "common/base/check.h"
+#include "common/api/server_places.h"
 #include "common/base/random.h"
 #include "tests/agent/server/servers.h"
 

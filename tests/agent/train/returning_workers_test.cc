@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/api/server_places.h"
 #include "common/base/random.h"
 #include "tests/agent/train/click_world.h"
 #include "tests/agent/train/servers_manager.h"

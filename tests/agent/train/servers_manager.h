@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/api/servers_view.h"
@@ -15,9 +16,10 @@ class ServersManager {
   struct Shape {
     int64_t workers = 0;
     size_t servers = 0;
+    int64_t places = 0;
   };
   ServersManager(WorkerWorld& world, Shape shape)
-      : world_(world), shape_(shape), view_(first_servers_view(shape.servers)) {}
+      : world_(world), shape_(shape), view_(first_servers_view(shape.servers, shape.places)) {}
 
   // Kills the server, and goes on without it.
   void kill(size_t server);
@@ -26,10 +28,14 @@ class ServersManager {
   // Takes the server's machine away: it says nothing more, and its process begins anew at another
   // address, as in another pod.
   void lose_pod(size_t server);
-  // Lets a server that was started anew join, or be whole, once it may. Call it often.
+  // Starts another server, or lets the last one leave, while none is about to be added or to leave.
+  void add_server();
+  void remove_server();
+  // Lets a server that was started anew join, or be whole, or have left, once it may. Call it often.
   void tend();
 
   const ServersView& view() const { return view_; }
+  // All that have not left.
   bool are_all_whole() const;
   int64_t rank_of(size_t server) const { return shape_.workers + static_cast<int64_t>(server); }
 
@@ -42,7 +48,9 @@ class ServersManager {
   WorkerWorld& world_;
   Shape shape_;
   ServersView view_;
-  int64_t pods_ = 0;  // that took the places of others
+  ServerPlace first_place(size_t server) const;
+  std::string next_host();
+  int64_t pods_ = 0;  // that took the places of others, or were added
 };
 
 }  // namespace lockstep::train

@@ -88,10 +88,16 @@ void WorkerWorld::give_view(int64_t rank, const std::string& view) {
 }
 
 void WorkerWorld::start_again(int64_t rank, const std::string& view) {
-  ASSERT_FALSE(runs(rank));
   Result<ProgressPage> page = ProgressPage::create();
   ASSERT_TRUE(page.ok()) << page.error().message;
-  pages_[static_cast<size_t>(rank)] = *std::move(page);
+  if (rank == ranks()) {
+    processes_.emplace_back();
+    channels_.push_back(-1);
+    pages_.push_back(*std::move(page));
+  } else {
+    ASSERT_FALSE(runs(rank));
+    pages_[static_cast<size_t>(rank)] = *std::move(page);
+  }
   begins_in_ = view;
   spawn(rank, -1);
   begins_in_.clear();
@@ -214,6 +220,10 @@ void WorkerWorld::start(int64_t without) {
     ASSERT_TRUE(page.ok()) << page.error().message;
     pages_.push_back(std::move(*page));
   }
+  if (options_.server_places > 0) {
+    const auto servers = static_cast<size_t>(options_.servers->nodes);
+    begins_in_ = text_of(first_servers_view(servers, options_.server_places));
+  }
   for (int64_t node = 0; node < pods(); ++node) {
     int shm_fd = -1;
     if (options_.per_node > 1) {
@@ -227,6 +237,7 @@ void WorkerWorld::start(int64_t without) {
     }
     if (shm_fd >= 0) close(shm_fd);
   }
+  begins_in_.clear();
 }
 
 int WorkerWorld::exit_code_of(int status) {

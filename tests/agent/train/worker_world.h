@@ -45,11 +45,14 @@ class WorkerWorld {
     int64_t memory_copies = 0;  // spec.checkpoint.memory.copies
     // Nodes after those of the workers; their ranks are the highest ones.
     std::optional<ParameterServersSpec> servers = {};
+    int64_t server_places = 0;  // of the first view (servers_view.h)
   };
   explicit WorkerWorld(Options options);
   ~WorkerWorld();  // ends all processes that it started
 
   int64_t size() const { return pods() * options_.per_node; }
+  // Those of size(), and of servers that were added since.
+  int64_t ranks() const { return std::ssize(processes_); }
   // The address with which the rank's node is in the round's world.
   const std::string& host(int64_t rank) const { return member_of(world_, rank).host; }
   const std::string& checkpoints() const { return checkpoints_; }
@@ -67,7 +70,8 @@ class WorkerWorld {
   // In a round with servers: hands the rank a view of them (servers_view.h). One that is dead does
   // not read it.
   void give_view(int64_t rank, const std::string& view);
-  // Starts the rank anew, in this view; its process has ended.
+  // Starts the rank anew, in this view; its process has ended. Or starts the one after the last
+  // rank, which that view adds.
   void start_again(int64_t rank, const std::string& view);
   // Between two rounds: the rank's states in memory are gone, as with its pod.
   void lose_memory(int64_t rank);

@@ -148,7 +148,7 @@ TEST(AgentMessages, RefuseWhatCannotBeCarriedOut) {
     const Result<Assignment> read = assignment_from_json(changed);
     return read.ok() ? "" : read.error().message;
   };
-  EXPECT_EQ(error_of("/protocol", 16), "assignment.protocol: 16 is out of range, expected 1 to 15");
+  EXPECT_EQ(error_of("/protocol", 17), "assignment.protocol: 17 is out of range, expected 1 to 16");
   EXPECT_EQ(error_of("/action", "Dance"),
             "assignment.action: found \"Dance\", expected Run or Exit");
   EXPECT_EQ(error_of("/nodeIndex", 2), "assignment.nodeIndex: 2 is not in the world of 2 nodes");

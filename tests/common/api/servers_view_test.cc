@@ -125,23 +125,51 @@ TEST(ServersView, NoTextIsTheFirstView) {
             "[servers view] expected 3 servers, got 2");
 }
 
-TEST(ServersView, SaysWhetherEverythingIsHeld) {
-  struct Case {
-    const char* view;
-    int64_t copies;
-    bool expected;
-  };
-  for (const Case& test : std::initializer_list<Case>{{"1:1,1,1", 0, true},
-                                                      {"2:1,-2,1", 0, false},
-                                                      {"2:1,-2,1", 1, true},
-                                                      {"3:1,-2,-3", 1, false},
-                                                      {"3:-3,-2,1", 1, false},
-                                                      {"3:1,-2,-3", 2, true},
-                                                      {"3:1,-2,1,-3", 1, true},
-                                                      {"3:-2,1,1,-3", 1, false},
-                                                      {"4:1,+4,-3", 1, false},
-                                                      {"3:1,-2", 1, true}})
-    EXPECT_EQ(holds_everything(parsed(test.view), test.copies), test.expected) << test.view;
+TEST(ServersView, SaysWhichServersComeAndGo) {
+  ServersView view = first_servers_view(2, 8);
+  EXPECT_EQ(text_of(view), "1:1,1#8");
+  view = view_with_new_server(view, {1, "10.0.0.9"});
+  EXPECT_EQ(text_of(view), "2:1,1,*-2@>1/10.0.0.9#8");
+  EXPECT_EQ(counted_servers(view), 2u);
+  view = next_view(view, 2, ServerState::kJoining);
+  EXPECT_EQ(text_of(view), "3:1,1,*+3@>1/10.0.0.9#8");
+  view = moved_view(view, {{2, {.from = {}, .to = {2, ""}}}});
+  EXPECT_EQ(text_of(view), "4:1,1,*-4@>2/#8");
+  EXPECT_EQ(parsed(text_of(view)), view);
+  view = moved_view(view, {{2, {.from = {}, .to = {2, "10.0.0.7"}}}});
+  view = next_view(next_view(view, 2, ServerState::kJoining), 2, ServerState::kWhole);
+  EXPECT_EQ(text_of(view), "7:1,1,7@>2/10.0.0.7#8");
+  EXPECT_EQ(counted_servers(view), 3u);
+  EXPECT_EQ(first_servers(view), 2u);
+  view = view_with_leaving_server(view);
+  EXPECT_EQ(text_of(view), "8:1,1,7~8@>2/10.0.0.7#8");
+  EXPECT_EQ(servers_changed_in(view), 8);
+  EXPECT_EQ(text_of(next_view(view, 2, ServerState::kGone)), "9:1,1,-9@>2/10.0.0.7#8");
+  view = view_without_last_server(view, {}, 3);
+  EXPECT_EQ(text_of(view), "9:1,1,!9@>3/#8");
+  view = view_without_last_server(view_with_leaving_server(view), {1, "10.0.0.3"}, 2);
+  EXPECT_EQ(text_of(view), "11:1,!11@1/10.0.0.3>2/,!9@>3/#8");
+  EXPECT_EQ(first_servers(view), 2u);
+  EXPECT_EQ(counted_servers(view), 1u);
+  view = view_with_new_server(view, {2, "10.0.0.4"});
+  EXPECT_EQ(text_of(view), "12:1,*11-12@1/10.0.0.3>2/10.0.0.4,!9@>3/#8");
+  EXPECT_EQ(parsed(text_of(view)), view);
+  EXPECT_EQ(text_of(next_view(view, 1, ServerState::kWhole)),
+            "13:1,13@1/10.0.0.3>2/10.0.0.4,!9@>3/#8");
+}
+
+TEST(ServersView, RefusesServersThatCannotComeOrGo) {
+  for (const char* text :
+       {"1:1,1#", "1:1,1#0", "1:1,1#08", "1:1,1#1", "1:1,1#4097", "1:1#8#8", "1:1;0@2#8",
+        "2:1,*-2@>1/10.0.0.9", "2:1~2", "2:1,!2@1/10.0.0.3>2/", "2:1,*2@>1/1.1#8",
+        "2:1,*-2#8", "3:1,*3-3@>1/1.1#8", "3:1,*1-3@>1/1.1#8", "2:1,-2@>1/1.1,1#8",
+        "2:1~1#8", "3:1,1~4#8", "3:1~3,1#8", "3:!3@1/1.1>2/,1#8", "3:!3@1/1.1>2/#8", "2:!2#8",
+        "4:1~3,*-4@>1/1.1#8", "4:1,*-3@>1/1.1,*-4@>1/1.2#8", "3:1,!2@>2/,*-3@>1/1.1#8",
+        "2:-2~2,1#8", "2:1,*+2@>1/#8", "2:1,2@>0/1.1#8"}) {
+    EXPECT_FALSE(servers_view_from_text(text).ok()) << text;
+  }
+  EXPECT_EQ(servers_view_from_text("2:1,1,*-2@>1/1.1#8", 3).error().message,
+            "[servers view] expected 3 servers, got 2");
 }
 
 }  // namespace

@@ -38,19 +38,19 @@ TEST(AgentClient, PutsAssignmentsAndPollsStates) {
   wait();
   ASSERT_TRUE(answer->ok()) << answer->error().message;
   EXPECT_EQ(**answer, state);
-  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=15 HTTP/1.1"));
+  EXPECT_TRUE(seen[0].contains("PUT /v1/assignment?protocol=16 HTTP/1.1"));
   EXPECT_TRUE(seen[0].contains("Authorization: Bearer job-token\r\n"));
   EXPECT_EQ(Json::parse(seen[0].body), to_json(told));
   answer.reset();
   client.poll_state(agent, {.since = 7, .wait = seconds(10)}, done);
   wait();
-  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=15 HTTP/1.1"));
+  EXPECT_TRUE(seen[1].contains("GET /v1/state?since=7&timeoutSeconds=10&protocol=16 HTTP/1.1"));
   answer.reset();
   client.poll_state(
       agent, {.since = 7, .wait = seconds(10), .progress_after = std::chrono::milliseconds(1500)},
       done);
   wait();
-  EXPECT_TRUE(seen[2].contains("&protocol=15&progressMilliseconds=1500 HTTP/1.1"));
+  EXPECT_TRUE(seen[2].contains("&protocol=16&progressMilliseconds=1500 HTTP/1.1"));
   for (const auto& [code, expected] : std::map<int, Code>{{400, Code::kInvalid},
                                                           {401, Code::kNotFound},
                                                           {409, Code::kConflict},
