@@ -99,7 +99,7 @@ bool can_be(const ServerStanding& server) {
   if (server.state == ServerState::kLeft && !server.move) return false;
   if (!server.move) return server.since > 1 || is_holding(server.state);
   const auto& [from, to] = *server.move;
-  return server.since > 1 && from.incarnation < to.incarnation &&
+  return server.since > 1 && from.incarnation <= to.incarnation &&
          (was_added(server) || !from.host.empty()) &&
          (is_absent(server.state) || !to.host.empty());
 }

@@ -41,10 +41,30 @@ Verdict start_round(Pass& pass, int64_t round, const char* why) {
   return Verdict::kDecided;
 }
 
+// Whether agents that have not answered yet may know more about servers than the oldest ones. One
+// that does not answer in time counts as silent.
+bool awaits_answers(Pass& pass) {
+  if (!pass.spec().parameterServers) return false;
+  for (const PodView* pod : pass.in_round()) {
+    const AgentView* agent = pass.agent(pod);
+    const bool has_said_it =
+        agent != nullptr && (agent->state || agent->refuses_token || agent->has_unsupported_protocol());
+    if (has_said_it) continue;
+    if (agent != nullptr && is_unheard(pass, *pod)) continue;
+    if (agent != nullptr) pass.requeue(silent_at(pass, *pod, healthy_silence_limit(pass)));
+    return true;
+  }
+  return false;
+}
+
 Verdict form(Pass& pass) {
   if (!can_begin(pass, pass.round_nodes)) {
     pass.plan.why = "waiting for all pods to run, or for agents that may run an older round";
     requeue_for_silence(pass, pass.round_nodes);
+    return Verdict::kNext;
+  }
+  if (awaits_answers(pass)) {
+    pass.plan.why = "waiting for agents to say what they know about servers";
     return Verdict::kNext;
   }
   return start_round(pass, next_round(pass), "all pods run and have an address");
@@ -116,7 +136,7 @@ std::vector<const PodView*> pods_behind(const Pass& pass) {
 // to stop asks the ranks that still listen to it to leave. A worker that fails again and again is
 // started later each time.
 Verdict views(Pass& pass) {
-  if (!has_views(pass) || pass.status.serversView.empty()) return Verdict::kNext;
+  if (!has_views(pass) || servers_view(pass).number == 1) return Verdict::kNext;
   if (worker_backs_off(pass)) return Verdict::kNext;
   const std::vector<const PodView*> behind = pods_behind(pass);
   const auto is_in_it = [&](const PodView* pod) { return pass.current_report(pod) != nullptr; };
@@ -134,7 +154,8 @@ Verdict assignment(Pass& pass) {
   requeue_for_choice(pass);
   if (!pass.formed()) return form(pass);
   const std::vector<int64_t> wanted = wanted_nodes(pass);
-  if (wanted != pass.round_nodes && can_begin(pass, wanted)) {
+  const bool takes_them_in = has_places(pass) && has_views(pass);  // and lets them leave
+  if (wanted != pass.round_nodes && !takes_them_in && can_begin(pass, wanted)) {
     return start_round(pass, next_round(pass), "all members that the round is to have run");
   }
   Result<WorldAssignment> world = world_of(pass, pass.status.round);

@@ -272,6 +272,7 @@ void find_lost(const Pass& pass, Damage& damage) {
     const PodView* pod = pass.current[i];
     const auto index = static_cast<int64_t>(i);
     const char* reason = nullptr;
+    if (has_left(pass, index)) continue;
     if (pod != nullptr) {
       reason = loss_of(pass, *pod);
       if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);

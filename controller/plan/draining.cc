@@ -106,7 +106,7 @@ bool has_stopped_rank(const AgentState* state) {
 // Returns whether something shows that the ranks were asked to stop. A pod that is gone does not.
 bool is_asked(const Pass& pass) {
   return std::ranges::any_of(pass.in_round(), [&](const PodView* pod) {
-    if (pod == nullptr) return false;
+    if (pod == nullptr || plan::has_left(pass, pod->node_index)) return false;
     const AgentState* state = pass.current_report(pod);
     return pod->terminating || pod->exit_code == kExitStopped || has_stopped_rank(state) ||
            (state != nullptr && state->phase == "Stopping");

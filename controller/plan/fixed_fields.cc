@@ -38,11 +38,23 @@ std::string schedule_of(const TrainingJobSpec& spec) {
   return spec.parallelism.pipeline > 1 ? spec.parallelism.pipelineSchedule : "";
 }
 
-// Returns the spec without a member of `security` that neither pods nor assignments depend on.
+// Returns the spec without a member of `security` that neither pods nor assignments depend on, and
+// without the number of servers.
 Json fixed_part(const TrainingJobSpec& spec) {
   Json document = spec_to_json(spec);
   document["security"].erase("networkPolicy");
+  if (spec.parameterServers) document[kServers].erase(kNodes);
   return document;
+}
+
+// Returns the fingerprint that earlier versions took of servers: their number could not change.
+std::string older_print_of_servers(const TrainingJobSpec& spec) {
+  TrainingJobSpec defaults;
+  defaults.parameterServers.emplace();
+  Fingerprints prints;
+  add(kServers, without_defaults(spec_to_json(spec)[kServers], spec_to_json(defaults)[kServers]),
+      prints);
+  return prints[kServers];
 }
 
 Fingerprints fingerprints(const TrainingJobSpec& spec) {
@@ -119,7 +131,10 @@ Problems changed_fields(const std::string& fixed, const TrainingJobSpec& spec) {
   }
   for (const auto& [path, print] : now) {
     const auto known = before.find(path);
-    if (known == before.end() || known->second != print) add_problem(path);
+    const bool is_same = known != before.end() &&
+                         (known->second == print ||
+                          (path == kServers && known->second == older_print_of_servers(spec)));
+    if (!is_same) add_problem(path);
     if (known != before.end()) before.erase(known);
   }
   for (const auto& [path, print] : before) add_problem(path);

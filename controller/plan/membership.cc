@@ -3,6 +3,7 @@
 #include "controller/plan/members.h"
 #include "controller/plan/pass.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 
 namespace lockstep::plan {
 namespace {
@@ -21,9 +22,11 @@ int64_t new_incarnation(const Pass& pass, size_t index) {
 
 // Records the incarnation of each node index in status before its pod is created. A change of
 // spec.nodes keeps the members that stay. It also keeps the round if all of its members stay: the
-// round continues until every joining member runs, however long that takes.
+// round continues until every joining member runs, however long that takes. A server that is to
+// leave a round with places stays a member until it has.
 Verdict membership(Pass& pass) {
-  const auto nodes = static_cast<size_t>(pod_count(pass.spec()));
+  const auto wanted = static_cast<size_t>(pod_count(pass.spec()));
+  const size_t nodes = std::max(wanted, members_to_keep(pass));
   if (pass.members.size() == nodes) return Verdict::kNext;
   const bool is_first = pass.members.empty();
   pass.plan.why = is_first ? "the job is new" : "spec.nodes changed";
@@ -38,8 +41,9 @@ Verdict membership(Pass& pass) {
   }
   pass.current.resize(nodes, nullptr);
   pass.status.members = members_to_text(pass.members);
+  if (members_to_keep(pass) > 0) pass.round_nodes = nodes_of_view(pass);
   const bool stay = pass.status.rendezvous && !pass.round_nodes.empty() &&
-                    pass.round_nodes.back() < pod_count(pass.spec());
+                    pass.round_nodes.back() < static_cast<int64_t>(nodes);
   if (!stay) {
     pass.status.worldHash.clear();
     pass.status.rendezvous.reset();

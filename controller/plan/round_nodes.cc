@@ -8,6 +8,7 @@
 #include "controller/plan/elastic.h"
 #include "controller/plan/fixed_fields.h"
 #include "controller/plan/members.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/silence.h"
 
 namespace lockstep::plan {
@@ -129,6 +130,7 @@ std::vector<int64_t> members_of_round(const Pass& pass) {
 
 std::vector<int64_t> nodes_of_round(const Pass& pass) {
   if (!pass.status.rendezvous) return wanted_nodes(pass);
+  if (has_places(pass) && has_views(pass)) return nodes_of_view(pass);
   std::vector<int64_t> nodes = nodes_in_status(pass);
   if (pass.formed()) return nodes;
   // Nodes that the round was to have before count only as long as it still is to have them.

@@ -1,10 +1,12 @@
 #include "controller/plan/servers.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "common/api/server_places.h"
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
@@ -15,11 +17,17 @@ namespace {
 
 constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what is lost";
 
+// Returns the number of servers with which the round began.
+int64_t servers_of_world(const Pass& pass) {
+  return pass.status.rendezvous->worldSize - pass.spec().nodes;
+}
+
 // Returns the place of the node's server in the view; nullopt for a worker's node. Jobs with
-// servers leave no node out, and those with copies have one process on each.
-std::optional<size_t> server_of_node(const Pass& pass, int64_t node_index) {
+// servers leave no node out, and those with views have one process on each.
+std::optional<size_t> server_of_node(const Pass& pass, const ServersView& view,
+                                     int64_t node_index) {
   const int64_t place = node_index - pass.spec().nodes;
-  const bool is_server = place >= 0 && place < pass.spec().parameterServers->nodes;
+  const bool is_server = place >= 0 && place < std::ssize(view.servers);
   return is_server ? std::optional(static_cast<size_t>(place)) : std::nullopt;
 }
 
@@ -28,7 +36,8 @@ size_t node_of_server(const Pass& pass, size_t server) {
 }
 
 const PodView* pod_of_server(const Pass& pass, size_t server) {
-  return pass.current[node_of_server(pass, server)];
+  const size_t node = node_of_server(pass, server);
+  return node < pass.current.size() ? pass.current[node] : nullptr;
 }
 
 // Returns the server's process if it runs and follows the view.
@@ -76,7 +85,7 @@ bool all_workers_train(const Pass& pass) {
 }
 
 bool awaits_pod(const ServerStanding& server) {
-  return server.move && server.move->to.host.empty();
+  return server.state == ServerState::kGone && server.move && server.move->to.host.empty();
 }
 
 // Returns the place of the server's pod with which the round began; nullopt if that pod is unseen.
@@ -93,7 +102,7 @@ std::optional<ServersView> view_without_pods(const Pass& pass, const std::vector
   const ServersView view = servers_view(pass);
   std::map<size_t, ServerMove> moves;
   for (const int64_t node : lost) {
-    const std::optional<size_t> server = server_of_node(pass, node);
+    const std::optional<size_t> server = server_of_node(pass, view, node);
     if (!server) return std::nullopt;
     const std::optional<ServerPlace> first = first_place(pass, view, *server);
     if (!first) return std::nullopt;
@@ -138,7 +147,7 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
 // failure of the same moment may have set Running to False.
 bool may_go_on(const Pass& pass) {
   if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
-  const bool has_trained = is_true(pass.status, kRunning) || !pass.status.serversView.empty();
+  const bool has_trained = is_true(pass.status, kRunning) || servers_view(pass).number > 1;
   return has_trained && all_workers_train(pass);
 }
 
@@ -182,8 +191,8 @@ std::vector<int64_t> nodes_with_servers_that_count(const Pass& pass) {
   if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   const ServersView view = servers_view(pass);
   std::erase_if(nodes, [&](int64_t node) {
-    const std::optional<size_t> server = server_of_node(pass, node);
-    return server && view.servers[*server].state != ServerState::kWhole;
+    const std::optional<size_t> server = server_of_node(pass, view, node);
+    return server && !is_holding(view.servers[*server].state);
   });
   return nodes;
 }
@@ -199,14 +208,38 @@ std::optional<ServersView> view_with_pods(const Pass& pass, const ServersView& v
   return moves.empty() ? std::nullopt : std::optional(moved_view(view, moves));
 }
 
+// Returns the next view of a round whose servers are to become more or fewer, one at a time.
+std::optional<ServersView> view_with_wanted_servers(const Pass& pass, const ServersView& view) {
+  if (view.places == 0 || !may_go_on(pass)) return std::nullopt;
+  const size_t counted = counted_servers(view);
+  const size_t last = counted - 1;
+  if (view.servers[last].state == ServerState::kLeaving) {
+    const std::optional<ServerPlace> first = first_place(pass, view, last);
+    if (!first) return std::nullopt;
+    return view_without_last_server(view, *first, pass.members[node_of_server(pass, last)]);
+  }
+  const auto wanted = static_cast<size_t>(pass.spec().parameterServers->nodes);
+  if (wanted < counted) return view_with_leaving_server(view);
+  const PodView* pod = pod_of_server(pass, counted);
+  if (wanted == counted || !runs(pod)) return std::nullopt;
+  const AgentState* state = pass.last_report(pod);
+  if (state == nullptr || state->protocol < kProtocolWithPlaces) return std::nullopt;
+  const ServersView next =
+      view_with_new_server(view, {.incarnation = pod->incarnation, .host = pod->ip});
+  return fits(next) ? std::optional(next) : std::nullopt;
+}
+
 // Returns the next view, if every server that holds something follows this one. So none misses that
 // a server was gone, or that it joined.
 std::optional<ServersView> view_after(const Pass& pass, const ServersView& view) {
   bool is_filling = false;
   std::optional<size_t> back;
+  size_t gone = 0;
   for (size_t server = 0; server < view.servers.size(); ++server) {
     const WorkerState* process = follower(pass, view, server);
+    if (view.servers[server].state == ServerState::kLeft) continue;
     if (view.servers[server].state == ServerState::kGone) {
+      ++gone;
       const bool serves = process != nullptr && process->phase >= WorkerPhase::kTraining;
       if (serves && !back) back = server;
       continue;
@@ -220,21 +253,93 @@ std::optional<ServersView> view_after(const Pass& pass, const ServersView& view)
     if (is_filling) return std::nullopt;
     return next_view(view, joining, ServerState::kWhole);
   }
-  if (!back) return std::nullopt;
-  return next_view(view, *back, ServerState::kJoining);
+  if (back) return next_view(view, *back, ServerState::kJoining);
+  return is_filling || gone > 0 ? std::nullopt : view_with_wanted_servers(pass, view);
+}
+
+// Says what the next view changes.
+void tell_of(Pass& pass, const ServersView& view, const ServersView& next) {
+  const auto rank = [&](size_t server) {
+    return "rank " + std::to_string(node_of_server(pass, server));
+  };
+  const size_t joined = joining_server(view);
+  const size_t before = counted_servers(view);
+  const size_t after = counted_servers(next);
+  const std::string now = "the round has " + std::to_string(after) + " servers now";
+  if (after > before) {
+    pass.plan.why = "a server that was added has been filled";
+    pass.event(false, "ServerAdded", rank(before) + " holds its share: " + now);
+  } else if (after < before) {
+    pass.plan.why = "a server has handed over what it held";
+    pass.event(false, "ServerRemoved", rank(after) + " has handed over what it held: " + now);
+  } else if (joined < view.servers.size()) {
+    pass.plan.why = "a server has been filled";
+    pass.event(false, "ServerFilled", rank(joined) + " holds all of its parameters again");
+  } else if (joining_server(next) < next.servers.size()) {
+    pass.plan.why = "a server that was started anew joins";
+  } else if (next.servers[after - 1].state == ServerState::kLeaving) {
+    pass.plan.why = "a server hands over what it holds";
+  } else {
+    pass.plan.why = "a server moves to another pod, or is added";
+  }
 }
 
 }  // namespace
 
+// Without places, members that the spec has added or taken away make another round.
 bool has_views(const Pass& pass) {
+  const bool may_have = pass.formed() && pass.spec().parameterServers && pass.status.rendezvous &&
+                        processes_per_node(pass.spec()) == 1;
+  if (!may_have || servers_of_world(pass) < 1) return false;
+  return has_places(pass) || std::ssize(pass.current) == pass.status.rendezvous->worldSize;
+}
+
+bool has_places(const Pass& pass) {
+  return pass.status.serversView.find('#') != std::string::npos;
+}
+
+std::string view_of_new_round(const Pass& pass) {
   const auto& servers = pass.spec().parameterServers;
-  return pass.formed() && servers && processes_per_node(pass.spec()) == 1 &&
-         std::ssize(pass.current) == pass.spec().nodes + servers->nodes;
+  const bool may_have = servers && processes_per_node(pass.spec()) == 1 &&
+                        all_speak(pass, kProtocolWithPlaces, {});
+  if (!may_have) return "";
+  const auto count = pass.round_nodes.size() - static_cast<size_t>(pass.spec().nodes);
+  return text_of(first_servers_view(count, places_for(count)));
+}
+
+std::vector<int64_t> nodes_of_view(const Pass& pass) {
+  const ServersView view = servers_view(pass);
+  const size_t nodes = node_of_server(pass, view.servers.size());
+  std::vector<int64_t> all(std::min(nodes, pass.members.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+bool has_left(const Pass& pass, int64_t node_index) {
+  if (!has_places(pass) || !has_views(pass)) return false;
+  const ServersView view = servers_view(pass);
+  const std::optional<size_t> server = server_of_node(pass, view, node_index);
+  return server && view.servers[*server].state == ServerState::kLeft;
+}
+
+size_t members_to_keep(const Pass& pass) {
+  if (!has_places(pass) || !has_views(pass)) return 0;
+  const ServersView view = servers_view(pass);
+  size_t keep = view.servers.size();
+  while (keep > 0 && view.servers[keep - 1].state == ServerState::kLeft) {
+    const PodView* pod = pod_of_server(pass, keep - 1);
+    const AgentState* state = pass.current_report(pod);
+    const bool runs_still = pod != nullptr && pod->live() && state != nullptr &&
+                            std::ranges::any_of(state->workers, &WorkerState::running);
+    if (runs_still) break;
+    --keep;
+  }
+  return node_of_server(pass, keep);
 }
 
 // A text that somebody else wrote counts as the first view.
 ServersView servers_view(const Pass& pass) {
-  const auto servers = static_cast<size_t>(pass.spec().parameterServers->nodes);
+  const auto servers = static_cast<size_t>(servers_of_world(pass));
   Result<ServersView> view = servers_view_from_text(pass.status.serversView, servers);
   return view.ok() ? std::move(*view) : first_servers_view(servers);
 }
@@ -244,7 +349,7 @@ std::vector<int64_t> counted_nodes(const Pass& pass) {
   if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   const ServersView view = servers_view(pass);
   std::erase_if(nodes, [&](int64_t node) {
-    return !server_of_node(pass, node) && is_away(pass, view, node);
+    return node < pass.spec().nodes && is_away(pass, view, node);
   });
   return nodes;
 }
@@ -286,19 +391,21 @@ std::set<int64_t> nodes_without_pods(const Pass& pass) {
 bool is_known_to_be_gone(const Pass& pass, const PodView& pod, const AgentState& state) {
   if (!has_views(pass)) return false;
   const ServersView view = servers_view(pass);
-  const std::optional<size_t> server = server_of_node(pass, pod.node_index);
+  const std::optional<size_t> server = server_of_node(pass, view, pod.node_index);
   if (!server) {
     return worker_since(view, pod.node_index) > std::max<int64_t>(state.servers_started, 1);
   }
   const ServerStanding standing = view.servers[*server];
+  if (standing.state == ServerState::kLeft) return true;
   return standing.state == ServerState::kGone && state.servers_started < standing.since;
 }
 
 std::optional<FailureStatus> lifeless_server(const Pass& pass) {
   if (!has_views(pass)) return std::nullopt;
-  for (int64_t server = 0; server < pass.spec().parameterServers->nodes; ++server) {
-    if (!is_lifeless(pass, static_cast<size_t>(server))) continue;
-    const PodView& pod = *pod_of_server(pass, static_cast<size_t>(server));
+  const size_t servers = servers_view(pass).servers.size();
+  for (size_t server = 0; server < servers; ++server) {
+    if (!is_lifeless(pass, server)) continue;
+    const PodView& pod = *pod_of_server(pass, server);
     const AgentState& state = *pass.current_report(&pod);
     FailureStatus failure;
     failure.rank = state.workers.front().rank;
@@ -315,16 +422,17 @@ std::optional<FailureStatus> lifeless_server(const Pass& pass) {
 
 bool can_go_on_without(const Pass& pass, const FailureStatus& failure) {
   if (failure.rank < 0 || !has_views(pass)) return false;
-  const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex);
+  const ServersView view = servers_view(pass);
+  const std::optional<size_t> server = server_of_node(pass, view, failure.nodeIndex);
   if (!server) return may_go_on(pass) && can_return(pass, failure);
   const bool has_failed = failure.reason != kSuspected && failure.exitCode >= 0;
   if (!may_go_on(pass) || !(has_failed || is_lifeless(pass, *server))) return false;
-  return is_held(pass, next_view(servers_view(pass), *server, ServerState::kGone));
+  return is_held(pass, next_view(view, *server, ServerState::kGone));
 }
 
 const char* lose_process(Pass& pass, const FailureStatus& failure) {
   const ServersView view = servers_view(pass);
-  if (const std::optional<size_t> server = server_of_node(pass, failure.nodeIndex)) {
+  if (const auto server = server_of_node(pass, view, failure.nodeIndex)) {
     pass.status.serversView = text_of(next_view(view, *server, ServerState::kGone));
     return kGoesOnWithCopies;
   }
@@ -356,7 +464,7 @@ bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
   if (!has_views(pass) || pass.status.serversView.empty()) return false;
   const ServersView view = servers_view(pass);
   return std::ranges::all_of(lost, [&](int64_t node) {
-    const std::optional<size_t> server = server_of_node(pass, node);
+    const std::optional<size_t> server = server_of_node(pass, view, node);
     if (!server || view.servers[*server].state != ServerState::kGone) return false;
     const auto newest = std::ranges::find_if(
         pass.status.failures.rbegin(), pass.status.failures.rend(),
@@ -379,16 +487,7 @@ Verdict servers(Pass& pass) {
   const ServersView view = servers_view(pass);
   const std::optional<ServersView> next = view_after(pass, view);
   if (!next) return Verdict::kNext;
-  pass.plan.why = joining_server(*next) < next->servers.size()
-                      ? "a server that was started anew joins"
-                      : "a server moves to another pod";
-  const size_t filled = joining_server(view);
-  if (filled < view.servers.size() && next->servers[filled].state == ServerState::kWhole) {
-    pass.plan.why = "a server has been filled";
-    pass.event(false, "ServerFilled",
-               "rank " + std::to_string(node_of_server(pass, filled)) +
-                   " holds all of its parameters again");
-  }
+  tell_of(pass, view, *next);
   pass.status.serversView = text_of(*next);
   return Verdict::kDecided;
 }

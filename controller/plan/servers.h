@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "common/api/servers_view.h"
@@ -14,6 +15,17 @@ namespace lockstep::plan {
 // Whether processes of the round may be started anew without ending it: it has servers, and one
 // process on each node.
 bool has_views(const Pass& pass);
+// Whether servers may be added to the round, and leave it. Only of a round that is formed.
+bool has_places(const Pass& pass);
+// Returns the text of the first view of a round with these nodes that begins now: with places if
+// all of its agents know them, or else empty.
+std::string view_of_new_round(const Pass& pass);
+// Return the nodes of the round, ascending, also of servers that were added to it; and how many
+// members the job must have until those that leave it have left. Only if has_places().
+std::vector<int64_t> nodes_of_view(const Pass& pass);
+size_t members_to_keep(const Pass& pass);
+// Whether the node's server has left the round.
+bool has_left(const Pass& pass, int64_t node_index);
 // Returns the view of the round's servers that status has. Only if has_views().
 ServersView servers_view(const Pass& pass);
 // Returns the nodes of the round, ascending, without those of servers that are gone or join, and of

@@ -1,6 +1,7 @@
 #include "controller/plan/world.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/api/round_members.h"
 #include "common/layout/pipeline_schedule.h"
@@ -53,11 +54,25 @@ int64_t protocol_of_round(const Pass& pass, const WorldAssignment& world,
   return std::max(common, protocol_needed(world, pass.spec().train, wishes));
 }
 
+const PodView* pod_of_node(const Pass& pass, int64_t node) {
+  const auto index = static_cast<size_t>(node);
+  return index < pass.current.size() ? pass.current[index] : nullptr;
+}
+
 // Rules about losses may have come after the round had begun, with agents that do not know them.
 WorkerWishes wishes_of_exit(const Pass& pass) {
   WorkerWishes wishes = wishes_of_round(pass);
   wishes.losses = {};
   return wishes;
+}
+
+// Returns the nodes with which the round begins, or began. Servers that were added to it since are
+// none of them, and those that have left it are.
+std::vector<int64_t> nodes_of_world(const Pass& pass, bool is_current) {
+  if (!is_current || !has_places(pass)) return pass.round_nodes;
+  std::vector<int64_t> nodes(static_cast<size_t>(pass.status.rendezvous->worldSize));
+  std::iota(nodes.begin(), nodes.end(), 0);
+  return nodes;
 }
 
 // Returns the view that agents get with this world. The spec may have other servers by now than the
@@ -73,6 +88,7 @@ WorkerWishes wishes_of_round(const Pass& pass) {
   WorkerWishes wishes = wishes_of(pass.spec());
   wishes.has_moved_server = !moved_places(pass).empty();
   wishes.has_new_worker = has_new_workers(pass);
+  wishes.has_places = has_places(pass);
   return wishes;
 }
 
@@ -83,12 +99,11 @@ Result<WorldAssignment> world_of(const Pass& pass, int64_t round) {
   WorldInput input{.job_uid = pass.job().metadata.uid, .round = round, .members = {}};
   const int64_t port = round_port(pass.spec(), round);
   const int64_t stride = port_stride(pass);
-  for (const int64_t node : pass.round_nodes) {
+  for (const int64_t node : nodes_of_world(pass, is_current)) {
     ServerPlace place;
     if (const auto first = moved.find(node); first != moved.end()) {
       place = first->second;
-    } else if (const PodView* pod = pass.current[static_cast<size_t>(node)];
-               pod != nullptr && !pod->ip.empty()) {
+    } else if (const PodView* pod = pod_of_node(pass, node); pod != nullptr && !pod->ip.empty()) {
       place = {.incarnation = pod->incarnation, .host = pod->ip};
     } else {
       return unavailable("[world] a pod has no address yet");
@@ -187,7 +202,7 @@ void begin_round(Pass& pass, int64_t round) {
     return;
   }
   pass.status.round = round;
-  pass.status.serversView.clear();
+  pass.status.serversView = view_of_new_round(pass);
   pass.status.worldHash = world_hash(*world);
   pass.status.rendezvous = RendezvousStatus{.host = world->members.front().host,
                                             .port = world->members.front().port,

@@ -13,8 +13,9 @@ namespace lockstep::plan {
 
 inline constexpr int64_t kWorkers = 2;
 
-// Two workers and `servers` servers, which all train in round 1.
-inline Scene training(int64_t servers, int64_t copies = 1) {
+// Two workers and `servers` servers, which all train in round 1. With places, the agents have told
+// what they know before it began.
+inline Scene training(int64_t servers, int64_t copies = 1, bool with_places = false) {
   Scene scene(kWorkers);
   TrainingJobSpec& spec = scene.seen.job.spec;
   spec.parameterServers = ParameterServersSpec{.nodes = servers, .copies = copies};
@@ -31,6 +32,7 @@ inline Scene training(int64_t servers, int64_t copies = 1) {
     }
     AgentView view;
     view.state = std::make_shared<AgentState>();
+    if (with_places) Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
     view.last_heard = scene.now;
     scene.seen.agents[pod.uid] = view;
   }

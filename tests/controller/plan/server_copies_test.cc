@@ -130,7 +130,7 @@ TEST(ServerCopies, WithoutOneThatHoldsAllANewRoundBegins) {
       settle_all(scene);
     }
     EXPECT_EQ(scene.status().round, 2);
-    EXPECT_EQ(scene.status().serversView, "");
+    EXPECT_EQ(scene.status().serversView, "1:1,1,1#12");
   }
 }
 

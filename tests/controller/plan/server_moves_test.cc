@@ -320,7 +320,7 @@ TEST(ServerMoves, TheNextRoundBeginsWithThePodsThatAreThere) {
   scene.fail_worker(0, 137, 0.1, "Signal");
   settle_all(scene);
   EXPECT_EQ(scene.status().round, 2);
-  EXPECT_EQ(scene.status().serversView, "");
+  EXPECT_EQ(scene.status().serversView, "1:1,1,1#12");
   scene.advance(std::chrono::seconds(60));  // of backing off
   for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
   const auto assignments = sent(scene.plan());
