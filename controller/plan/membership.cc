@@ -8,10 +8,11 @@
 namespace lockstep::plan {
 namespace {
 
-// Returns an incarnation above that of every existing pod of the index. A pod from before the job
-// was made smaller may still be ending, and is not the new member's.
+// Returns an incarnation above that of every existing pod of the index, and of a server there that
+// has left the round. A pod from before the job was made smaller may still be ending, and is not
+// the new member's.
 int64_t new_incarnation(const Pass& pass, size_t index) {
-  int64_t highest = 0;
+  int64_t highest = incarnation_that_left(pass, static_cast<int64_t>(index));
   for (const PodView& pod : pass.seen.pods) {
     if (pod.node_index == static_cast<int64_t>(index)) highest = std::max(highest, pod.incarnation);
   }

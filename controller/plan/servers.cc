@@ -322,6 +322,12 @@ bool has_left(const Pass& pass, int64_t node_index) {
   return server && view.servers[*server].state == ServerState::kLeft;
 }
 
+int64_t incarnation_that_left(const Pass& pass, int64_t node_index) {
+  if (!has_left(pass, node_index)) return 0;
+  const ServersView view = servers_view(pass);
+  return view.servers[*server_of_node(pass, view, node_index)].move->to.incarnation;
+}
+
 size_t members_to_keep(const Pass& pass) {
   if (!has_places(pass) || !has_views(pass)) return 0;
   const ServersView view = servers_view(pass);

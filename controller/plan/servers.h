@@ -26,6 +26,7 @@ std::vector<int64_t> nodes_of_view(const Pass& pass);
 size_t members_to_keep(const Pass& pass);
 // Whether the node's server has left the round.
 bool has_left(const Pass& pass, int64_t node_index);
+int64_t incarnation_that_left(const Pass& pass, int64_t node_index);  // 0: it has not
 // Returns the view of the round's servers that status has. Only if has_views().
 ServersView servers_view(const Pass& pass);
 // Returns the nodes of the round, ascending, without those of servers that are gone or join, and of

@@ -214,8 +214,9 @@ TEST(FewerServers, AlsoLoseThoseOfTheFirstHour) {
   EXPECT_EQ(scene.status().round, 1);
   EXPECT_EQ(scene.status().worldHash, hash);
   want_servers(scene, 2);
-  run_pod(scene, 1, 1);
-  EXPECT_EQ(scene.status().serversView, "4:1,*3-4@1/10.0.0.4>1/10.0.9.9#8");
+  EXPECT_EQ(scene.status().members, "1,1,1,2");
+  run_pod(scene, 1, 2);
+  EXPECT_EQ(scene.status().serversView, "4:1,*3-4@1/10.0.0.4>2/10.0.9.9#8");
   EXPECT_EQ(scene.status().worldHash, hash);
 }
 

@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "slow rank named",  "slow no more",
     "slow replaced",    "batch skipped",
     "failed by loss",   "servers view",
-    "server moved",     "worker returned",
+    "server moved",     "server added",
+    "server removed",   "worker returned",
     "pending given up", "complete by rank 0",
     "expired",          "leader changed",
     "released"};

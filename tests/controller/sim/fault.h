@@ -99,6 +99,8 @@ enum class Transition : size_t {
   kFailedByLoss,
   kServersView,     // a round goes on with another view of its servers
   kServerMoved,     // one of them is in another pod now
+  kServerAdded,     // a round has one more that counts
+  kServerRemoved,   // or one less
   kWorkerReturned,  // a round goes on with another process of a worker
   kPendingGivenUp,
   kCompleteByRankZero,

@@ -23,6 +23,8 @@ std::string reason_of(const Json& status, const char* condition);
 bool is_finished(const Json& status);
 // Returns the node indices of the round that status describes, by place. A node has one rank.
 std::vector<int64_t> round_nodes(const Json& status);
+// Likewise, and those of servers that were added to the round since it began.
+std::vector<int64_t> nodes_by_rank(const Json& status);
 // Returns the failure that `after` records and `before` doesn't, or null.
 const Json& new_failure(const Json& before, const Json& after);
 // Returns the action of the job's first rule that matches the failure; empty if none does.

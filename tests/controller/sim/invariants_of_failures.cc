@@ -102,7 +102,7 @@ void Invariants::check_never_started(const Json& job, const Json& after) {
 
 // A failed rank is on the node that has its place in the round.
 void Invariants::check_places(const Json& job, const Json& failure) {
-  const std::vector<int64_t> nodes = round_nodes(status_of(job));
+  const std::vector<int64_t> nodes = nodes_by_rank(status_of(job));
   const int64_t rank = int_or(failure, "rank", -1);
   const bool is_known = rank >= 0 && rank < std::ssize(nodes);
   if (rank < 0) return;

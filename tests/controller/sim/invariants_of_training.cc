@@ -70,7 +70,7 @@ bool has_lasted(const std::optional<TimePoint>& since, Duration time, TimePoint 
 }  // namespace
 
 const Node* Invariants::node_of_rank(const Json& job, const Json& status, int64_t rank) const {
-  const std::vector<int64_t> nodes = round_nodes(status);
+  const std::vector<int64_t> nodes = nodes_by_rank(status);
   const std::vector<int64_t> members = plan::members_from_text(string_or(status, "members", ""));
   if (rank < 0 || rank >= std::ssize(nodes)) return nullptr;
   const int64_t index = nodes[static_cast<size_t>(rank)];

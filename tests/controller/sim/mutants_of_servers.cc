@@ -1,6 +1,7 @@
 // Mistakes about servers, and about workers next to them.
 #include <algorithm>
 
+#include "common/api/server_places.h"
 #include "common/api/servers_view.h"
 #include "tests/controller/sim/mutants.h"
 
@@ -22,6 +23,16 @@ Mutation with_status(std::function<void(Status&, const Status&)> wrong) {
     return plan;
   };
   return mutation;
+}
+
+// `wrong` gets the view of a status that has another one than before.
+Mutation with_view(std::function<void(ServersView&)> wrong) {
+  return with_status([wrong = std::move(wrong)](Status& status, const Status& before) {
+    Result<ServersView> view = servers_view_from_text(status.serversView);
+    if (!view.ok() || status.serversView == before.serversView) return;
+    wrong(*view);
+    status.serversView = text_of(*view);
+  });
 }
 
 Mutation with_report(std::function<void(AgentState&)> wrong) {
@@ -93,11 +104,29 @@ void add_servers(std::vector<Mutant>& mutants) {
         }
         status.serversView = text_of(*view);
       }));
+  add("a server that was added counts at once", "servers: a server counts that lacks",
+      with_view([](ServersView& view) {
+        for (ServerStanding& server : view.servers) {
+          if (!server.is_new || server.state != ServerState::kJoining) continue;
+          server.state = ServerState::kWhole;
+          server.is_new = false;
+          server.left_in = 0;
+        }
+      }));
+  add("a server leaves before it has handed over", "servers: a server counts that lacks",
+      with_view([](ServersView& view) {
+        ServerStanding& last = view.servers[counted_servers(view) - 1];
+        if (last.state != ServerState::kLeaving || !last.move) return;
+        last.state = ServerState::kLeft;
+        last.since = last.left_in;
+        last.move->to.host.clear();
+      }));
   add("members forget the pod that took a server's place",
       "servers: a view has a server in another",
       with_status([](Status& status, const Status& before) {
         const bool is_same = status.serversView == before.serversView;
-        if (!is_same && status.serversView.ends_with('/')) status.members = before.members;
+        const bool awaits_pod = status.serversView.find("/#") != std::string::npos;
+        if (!is_same && awaits_pod) status.members = before.members;
       }));
   add("a number of a view is used twice", "servers: a view does not follow",
       with_status([](Status& status, const Status& before) {

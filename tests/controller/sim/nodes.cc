@@ -70,14 +70,14 @@ Status check_world(const Node& node, const Assignment& assignment) {
                                           .losses = assignment.losses,
                                           .has_copies = has_copies(assignment),
                                           .has_moved_server = has_moved_server(assignment),
-                                          .has_new_worker = has_new_worker(assignment)});
+                                          .has_new_worker = has_new_worker(assignment),
+                                          .has_places = has_places(assignment)});
   if (assignment.protocol > node.state.protocol || assignment.protocol < needed) {
     return invalid("unsupported protocol version");
   }
-  const std::optional<int64_t> place = place_of(assignment.world, node.index);
-  if (!place) return invalid("the round leaves this node out");
   if (assignment.node_index != node.index) return invalid("the assignment is another node's");
-  if (incarnation_of(node.index, assignment) != node.incarnation) {
+  if (!find_place_in_round(assignment)) return invalid("the round leaves this node out");
+  if (incarnation_of(assignment) != node.incarnation) {
     return conflict("the assignment is another incarnation's");
   }
   return {};
@@ -396,7 +396,7 @@ void Nodes::carry_out(Node& node, const Assignment& assignment) {
   node.state.hash = assignment.hash;
   node.state.phase = "Running";
   WorkerState worker;
-  worker.rank = rank_of(assignment.world, place_in_round(assignment), 0);
+  worker.rank = rank_in_round(assignment, 0);
   worker.running = true;
   worker.phase = WorkerPhase::kForming;
   node.state.workers = {worker};
@@ -485,7 +485,7 @@ bool Nodes::is_whole(const Round& round) const {
     const WorkerState& worker = node->state.workers.front();
     if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
   }
-  return known.size() == round.front()->assignment.world.members.size();
+  return known.size() == ranks_of(round);
 }
 
 // All ranks save this step. They are not done at the same time, but none leaves before all are:
@@ -526,7 +526,7 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   done.insert(without.begin(), without.end());
   const auto gone = static_cast<size_t>(
       std::ranges::count_if(without, [&](int64_t rank) { return !written.contains(rank); }));
-  const size_t all = node.assignment.world.members.size();
+  const size_t all = ranks_of(round);
   if (done.size() < all || leaving_.contains(hash)) return;
   if (written.size() + gone == all) {
     saved_.insert({node.job_uid, node.state.round});

@@ -35,7 +35,7 @@ struct Slowness {
 struct Served {
   int64_t process = 0;       // grows with each start
   ServersView view{};        // that it follows
-  std::set<size_t> holds{};  // chains, named by their first server, of which it has everything
+  std::set<size_t> holds{};  // places (server_places.h) of which it has everything
   std::set<size_t> given{};  // those that it has given to the one that joins, in this view
 };
 
@@ -83,12 +83,13 @@ struct Node {
 
 bool has_copies(const Assignment& assignment);
 bool has_servers(const Assignment& assignment);
-// Returns the incarnation that the assignment expects of this node, which is in its world.
-int64_t incarnation_of(int64_t node_index, const Assignment& assignment);
+// Returns the incarnation that the assignment expects of its node, which is in its round.
+int64_t incarnation_of(const Assignment& assignment);
+bool has_places(const Assignment& assignment);
 bool has_moved_server(const Assignment& assignment);
 bool has_new_worker(const Assignment& assignment);
-// Returns the chains in which a server has a place: its own, and those of the servers before it.
-std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies);
+// Returns the places that the server holds in this view.
+std::set<size_t> places_held(const ServersView& view, size_t server, int64_t copies);
 
 // Returns a command whose rank 0 ends after `steps` steps and each further rank two steps later.
 // With `by_rank_zero`, rank 0 alone ends.
@@ -227,9 +228,11 @@ class Nodes {
   void follow_later(const Node& node, const ServersView& view);
   void follow(Node& node, const ServersView& view);
   void check_follower(const Node& node, size_t server, const ServersView& before);
-  void fill_later(const Node& node, size_t chain);
-  void fill(Node& node, size_t chain);
+  void fill_later(const Node& node, size_t place);
+  void fill(Node& node, size_t place);
+  static void end_after_leaving(Node& node);
   static std::set<int64_t> spared_ranks(const Round& round);
+  static size_t ranks_of(const Round& round);
   bool waits_for_view(const Round& round);
   bool is_superseded(const Node& node) const;
   // Steps of the built-in loop (losses.cc, slow_ranks.cc).

@@ -2,6 +2,7 @@
 // that are started anew.
 #include <algorithm>
 
+#include "common/api/server_places.h"
 #include "common/api/servers_view.h"
 #include "common/api/worker_config.h"
 #include "tests/controller/sim/nodes.h"
@@ -18,14 +19,13 @@ constexpr Duration kFillMax = seconds(8);
 // How long workers wait for a view without a server that is gone.
 constexpr Duration kPatience = seconds(120);
 
-size_t servers_of(const Assignment& assignment) {
-  return static_cast<size_t>(assignment.parameter_servers->nodes);
+int64_t first_server_rank(const Assignment& assignment) {
+  return assignment.world.world_size() - static_cast<int64_t>(server_count(assignment.world));
 }
 
 // Returns the server of this rank of a round with servers; nullopt for a worker.
 std::optional<size_t> server_of(const Node& node) {
-  const auto servers = static_cast<int64_t>(servers_of(node.assignment));
-  const int64_t first = node.assignment.world.world_size() - servers;
+  const int64_t first = first_server_rank(node.assignment);
   const int64_t rank = node.state.workers.front().rank;
   return rank < first ? std::nullopt : std::optional(static_cast<size_t>(rank - first));
 }
@@ -35,20 +35,15 @@ bool is_of_others(int64_t exit_code) {
   return exit_code == kExitPeerLost || exit_code == kExitPeerHung || exit_code == kExitStopped;
 }
 
-// Returns the server of the chain to which the one that joins is added: the one that has been whole
-// for the shortest time; nullopt if it does not join this chain.
-std::optional<size_t> filler_of(const ServersView& view, size_t chain, int64_t copies) {
-  const size_t count = view.servers.size();
-  std::optional<size_t> last;
-  bool joins = false;
-  for (size_t i = 0; i <= static_cast<size_t>(copies); ++i) {
-    const size_t server = (chain + i) % count;
-    const ServerStanding& standing = view.servers[server];
-    joins |= standing.state == ServerState::kJoining;
-    if (standing.state != ServerState::kWhole) continue;
-    if (!last || standing.since >= view.servers[*last].since) last = server;
-  }
-  return joins ? last : std::nullopt;
+// Whether the place is being filled by this server, the last one of its chain.
+bool is_filler(const PlaceHolders& place, std::optional<size_t> server) {
+  return place.joining && server && place.chain.back() == *server;
+}
+
+// Whether processes wait for a view in which the round goes on without a server.
+bool follows_views(const Assignment& assignment) {
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view);
+  return has_copies(assignment) || (view.ok() && view->places > 0);
 }
 
 }  // namespace
@@ -61,25 +56,31 @@ bool has_servers(const Assignment& assignment) {
   return assignment.parameter_servers.has_value();
 }
 
-std::set<size_t> chains_of(size_t server, size_t servers, int64_t copies) {
-  std::set<size_t> chains;
-  for (size_t i = 0; i <= static_cast<size_t>(copies); ++i) {
-    chains.insert((server + servers - i) % servers);
+std::set<size_t> places_held(const ServersView& view, size_t server, int64_t copies) {
+  std::set<size_t> places;
+  const std::vector<PlaceHolders> all = holders_of_places(view, copies);
+  for (size_t place = 0; place < all.size(); ++place) {
+    if (std::ranges::find(all[place].chain, server) != all[place].chain.end()) places.insert(place);
   }
-  return chains;
+  return places;
 }
 
-int64_t incarnation_of(int64_t node_index, const Assignment& assignment) {
+int64_t incarnation_of(const Assignment& assignment) {
   const WorldAssignment& world = assignment.world;
-  const auto place = static_cast<size_t>(*place_of(world, node_index));
+  const auto place = static_cast<size_t>(place_in_round(assignment));
   const Result<ServersView> view =
       servers_view_from_text(assignment.servers_view, server_count(world));
   const size_t first = world.members.size() - server_count(world);
-  if (has_copies(assignment) && view.ok() && place >= first) {
+  if (has_servers(assignment) && view.ok() && place >= first) {
     const std::optional<ServerMove>& move = view->servers[place - first].move;
     if (move) return move->to.incarnation;
   }
   return world.members[place].incarnation;
+}
+
+bool has_places(const Assignment& assignment) {
+  const Result<ServersView> view = servers_view_from_text(assignment.servers_view);
+  return view.ok() && view->places > 0;
 }
 
 bool has_moved_server(const Assignment& assignment) {
@@ -98,14 +99,15 @@ bool Nodes::begin_serving(Node& node) {
   node.served = {.process = node.served.process + 1};
   node.state.servers_view = node.state.servers_started = 0;
   if (!has_servers(node.assignment)) return false;
-  const size_t count = servers_of(node.assignment);
-  node.served.view = *servers_view_from_text(node.assignment.servers_view, count);
+  node.served.view = *servers_view_from_text(node.assignment.servers_view,
+                                             server_count(node.assignment.world));
   const int64_t number = node.served.view.number;
   node.state.servers_view = node.state.servers_started = number;
   node.state.workers.front().servers_view = number;
   const std::optional<size_t> server = server_of(node);
   if (server && servers_changed_in(node.served.view) == 1) {
-    node.served.holds = chains_of(*server, count, node.assignment.parameter_servers->copies);
+    node.served.holds =
+        places_held(node.served.view, *server, node.assignment.parameter_servers->copies);
   }
   const bool is_moved = server && node.served.view.servers[*server].move;
   if (is_moved) serve_anew(node, ServersView(node.served.view));
@@ -124,7 +126,7 @@ bool Nodes::is_superseded(const Node& node) const {
 void Nodes::take_view(Node& node, const Assignment& assignment) {
   if (!has_servers(node.assignment)) return;
   const Result<ServersView> view =
-      servers_view_from_text(assignment.servers_view, servers_of(node.assignment));
+      servers_view_from_text(assignment.servers_view, server_count(node.assignment.world));
   if (!view.ok() || view->number < node.state.servers_view) return;
   std::string& known = views_[{node.state.hash, view->number}];
   if (known.empty()) known = text_of(*view);
@@ -193,12 +195,16 @@ void Nodes::follow(Node& node, const ServersView& view) {
   process.is_filling = false;
   if (const auto server = server_of(node)) {
     check_follower(node, *server, before);
-    const int64_t copies = node.assignment.parameter_servers->copies;
-    for (const size_t chain : chains_of(*server, view.servers.size(), copies)) {
-      if (filler_of(view, chain, copies) != *server) continue;
+    const std::vector<PlaceHolders> places =
+        holders_of_places(view, node.assignment.parameter_servers->copies);
+    for (size_t place = 0; place < places.size(); ++place) {
+      const std::vector<size_t>& chain = places[place].chain;
+      if (std::ranges::find(chain, *server) == chain.end()) node.served.holds.erase(place);
+      if (!is_filler(places[place], server)) continue;
       process.is_filling = true;
-      fill_later(node, chain);
+      fill_later(node, place);
     }
+    if (view.servers[*server].state == ServerState::kLeft) end_after_leaving(node);
   }
   changed(node);
   schedule_advance(node.job_uid, kFollowMax);
@@ -208,14 +214,18 @@ void Nodes::follow(Node& node, const ServersView& view) {
 void Nodes::check_follower(const Node& node, size_t server, const ServersView& before) {
   const ServersView& view = node.served.view;
   const int64_t copies = node.assignment.parameter_servers->copies;
-  if (view.servers[server].state == ServerState::kWhole &&
-      !std::ranges::includes(node.served.holds, chains_of(server, view.servers.size(), copies))) {
+  if (is_holding(view.servers[server].state) &&
+      !std::ranges::includes(node.served.holds, places_held(view, server, copies))) {
     chance_.violate("servers", "a server counts that lacks what it should hold");
   }
   for (size_t i = 0; i < view.servers.size(); ++i) {
-    const ServerStanding& was = before.servers[i];
+    const ServerStanding was = i < before.servers.size() ? before.servers[i] : ServerStanding();
     const ServerStanding& is = view.servers[i];
     if (i == server || was == is || is.state == ServerState::kGone) continue;
+    const bool leaves =
+        was.state == ServerState::kWhole && is.state == ServerState::kLeaving;
+    const bool has_left = was.state == ServerState::kLeaving && is.state == ServerState::kLeft;
+    if (leaves || has_left) continue;
     const bool joins = was.state == ServerState::kGone && is.state == ServerState::kJoining;
     const bool is_filled = was.state == ServerState::kJoining && is.state == ServerState::kWhole;
     if (!joins && !is_filled) {
@@ -224,51 +234,71 @@ void Nodes::check_follower(const Node& node, size_t server, const ServersView& b
   }
 }
 
-void Nodes::fill_later(const Node& node, size_t chain) {
+void Nodes::fill_later(const Node& node, size_t place) {
   chance_.timers.after(chance_.between(milliseconds(0), kFillMax),
-                       [this, uid = node.uid, process = node.served.process, chain,
+                       [this, uid = node.uid, process = node.served.process, place,
                         number = node.served.view.number] {
                          Node* same = serving(uid, process);
                          if (same == nullptr || same->served.view.number != number) return;
-                         fill(*same, chain);
+                         fill(*same, place);
                        });
 }
 
 // The server that joins takes what it is sent once it follows the view, too.
-void Nodes::fill(Node& node, size_t chain) {
-  const size_t joining = joining_server(node.served.view);
+void Nodes::fill(Node& node, size_t place) {
+  const std::vector<PlaceHolders> places =
+      holders_of_places(node.served.view, node.assignment.parameter_servers->copies);
   for (auto& [uid, peer] : nodes_) {
     const bool is_meant = peer->state.hash == node.state.hash && peer->job_uid == node.job_uid &&
-                          !peer->state.workers.empty() && server_of(*peer) == joining &&
-                          !is_superseded(*peer);
+                          !peer->state.workers.empty() &&
+                          server_of(*peer) == places[place].joining && !is_superseded(*peer);
     if (!is_meant || !peer->answers() || !peer->state.workers.front().running) continue;
     if (peer->served.view.number < node.served.view.number) continue;
-    peer->served.holds.insert(chain);
-    node.served.given.insert(chain);
+    peer->served.holds.insert(place);
+    node.served.given.insert(place);
   }
-  const int64_t copies = node.assignment.parameter_servers->copies;
   const std::set<size_t>& done = node.served.given;
-  if (!done.contains(chain)) return fill_later(node, chain);
-  const std::optional<size_t> server = server_of(node);
-  for (size_t other = 0; other < node.served.view.servers.size(); ++other) {
-    if (filler_of(node.served.view, other, copies) == server && !done.contains(other)) return;
+  if (!done.contains(place)) return fill_later(node, place);
+  for (size_t other = 0; other < places.size(); ++other) {
+    if (is_filler(places[other], server_of(node)) && !done.contains(other)) return;
   }
   node.state.workers.front().is_filling = false;
   changed(node);
 }
 
+// Others hold what the server held.
+void Nodes::end_after_leaving(Node& node) {
+  WorkerState& process = node.state.workers.front();
+  process.running = false;
+  process.exit_code = 0;
+  process.reason = "Completed";
+  node.state.phase = "Completed";
+}
+
 // Returns the ranks of servers without which the round goes on, as one of its workers knows.
 std::set<int64_t> Nodes::spared_ranks(const Round& round) {
   std::set<int64_t> ranks;
-  if (round.empty() || !has_copies(round.front()->assignment)) return ranks;
-  const WorldAssignment& world = round.front()->assignment.world;
+  if (round.empty() || !has_servers(round.front()->assignment)) return ranks;
   for (const Node* node : round) {
     if (server_of(*node)) continue;
-    int64_t rank = world.world_size() - std::ssize(node->served.view.servers);
+    int64_t rank = first_server_rank(node->assignment);
     for (const ServerStanding& server : node->served.view.servers) {
-      if (server.state != ServerState::kWhole) ranks.insert(rank);
+      if (!is_holding(server.state)) ranks.insert(rank);
       ++rank;
     }
+  }
+  return ranks;
+}
+
+// Returns the number of ranks, with servers that were added since the round began, as one of its
+// workers knows.
+size_t Nodes::ranks_of(const Round& round) {
+  size_t ranks = round.front()->assignment.world.members.size();
+  if (!has_servers(round.front()->assignment)) return ranks;
+  for (const Node* node : round) {
+    if (server_of(*node)) continue;
+    const auto first = static_cast<size_t>(first_server_rank(node->assignment));
+    ranks = std::max(ranks, first + node->served.view.servers.size());
   }
   return ranks;
 }
@@ -285,15 +315,14 @@ bool Nodes::waits_for_view(const Round& round) {
   for (const Node* node : round) {
     const WorkerState& worker = node->state.workers.front();
     if (server_of(*node)) {
-      if (!worker.running && worker.exit_code != 0 && !has_copies(assignment)) return false;
+      if (!worker.running && worker.exit_code != 0 && !follows_views(assignment)) return false;
       continue;
     }
     if (!worker.running && is_of_others(worker.exit_code)) return false;
     ++workers;
   }
-  const auto servers = static_cast<int64_t>(servers_of(assignment));
-  if (!has_copies(assignment) && std::ssize(round) < assignment.world.world_size()) return false;
-  return workers == assignment.world.world_size() - servers;
+  if (!follows_views(assignment) && std::ssize(round) < assignment.world.world_size()) return false;
+  return workers == first_server_rank(assignment);
 }
 
 }  // namespace lockstep::sim

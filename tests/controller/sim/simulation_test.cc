@@ -399,6 +399,45 @@ TEST(Simulation, RoundsGoOnWithWorkersThatAreStartedAnew) {
               static_cast<long long>(rounds));
 }
 
+// Users add servers to rounds and take them away, through faults of everything.
+TEST(Simulation, RoundsGoOnWithMoreAndFewerServers) {
+  uint64_t added = 0;
+  uint64_t removed = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job({.name = "served",
+                                                 .nodes = 2,
+                                                 .steps = 150,
+                                                 .max_restarts = 1000,
+                                                 .saves = seed % 2 == 0,
+                                                 .servers = 2 + static_cast<int64_t>(seed % 2),
+                                                 .copies = static_cast<int64_t>(seed / 2 % 2)});
+    for (const Fault fault : {Fault::kServerError, Fault::kLostRequest, Fault::kLostReply,
+                              Fault::kWatchCut, Fault::kCrash, Fault::kStall}) {
+      world.chance.rate(fault) = seed % 5 == 0 ? 0 : 0.01;
+    }
+    world.chance.rate(Fault::kScale) = 0.05;
+    world.chance.rate(Fault::kWorkerKilled) = seed % 3 == 0 ? 0.002 : 0;
+    world.chance.rate(Fault::kPodDeleted) = seed % 7 == 0 ? 0.002 : 0;
+    world.chance.rate(Fault::kContainerExit) = seed % 4 == 0 ? 0.001 : 0;
+    world.chance.rate(Fault::kNodeLost) = seed % 8 == 0 ? 0.001 : 0;
+    simulation.run(std::chrono::minutes(4), [&] { return simulation.is_over(key); });
+    world.calm_down();
+    ASSERT_TRUE(simulation.run(std::chrono::minutes(20), [&] { return simulation.is_over(key); }))
+        << simulation.describe();
+    EXPECT_TRUE(world.chance.violations.empty()) << simulation.describe();
+    EXPECT_TRUE(is_true(simulation.status(key), kComplete)) << simulation.describe();
+    added += world.chance.counts.transitions[static_cast<size_t>(Transition::kServerAdded)];
+    removed += world.chance.counts.transitions[static_cast<size_t>(Transition::kServerRemoved)];
+  }
+  EXPECT_GT(added, 60);
+  EXPECT_GT(removed, 40);
+  std::printf("%llu servers added, %llu removed\n", static_cast<unsigned long long>(added),
+              static_cast<unsigned long long>(removed));
+}
+
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

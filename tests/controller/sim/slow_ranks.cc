@@ -41,7 +41,8 @@ void note_since(bool is_so, TimePoint now, std::optional<TimePoint>& since) {
 // Servers have no steps.
 bool is_server(const Node& node) {
   const WorldAssignment& world = node.assignment.world;
-  return member_of(world, node.state.workers.front().rank).role == MemberRole::kServer;
+  const int64_t workers = world.world_size() - static_cast<int64_t>(server_count(world));
+  return node.state.workers.front().rank >= workers;
 }
 
 double factor_of(const Node& node, TimePoint now) {

@@ -154,9 +154,13 @@ void Users::edit_job(const std::string& key) {
   };
   if (chance_.happens(is_suspended ? Fault::kResume : Fault::kSuspend, key)) {
     edit([&](Json& changed) { changed["suspend"] = !is_suspended; });
-  } else if (member(spec, "parameterServers").is_null() && chance_.happens(Fault::kScale, key)) {
-    const int64_t nodes = 1 + static_cast<int64_t>(chance_.random.below(kNodesMax));
-    edit([&](Json& changed) { changed["nodes"] = nodes; });
+  } else if (chance_.happens(Fault::kScale, key)) {
+    const Json& servers = member(spec, "parameterServers");
+    const int64_t least = 1 + int_or(servers, "copies", 0);
+    const int64_t nodes = least + static_cast<int64_t>(chance_.random.below(kNodesMax));
+    edit([&](Json& changed) {
+      (servers.is_null() ? changed : changed["parameterServers"])["nodes"] = nodes;
+    });
   } else if (can_have_loss_rules(spec) && chance_.happens(Fault::kRulesEdited, key)) {
     edit([this](Json& changed) { edit_rules(changed); });
   } else if (chance_.happens(is_wrong ? Fault::kCorrection : Fault::kIllegalEdit, key)) {
