@@ -11,6 +11,7 @@
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/silence.h"
 
 namespace lockstep::plan {
 namespace {
@@ -257,6 +258,18 @@ std::optional<ServersView> view_after(const Pass& pass, const ServersView& view)
   return is_filling || gone > 0 ? std::nullopt : view_with_wanted_servers(pass, view);
 }
 
+// Whether the process of a server that has left may not have ended yet: it would ask all ranks that
+// still listen to it to stop if its pod were stopped now. One whose agent is silent for long is
+// gone for all we know.
+bool may_run_still(const Pass& pass, const PodView* pod) {
+  if (pod == nullptr || !pod->live() || pod->phase != "Running") return false;
+  if (const AgentState* state = pass.current_report(pod)) {
+    return std::ranges::any_of(state->workers, &WorkerState::running);
+  }
+  const AgentView* agent = pass.agent(pod);
+  return agent == nullptr || pass.now < silent_at(pass, *pod, current_silence_limit(pass));
+}
+
 // Says what the next view changes.
 void tell_of(Pass& pass, const ServersView& view, const ServersView& next) {
   const auto rank = [&](size_t server) {
@@ -333,11 +346,7 @@ size_t members_to_keep(const Pass& pass) {
   const ServersView view = servers_view(pass);
   size_t keep = view.servers.size();
   while (keep > 0 && view.servers[keep - 1].state == ServerState::kLeft) {
-    const PodView* pod = pod_of_server(pass, keep - 1);
-    const AgentState* state = pass.current_report(pod);
-    const bool runs_still = pod != nullptr && pod->live() && state != nullptr &&
-                            std::ranges::any_of(state->workers, &WorkerState::running);
-    if (runs_still) break;
+    if (may_run_still(pass, pod_of_server(pass, keep - 1))) break;
     --keep;
   }
   return node_of_server(pass, keep);

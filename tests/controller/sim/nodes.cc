@@ -485,7 +485,10 @@ bool Nodes::is_whole(const Round& round) const {
     const WorkerState& worker = node->state.workers.front();
     if (worker.running || worker.exit_code == 0) known.insert(worker.rank);
   }
-  return known.size() == ranks_of(round);
+  for (int64_t rank = 0; rank < ranks_of(round); ++rank) {
+    if (!known.contains(rank)) return false;
+  }
+  return true;
 }
 
 // All ranks save this step. They are not done at the same time, but none leaves before all are:
@@ -526,7 +529,7 @@ void Nodes::finish_saving(const std::string& uid, const std::string& hash) {
   done.insert(without.begin(), without.end());
   const auto gone = static_cast<size_t>(
       std::ranges::count_if(without, [&](int64_t rank) { return !written.contains(rank); }));
-  const size_t all = ranks_of(round);
+  const auto all = static_cast<size_t>(ranks_of(round));
   if (done.size() < all || leaving_.contains(hash)) return;
   if (written.size() + gone == all) {
     saved_.insert({node.job_uid, node.state.round});

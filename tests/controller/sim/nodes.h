@@ -232,7 +232,7 @@ class Nodes {
   void fill(Node& node, size_t place);
   static void end_after_leaving(Node& node);
   static std::set<int64_t> spared_ranks(const Round& round);
-  static size_t ranks_of(const Round& round);
+  static int64_t ranks_of(const Round& round);
   bool waits_for_view(const Round& round);
   bool is_superseded(const Node& node) const;
   // Steps of the built-in loop (losses.cc, slow_ranks.cc).

@@ -210,7 +210,8 @@ void Nodes::follow(Node& node, const ServersView& view) {
   schedule_advance(node.job_uid, kFollowMax);
 }
 
-// A server that misses that another one was started anew would not give it what it lacks.
+// A server that misses that another one was started anew would not give it what it lacks. One that
+// is gone gives nothing.
 void Nodes::check_follower(const Node& node, size_t server, const ServersView& before) {
   const ServersView& view = node.served.view;
   const int64_t copies = node.assignment.parameter_servers->copies;
@@ -218,6 +219,7 @@ void Nodes::check_follower(const Node& node, size_t server, const ServersView& b
       !std::ranges::includes(node.served.holds, places_held(view, server, copies))) {
     chance_.violate("servers", "a server counts that lacks what it should hold");
   }
+  if (view.servers[server].state == ServerState::kGone) return;
   for (size_t i = 0; i < view.servers.size(); ++i) {
     const ServerStanding was = i < before.servers.size() ? before.servers[i] : ServerStanding();
     const ServerStanding& is = view.servers[i];
@@ -292,13 +294,13 @@ std::set<int64_t> Nodes::spared_ranks(const Round& round) {
 
 // Returns the number of ranks, with servers that were added since the round began, as one of its
 // workers knows.
-size_t Nodes::ranks_of(const Round& round) {
-  size_t ranks = round.front()->assignment.world.members.size();
+int64_t Nodes::ranks_of(const Round& round) {
+  int64_t ranks = round.front()->assignment.world.world_size();
   if (!has_servers(round.front()->assignment)) return ranks;
   for (const Node* node : round) {
     if (server_of(*node)) continue;
-    const auto first = static_cast<size_t>(first_server_rank(node->assignment));
-    ranks = std::max(ranks, first + node->served.view.servers.size());
+    ranks = std::max(ranks, first_server_rank(node->assignment) +
+                                std::ssize(node->served.view.servers));
   }
   return ranks;
 }
