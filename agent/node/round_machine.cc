@@ -217,8 +217,7 @@ Status RoundMachine::take_view(const Assignment& assignment, TimePoint now) {
 // Returns whether a process of this node lacks what it held, or does not know that others go on
 // without it.
 bool RoundMachine::begins_anew(const ServersView& view) const {
-  const int64_t first =
-      assignment_->world.world_size() - static_cast<int64_t>(first_servers(view));
+  const int64_t first = assignment_->world.world_size() - static_cast<int64_t>(first_servers(view));
   return std::ranges::any_of(live_.workers, [&](const WorkerState& worker) {
     if (worker.rank < first) return worker_since(view, worker.rank) > live_.servers_started;
     const ServerStanding& standing = view.servers[static_cast<size_t>(worker.rank - first)];

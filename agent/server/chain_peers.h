@@ -24,8 +24,8 @@ class ChainPeers {
   Status prepare(size_t place);
   // Returns the way from this place to a server that is known. The place is prepared.
   rpc::Peer at(size_t place, uint32_t rank) const { return ways_.at(place).peers.at(rank); }
-  // Looks for these servers at these addresses from now on, also for new ones. Calls to a server's previous address
-  // fail.
+  // Looks for these servers at these addresses from now on, also for new ones. Calls to a server's
+  // previous address fail.
   void move(const std::vector<rpc::Client::ServerAddress>& servers);
   // Ends all calls.
   void close() { ways_.clear(); }

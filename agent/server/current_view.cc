@@ -75,7 +75,7 @@ void CurrentView::move(const std::vector<rpc::Client::ServerAddress>& servers) {
     if (!is_new && found->second.address == server.address) continue;
     if (!is_new) found->second.peer.leave("it moved to " + comm::to_string(server.address));
     servers_[server.rank] = {server.address, options_.rpc->add_server(server),
-                     std::make_shared<SentLists>()};
+                             std::make_shared<SentLists>()};
   }
 }
 

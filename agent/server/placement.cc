@@ -101,8 +101,8 @@ Result<View> view_of(const View& first, uint32_t first_server, const ServersView
   }
   View view = first;
   view.number = static_cast<uint64_t>(servers_changed_in(standing));
-  set_holders(places, [&](size_t server) { return first_server + static_cast<uint32_t>(server); },
-              view);
+  set_holders(
+      places, [&](size_t server) { return first_server + static_cast<uint32_t>(server); }, view);
   return view;
 }
 
@@ -138,8 +138,9 @@ Result<View> place(const Catalog& catalog, const ViewMembers& members,
     }
   }
   const ServersView first = first_servers_view(servers.size(), static_cast<int64_t>(places));
-  set_holders(holders_of_places(first, options.copies),
-              [&](size_t server) { return servers[server]; }, view);
+  set_holders(
+      holders_of_places(first, options.copies), [&](size_t server) { return servers[server]; },
+      view);
   TRY(check_view(view, catalog));
   return view;
 }

@@ -65,6 +65,7 @@ namespace lockstep {
 //  14  such a view may move a server to another pod; workers train BERTs, cut MLPs and
 //      convolutional networks into the stages of a pipeline, and drop out in the latter
 //  15  workers know the optimizer muon; views say which workers were started anew
+//  16  views have places, and servers may be added to a round and leave it
 inline constexpr int64_t kProtocolNewest = 16;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {

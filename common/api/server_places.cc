@@ -16,7 +16,7 @@ bool contains(const Holders& holders, size_t server) {
   return std::ranges::find(holders, server) != holders.end();
 }
 
-// Who is to hold each place, by the number of servers alone.
+// The servers that are to hold each place, by the number of servers alone.
 class Shares {
  public:
   Shares(size_t places, size_t servers, size_t copies)
@@ -177,9 +177,8 @@ std::vector<PlaceHolders> holders_of_places(const ServersView& view, int64_t cop
 }
 
 bool holds_everything(const ServersView& view, int64_t copies) {
-  return std::ranges::none_of(holders_of_places(view, copies), [](const PlaceHolders& holders) {
-    return holders.chain.empty();
-  });
+  return std::ranges::none_of(holders_of_places(view, copies),
+                              [](const PlaceHolders& holders) { return holders.chain.empty(); });
 }
 
 }  // namespace lockstep

@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-// Who holds what in a view of a round's servers. The parameters are cut into places, which stay the
-// same for the round; each process knows which parameters belong to which place
+// The shares of the parameters that servers hold in a view. The parameters are cut into places,
+// which stay the same for the round; each process knows which parameters belong to which place
 // (agent/server/placement.h). Servers are named by their place among the servers.
 
 // The servers of a place, in the order of the chain.
 struct PlaceHolders {
-  std::vector<size_t> chain;  // those that hold it; the first one is its primary
+  std::vector<size_t> chain;                     // those that hold it; the first one is its primary
   std::optional<size_t> joining = std::nullopt;  // one that is being filled, and will be the last
 
   bool operator==(const PlaceHolders&) const = default;

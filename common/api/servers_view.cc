@@ -100,8 +100,7 @@ bool can_be(const ServerStanding& server) {
   if (!server.move) return server.since > 1 || is_holding(server.state);
   const auto& [from, to] = *server.move;
   return server.since > 1 && from.incarnation <= to.incarnation &&
-         (was_added(server) || !from.host.empty()) &&
-         (is_absent(server.state) || !to.host.empty());
+         (was_added(server) || !from.host.empty()) && (is_absent(server.state) || !to.host.empty());
 }
 
 // Those that the round began with come first, and then those that were added. Those that count come
@@ -119,7 +118,10 @@ bool are_in_order(const ServersView& view) {
   if (is_changing && counted > 0 && view.servers[counted - 1].state == ServerState::kLeaving)
     return false;
   if (view.places > 0) return view.places >= static_cast<int64_t>(first) && first > 0;
-  return first == view.servers.size() && counted == first && std::ranges::none_of(view.servers, [](const ServerStanding& server) { return server.state == ServerState::kLeaving; });
+  return first == view.servers.size() && counted == first &&
+         std::ranges::none_of(view.servers, [](const ServerStanding& server) {
+           return server.state == ServerState::kLeaving;
+         });
 }
 
 bool can_be(const ServersView& view) {
@@ -215,8 +217,7 @@ size_t counted_servers(const ServersView& view) {
   const auto counts = [](const ServerStanding& server) {
     return server.state != ServerState::kLeft && !server.is_new;
   };
-  return static_cast<size_t>(std::ranges::find_if_not(view.servers, counts) -
-                             view.servers.begin());
+  return static_cast<size_t>(std::ranges::find_if_not(view.servers, counts) - view.servers.begin());
 }
 
 ServersView next_view(const ServersView& view, size_t server, ServerState state) {
@@ -273,8 +274,8 @@ ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMov
     ServerStanding& standing = next.servers[server];
     standing.state = ServerState::kGone;
     standing.since = next.number;
-    standing.move = ServerMove{.from = standing.move ? standing.move->from : move.from,
-                               .to = move.to};
+    standing.move =
+        ServerMove{.from = standing.move ? standing.move->from : move.from, .to = move.to};
     if (!standing.is_new) standing.left_in = 0;
   }
   return next;

@@ -342,8 +342,10 @@ struct Schema<TrainingJobStatus> {
                 .meaning = "Which parameter servers of the round hold what they should: number of "
                            "the view, then for each server since which view it does (1), is "
                            "gone (-2), or is filled by the others (+3), and after @ to which pod "
-                           "it moved since the round began; after a semicolon, since which view "
-                           "workers have a new process (0@4). Absent: all do, and none has.",
+                           "it moved since the round began; *, ~ and ! mark one that was added, "
+                           "hands over what it holds, or has left; after # the places in which the "
+                           "parameters are cut; after a semicolon, since which view workers have a "
+                           "new process (0@4). Absent: all do, and none has.",
                 .bytes_max = kServersViewBytesMax},
           &TrainingJobStatus::serversView);
     visit(Field{.name = "rendezvous", .meaning = "Where the ranks of the round connect."},

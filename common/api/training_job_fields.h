@@ -392,7 +392,8 @@ struct Schema<ParameterServersSpec> {
   static void visit(Visit&& visit) {
     visit(Field{.name = "nodes",
                 .meaning = "Number of pods that hold the parameters, in addition to spec.nodes. "
-                           "Each has as many processes as one of the workers' pods.",
+                           "Each has as many processes as one of the workers' pods. It may change "
+                           "while the job trains.",
                 .minimum = 1,
                 .maximum = kNodesMax},
           &ParameterServersSpec::nodes);

@@ -47,8 +47,8 @@ bool awaits_answers(Pass& pass) {
   if (!pass.spec().parameterServers) return false;
   for (const PodView* pod : pass.in_round()) {
     const AgentView* agent = pass.agent(pod);
-    const bool has_said_it =
-        agent != nullptr && (agent->state || agent->refuses_token || agent->has_unsupported_protocol());
+    const bool has_said_it = agent != nullptr && (agent->state || agent->refuses_token ||
+                                                  agent->has_unsupported_protocol());
     if (has_said_it) continue;
     if (agent != nullptr && is_unheard(pass, *pod)) continue;
     if (agent != nullptr) pass.requeue(silent_at(pass, *pod, healthy_silence_limit(pass)));

@@ -1,7 +1,6 @@
 #include "controller/plan/servers.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,8 +9,7 @@
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/damage.h"
-#include "controller/plan/round_nodes.h"
-#include "controller/plan/silence.h"
+#include "controller/plan/server_round.h"
 
 namespace lockstep::plan {
 namespace {
@@ -23,40 +21,8 @@ int64_t servers_of_world(const Pass& pass) {
   return pass.status.rendezvous->worldSize - pass.spec().nodes;
 }
 
-// Returns the place of the node's server in the view; nullopt for a worker's node. Jobs with
-// servers leave no node out, and those with views have one process on each.
-std::optional<size_t> server_of_node(const Pass& pass, const ServersView& view,
-                                     int64_t node_index) {
-  const int64_t place = node_index - pass.spec().nodes;
-  const bool is_server = place >= 0 && place < std::ssize(view.servers);
-  return is_server ? std::optional(static_cast<size_t>(place)) : std::nullopt;
-}
-
-size_t node_of_server(const Pass& pass, size_t server) {
-  return static_cast<size_t>(pass.spec().nodes) + server;
-}
-
-const PodView* pod_of_server(const Pass& pass, size_t server) {
-  const size_t node = node_of_server(pass, server);
-  return node < pass.current.size() ? pass.current[node] : nullptr;
-}
-
-// Returns the server's process if it runs and follows the view.
-const WorkerState* follower(const Pass& pass, const ServersView& view, size_t server) {
-  const AgentState* state = pass.current_report(pod_of_server(pass, server));
-  if (state == nullptr || state->workers.size() != 1) return nullptr;
-  const WorkerState& process = state->workers.front();
-  const ServerStanding& standing = view.servers[server];
-  const bool is_old =
-      standing.state == ServerState::kGone && state->servers_started < standing.since;
-  const bool follows = process.running && process.servers_view >= view.number;
-  return follows && !is_old ? &process : nullptr;
-}
-
-bool is_lifeless(const Pass& pass, size_t server) {
-  const AgentState* state = pass.current_report(pod_of_server(pass, server));
-  return state != nullptr && state->workers.size() == 1 && state->workers.front().running &&
-         state->workers.front().is_lifeless;
+bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
+  return std::ranges::find(nodes, node) != nodes.end();
 }
 
 // Whether a process that exits so tells of another one's end.
@@ -85,17 +51,10 @@ bool all_workers_train(const Pass& pass) {
   });
 }
 
-bool awaits_pod(const ServerStanding& server) {
-  return server.state == ServerState::kGone && server.move && server.move->to.host.empty();
-}
-
-// Returns the place of the server's pod with which the round began; nullopt if that pod is unseen.
-std::optional<ServerPlace> first_place(const Pass& pass, const ServersView& view, size_t server) {
-  const std::optional<ServerMove>& move = view.servers[server].move;
-  if (move) return move->from;
-  const PodView* pod = pod_of_server(pass, server);
-  if (pod == nullptr || pod->ip.empty()) return std::nullopt;
-  return ServerPlace{.incarnation = pod->incarnation, .host = pod->ip};
+bool is_lifeless(const Pass& pass, size_t server) {
+  const AgentState* state = pass.current_report(pod_of_server(pass, server));
+  return state != nullptr && state->workers.size() == 1 && state->workers.front().running &&
+         state->workers.front().is_lifeless;
 }
 
 // Returns the view without the pods of these servers; nullopt if the place of one is unknown.
@@ -111,19 +70,6 @@ std::optional<ServersView> view_without_pods(const Pass& pass, const std::vector
     moves[*server] = {.from = *first, .to = {.incarnation = next, .host = ""}};
   }
   return moved_view(view, moves);
-}
-
-bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
-  return std::ranges::find(nodes, node) != nodes.end();
-}
-
-// Whether the agents of all pods but the lost ones speak this version, or a later one.
-bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost) {
-  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
-    if (pod == nullptr || is_among(lost, pod->node_index)) return true;
-    const AgentState* state = pass.last_report(pod);
-    return state != nullptr && state->protocol >= protocol;
-  });
 }
 
 // Whether the pod's server has asked all ranks to leave, or is about to, because its pod is being
@@ -142,24 +88,6 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
   return std::ranges::any_of(pass.pods_of(nodes), [&](const PodView* pod) {
     return pod != nullptr && asks_to_stop(pass, *pod);
   });
-}
-
-// Whether the round may go on without some process at all. In a later view than the first one, a
-// failure of the same moment may have set Running to False.
-bool may_go_on(const Pass& pass) {
-  if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
-  const bool has_trained = is_true(pass.status, kRunning) || servers_view(pass).number > 1;
-  return has_trained && all_workers_train(pass);
-}
-
-// Whether the text of this view, and of those with which its servers come back, fits in status.
-bool fits(const ServersView& view) {
-  constexpr size_t kGrowthMax = 64;  // of a server's text: the address of its pod, longer numbers
-  const auto coming =
-      static_cast<size_t>(std::ranges::count_if(view.servers, [](const ServerStanding& server) {
-        return server.state != ServerState::kWhole;
-      }));
-  return text_of(view).size() + kGrowthMax * (coming + 1) <= kServersViewBytesMax;
 }
 
 bool is_held(const Pass& pass, const ServersView& view) {
@@ -198,106 +126,58 @@ std::vector<int64_t> nodes_with_servers_that_count(const Pass& pass) {
   return nodes;
 }
 
-// Returns the next view if pods that servers await run by now.
-std::optional<ServersView> view_with_pods(const Pass& pass, const ServersView& view) {
-  std::map<size_t, ServerMove> moves;
-  for (size_t server = 0; server < view.servers.size(); ++server) {
-    const PodView* pod = pod_of_server(pass, server);
-    if (!awaits_pod(view.servers[server]) || !runs(pod)) continue;
-    moves[server].to = {.incarnation = pod->incarnation, .host = pod->ip};
-  }
-  return moves.empty() ? std::nullopt : std::optional(moved_view(view, moves));
-}
-
-// Returns the next view of a round whose servers are to become more or fewer, one at a time.
-std::optional<ServersView> view_with_wanted_servers(const Pass& pass, const ServersView& view) {
-  if (view.places == 0 || !may_go_on(pass)) return std::nullopt;
-  const size_t counted = counted_servers(view);
-  const size_t last = counted - 1;
-  if (view.servers[last].state == ServerState::kLeaving) {
-    const std::optional<ServerPlace> first = first_place(pass, view, last);
-    if (!first) return std::nullopt;
-    return view_without_last_server(view, *first, pass.members[node_of_server(pass, last)]);
-  }
-  const auto wanted = static_cast<size_t>(pass.spec().parameterServers->nodes);
-  if (wanted < counted) return view_with_leaving_server(view);
-  const PodView* pod = pod_of_server(pass, counted);
-  if (wanted == counted || !runs(pod)) return std::nullopt;
-  const AgentState* state = pass.last_report(pod);
-  if (state == nullptr || state->protocol < kProtocolWithPlaces) return std::nullopt;
-  const ServersView next =
-      view_with_new_server(view, {.incarnation = pod->incarnation, .host = pod->ip});
-  return fits(next) ? std::optional(next) : std::nullopt;
-}
-
-// Returns the next view, if every server that holds something follows this one. So none misses that
-// a server was gone, or that it joined.
-std::optional<ServersView> view_after(const Pass& pass, const ServersView& view) {
-  bool is_filling = false;
-  std::optional<size_t> back;
-  size_t gone = 0;
-  for (size_t server = 0; server < view.servers.size(); ++server) {
-    const WorkerState* process = follower(pass, view, server);
-    if (view.servers[server].state == ServerState::kLeft) continue;
-    if (view.servers[server].state == ServerState::kGone) {
-      ++gone;
-      const bool serves = process != nullptr && process->phase >= WorkerPhase::kTraining;
-      if (serves && !back) back = server;
-      continue;
-    }
-    if (process == nullptr) return std::nullopt;
-    is_filling |= process->is_filling;
-  }
-  if (const auto next = view_with_pods(pass, view)) return next;
-  const size_t joining = joining_server(view);
-  if (joining < view.servers.size()) {
-    if (is_filling) return std::nullopt;
-    return next_view(view, joining, ServerState::kWhole);
-  }
-  if (back) return next_view(view, *back, ServerState::kJoining);
-  return is_filling || gone > 0 ? std::nullopt : view_with_wanted_servers(pass, view);
-}
-
-// Whether the process of a server that has left may not have ended yet: it would ask all ranks that
-// still listen to it to stop if its pod were stopped now. One whose agent is silent for long is
-// gone for all we know.
-bool may_run_still(const Pass& pass, const PodView* pod) {
-  if (pod == nullptr || !pod->live() || pod->phase != "Running") return false;
-  if (const AgentState* state = pass.current_report(pod)) {
-    return std::ranges::any_of(state->workers, &WorkerState::running);
-  }
-  const AgentView* agent = pass.agent(pod);
-  return agent == nullptr || pass.now < silent_at(pass, *pod, current_silence_limit(pass));
-}
-
-// Says what the next view changes.
-void tell_of(Pass& pass, const ServersView& view, const ServersView& next) {
-  const auto rank = [&](size_t server) {
-    return "rank " + std::to_string(node_of_server(pass, server));
-  };
-  const size_t joined = joining_server(view);
-  const size_t before = counted_servers(view);
-  const size_t after = counted_servers(next);
-  const std::string now = "the round has " + std::to_string(after) + " servers now";
-  if (after > before) {
-    pass.plan.why = "a server that was added has been filled";
-    pass.event(false, "ServerAdded", rank(before) + " holds its share: " + now);
-  } else if (after < before) {
-    pass.plan.why = "a server has handed over what it held";
-    pass.event(false, "ServerRemoved", rank(after) + " has handed over what it held: " + now);
-  } else if (joined < view.servers.size()) {
-    pass.plan.why = "a server has been filled";
-    pass.event(false, "ServerFilled", rank(joined) + " holds all of its parameters again");
-  } else if (joining_server(next) < next.servers.size()) {
-    pass.plan.why = "a server that was started anew joins";
-  } else if (next.servers[after - 1].state == ServerState::kLeaving) {
-    pass.plan.why = "a server hands over what it holds";
-  } else {
-    pass.plan.why = "a server moves to another pod, or is added";
-  }
-}
-
 }  // namespace
+
+std::optional<size_t> server_of_node(const Pass& pass, const ServersView& view,
+                                     int64_t node_index) {
+  const int64_t place = node_index - pass.spec().nodes;
+  const bool is_server = place >= 0 && place < std::ssize(view.servers);
+  return is_server ? std::optional(static_cast<size_t>(place)) : std::nullopt;
+}
+
+size_t node_of_server(const Pass& pass, size_t server) {
+  return static_cast<size_t>(pass.spec().nodes) + server;
+}
+
+const PodView* pod_of_server(const Pass& pass, size_t server) {
+  const size_t node = node_of_server(pass, server);
+  return node < pass.current.size() ? pass.current[node] : nullptr;
+}
+
+std::optional<ServerPlace> first_place(const Pass& pass, const ServersView& view, size_t server) {
+  const std::optional<ServerMove>& move = view.servers[server].move;
+  if (move) return move->from;
+  const PodView* pod = pod_of_server(pass, server);
+  if (pod == nullptr || pod->ip.empty()) return std::nullopt;
+  return ServerPlace{.incarnation = pod->incarnation, .host = pod->ip};
+}
+
+bool awaits_pod(const ServerStanding& server) {
+  return server.state == ServerState::kGone && server.move && server.move->to.host.empty();
+}
+
+bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost) {
+  return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
+    if (pod == nullptr || is_among(lost, pod->node_index)) return true;
+    const AgentState* state = pass.last_report(pod);
+    return state != nullptr && state->protocol >= protocol;
+  });
+}
+
+bool may_go_on(const Pass& pass) {
+  if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
+  const bool has_trained = is_true(pass.status, kRunning) || servers_view(pass).number > 1;
+  return has_trained && all_workers_train(pass);
+}
+
+bool fits(const ServersView& view) {
+  constexpr size_t kGrowthMax = 64;  // of a server's text: the address of its pod, longer numbers
+  const auto coming =
+      static_cast<size_t>(std::ranges::count_if(view.servers, [](const ServerStanding& server) {
+        return server.state != ServerState::kWhole;
+      }));
+  return text_of(view).size() + kGrowthMax * (coming + 1) <= kServersViewBytesMax;
+}
 
 // Without places, members that the spec has added or taken away make another round.
 bool has_views(const Pass& pass) {
@@ -305,51 +185,6 @@ bool has_views(const Pass& pass) {
                         processes_per_node(pass.spec()) == 1;
   if (!may_have || servers_of_world(pass) < 1) return false;
   return has_places(pass) || std::ssize(pass.current) == pass.status.rendezvous->worldSize;
-}
-
-bool has_places(const Pass& pass) {
-  return pass.status.serversView.find('#') != std::string::npos;
-}
-
-std::string view_of_new_round(const Pass& pass) {
-  const auto& servers = pass.spec().parameterServers;
-  const bool may_have = servers && processes_per_node(pass.spec()) == 1 &&
-                        all_speak(pass, kProtocolWithPlaces, {});
-  if (!may_have) return "";
-  const auto count = pass.round_nodes.size() - static_cast<size_t>(pass.spec().nodes);
-  return text_of(first_servers_view(count, places_for(count)));
-}
-
-std::vector<int64_t> nodes_of_view(const Pass& pass) {
-  const ServersView view = servers_view(pass);
-  const size_t nodes = node_of_server(pass, view.servers.size());
-  std::vector<int64_t> all(std::min(nodes, pass.members.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
-bool has_left(const Pass& pass, int64_t node_index) {
-  if (!has_places(pass) || !has_views(pass)) return false;
-  const ServersView view = servers_view(pass);
-  const std::optional<size_t> server = server_of_node(pass, view, node_index);
-  return server && view.servers[*server].state == ServerState::kLeft;
-}
-
-int64_t incarnation_that_left(const Pass& pass, int64_t node_index) {
-  if (!has_left(pass, node_index)) return 0;
-  const ServersView view = servers_view(pass);
-  return view.servers[*server_of_node(pass, view, node_index)].move->to.incarnation;
-}
-
-size_t members_to_keep(const Pass& pass) {
-  if (!has_places(pass) || !has_views(pass)) return 0;
-  const ServersView view = servers_view(pass);
-  size_t keep = view.servers.size();
-  while (keep > 0 && view.servers[keep - 1].state == ServerState::kLeft) {
-    if (may_run_still(pass, pod_of_server(pass, keep - 1))) break;
-    --keep;
-  }
-  return node_of_server(pass, keep);
 }
 
 // A text that somebody else wrote counts as the first view.
@@ -363,9 +198,8 @@ std::vector<int64_t> counted_nodes(const Pass& pass) {
   std::vector<int64_t> nodes = nodes_with_servers_that_count(pass);
   if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   const ServersView view = servers_view(pass);
-  std::erase_if(nodes, [&](int64_t node) {
-    return node < pass.spec().nodes && is_away(pass, view, node);
-  });
+  std::erase_if(
+      nodes, [&](int64_t node) { return node < pass.spec().nodes && is_away(pass, view, node); });
   return nodes;
 }
 
@@ -493,18 +327,6 @@ const char* lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   if (without) pass.status.serversView = text_of(*without);
   return kGoesOnWithCopies;
-}
-
-// Tells where the next pods of lost ones are, lets servers that were started anew join, one at a
-// time, and counts those that are filled.
-Verdict servers(Pass& pass) {
-  if (!has_views(pass) || pass.status.serversView.empty()) return Verdict::kNext;
-  const ServersView view = servers_view(pass);
-  const std::optional<ServersView> next = view_after(pass, view);
-  if (!next) return Verdict::kNext;
-  tell_of(pass, view, *next);
-  pass.status.serversView = text_of(*next);
-  return Verdict::kDecided;
 }
 
 }  // namespace lockstep::plan

@@ -12,8 +12,8 @@
 
 namespace lockstep::train {
 
-// Returns the server that holds its share for the longest; of several, the first one. So one that was
-// started anew leads only if no older one is left.
+// Returns the server that holds its share for the longest; of several, the first one. So one that
+// was started anew leads only if no older one is left.
 size_t leader_of(const ServersView& view);
 
 // A call that goes to all servers that are not gone, and to further ones as later views have them.

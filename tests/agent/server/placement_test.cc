@@ -9,8 +9,8 @@
 #include <set>
 
 #include "agent/server/routing.h"
-#include "common/base/check.h"
 #include "common/api/server_places.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "tests/agent/server/servers.h"
 

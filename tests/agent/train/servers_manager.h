@@ -31,7 +31,8 @@ class ServersManager {
   // Starts another server, or lets the last one leave, while none is about to be added or to leave.
   void add_server();
   void remove_server();
-  // Lets a server that was started anew join, or be whole, or have left, once it may. Call it often.
+  // Lets a server that was started anew join, or be whole, or have left, once it may. Call it
+  // often.
   void tend();
 
   const ServersView& view() const { return view_; }

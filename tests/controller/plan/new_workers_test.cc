@@ -186,7 +186,8 @@ TEST(NewWorkers, ANewRoundBeginsWhereTheRoundCannotGoOn) {
     for (auto& [uid, agent] : scene.seen.agents) agent.last_heard = scene.now;
     settle_all(scene);
     EXPECT_EQ(scene.status().round, 2);
-    EXPECT_EQ(scene.status().serversView.find(';'), std::string::npos) << scene.status().serversView;
+    EXPECT_EQ(scene.status().serversView.find(';'), std::string::npos)
+        << scene.status().serversView;
   }
 }
 

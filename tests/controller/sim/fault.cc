@@ -20,24 +20,15 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "illegal edit",     "correction",    "job replaced",    "job deleted",   "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
-    "pod created",      "pod removed",
-    "round formed",     "restart in place",
-    "hang reported",    "recreate pod",
-    "recovered",        "drained",
-    "complete",         "failed",
-    "suspended",        "resumed",
-    "spec invalid",     "valid again",
-    "resized",          "deadline exceeded",
-    "failed by rule",   "ignored by rule",
-    "recreate by rule", "node avoided",
-    "slow rank named",  "slow no more",
-    "slow replaced",    "batch skipped",
-    "failed by loss",   "servers view",
-    "server moved",     "server added",
-    "server removed",   "worker returned",
-    "pending given up", "complete by rank 0",
-    "expired",          "leader changed",
-    "released"};
+    "pod created",     "pod removed",     "round formed",     "restart in place",
+    "hang reported",   "recreate pod",    "recovered",        "drained",
+    "complete",        "failed",          "suspended",        "resumed",
+    "spec invalid",    "valid again",     "resized",          "deadline exceeded",
+    "failed by rule",  "ignored by rule", "recreate by rule", "node avoided",
+    "slow rank named", "slow no more",    "slow replaced",    "batch skipped",
+    "failed by loss",  "servers view",    "server moved",     "server added",
+    "server removed",  "worker returned", "pending given up", "complete by rank 0",
+    "expired",         "leader changed",  "released"};
 
 static_assert(!kFaultNames.back().empty() && !kTransitionNames.back().empty());
 

@@ -99,8 +99,8 @@ bool Nodes::begin_serving(Node& node) {
   node.served = {.process = node.served.process + 1};
   node.state.servers_view = node.state.servers_started = 0;
   if (!has_servers(node.assignment)) return false;
-  node.served.view = *servers_view_from_text(node.assignment.servers_view,
-                                             server_count(node.assignment.world));
+  node.served.view =
+      *servers_view_from_text(node.assignment.servers_view, server_count(node.assignment.world));
   const int64_t number = node.served.view.number;
   node.state.servers_view = node.state.servers_started = number;
   node.state.workers.front().servers_view = number;
@@ -224,8 +224,7 @@ void Nodes::check_follower(const Node& node, size_t server, const ServersView& b
     const ServerStanding was = i < before.servers.size() ? before.servers[i] : ServerStanding();
     const ServerStanding& is = view.servers[i];
     if (i == server || was == is || is.state == ServerState::kGone) continue;
-    const bool leaves =
-        was.state == ServerState::kWhole && is.state == ServerState::kLeaving;
+    const bool leaves = was.state == ServerState::kWhole && is.state == ServerState::kLeaving;
     const bool has_left = was.state == ServerState::kLeaving && is.state == ServerState::kLeft;
     if (leaves || has_left) continue;
     const bool joins = was.state == ServerState::kGone && is.state == ServerState::kJoining;
@@ -299,8 +298,8 @@ int64_t Nodes::ranks_of(const Round& round) {
   if (!has_servers(round.front()->assignment)) return ranks;
   for (const Node* node : round) {
     if (server_of(*node)) continue;
-    ranks = std::max(ranks, first_server_rank(node->assignment) +
-                                std::ssize(node->served.view.servers));
+    ranks = std::max(ranks,
+                     first_server_rank(node->assignment) + std::ssize(node->served.view.servers));
   }
   return ranks;
 }

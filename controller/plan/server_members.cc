@@ -1,0 +1,73 @@
+// Members of a job whose servers come and go while its round goes on.
+#include <algorithm>
+#include <numeric>
+
+#include "common/api/server_places.h"
+#include "common/api/worker_config.h"
+#include "controller/plan/server_round.h"
+#include "controller/plan/servers.h"
+#include "controller/plan/silence.h"
+
+namespace lockstep::plan {
+namespace {
+
+// Whether the process of a server that has left may not have ended yet: it would ask all ranks that
+// still listen to it to stop if its pod were stopped now. One whose agent is silent for long is
+// gone for all we know.
+bool may_run_still(const Pass& pass, const PodView* pod) {
+  if (pod == nullptr || !pod->live() || pod->phase != "Running") return false;
+  if (const AgentState* state = pass.current_report(pod)) {
+    return std::ranges::any_of(state->workers, &WorkerState::running);
+  }
+  const AgentView* agent = pass.agent(pod);
+  return agent == nullptr || pass.now < silent_at(pass, *pod, current_silence_limit(pass));
+}
+
+}  // namespace
+
+bool has_places(const Pass& pass) {
+  return pass.status.serversView.find('#') != std::string::npos;
+}
+
+std::string view_of_new_round(const Pass& pass) {
+  const auto& servers = pass.spec().parameterServers;
+  const bool may_have =
+      servers && processes_per_node(pass.spec()) == 1 && all_speak(pass, kProtocolWithPlaces, {});
+  if (!may_have) return "";
+  const auto count = pass.round_nodes.size() - static_cast<size_t>(pass.spec().nodes);
+  return text_of(first_servers_view(count, places_for(count)));
+}
+
+std::vector<int64_t> nodes_of_view(const Pass& pass) {
+  const ServersView view = servers_view(pass);
+  const size_t nodes = node_of_server(pass, view.servers.size());
+  std::vector<int64_t> all(std::min(nodes, pass.members.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+bool has_left(const Pass& pass, int64_t node_index) {
+  if (!has_places(pass) || !has_views(pass)) return false;
+  const ServersView view = servers_view(pass);
+  const std::optional<size_t> server = server_of_node(pass, view, node_index);
+  return server && view.servers[*server].state == ServerState::kLeft;
+}
+
+int64_t incarnation_that_left(const Pass& pass, int64_t node_index) {
+  if (!has_left(pass, node_index)) return 0;
+  const ServersView view = servers_view(pass);
+  return view.servers[*server_of_node(pass, view, node_index)].move->to.incarnation;
+}
+
+size_t members_to_keep(const Pass& pass) {
+  if (!has_places(pass) || !has_views(pass)) return 0;
+  const ServersView view = servers_view(pass);
+  size_t keep = view.servers.size();
+  while (keep > 0 && view.servers[keep - 1].state == ServerState::kLeft) {
+    if (may_run_still(pass, pod_of_server(pass, keep - 1))) break;
+    --keep;
+  }
+  return node_of_server(pass, keep);
+}
+
+}  // namespace lockstep::plan
