@@ -146,6 +146,40 @@ TEST_P(KubectlJobsTest, ScaleChangesTheNumberOfNodes) {
   EXPECT_TRUE(has(refused("scale trainingjob nope --replicas=2"), "not found"));
 }
 
+// The round goes on, and so do its processes.
+TEST_P(KubectlJobsTest, ServersBecomeMoreAndFewerWhileAJobTrains) {
+  start_job({.nodes = 2,
+             .steps = kLong,
+             .more = "    optimizer: {clipNorm: 0}\n"
+                     "  parameterServers: {nodes: 2, consistency: asynchronous}\n"});
+  const auto patch = [&](int servers) {
+    ok("patch tj tiny --type=merge -p {\"spec\":{\"parameterServers\":{\"nodes\":" +
+       std::to_string(servers) + "}}}");
+  };
+  const auto have = [&](const std::string& servers) {
+    return eventually_prints("get events -o jsonpath={.items[*].message}",
+                             "the round has " + servers + " now");
+  };
+  patch(4);
+  EXPECT_TRUE(have("3 servers"));
+  EXPECT_TRUE(have("4 servers"));
+  EXPECT_EQ(table("get pods -l lockstep.dev/role=server").rows(), 4u);
+  patch(1);
+  EXPECT_TRUE(have("2 servers"));
+  EXPECT_TRUE(have("1 server"));
+  EXPECT_TRUE(
+      eventually([&] { return table("get pods -l lockstep.dev/role=server").rows() == 1; }, 60));
+  const Json status = object("tj tiny")["status"];
+  EXPECT_EQ(status["round"], 1) << dump_json(status);
+  EXPECT_EQ(int_or(status, "restarts", 0), 0);
+  EXPECT_EQ(status["state"], "Running");
+  EXPECT_EQ(status["servers"], (Json{{"desired", 1}, {"ready", 1}}));
+  const std::string step = "get tj tiny -o jsonpath={.status.progress.step}";
+  const std::string reached = ok(step);
+  EXPECT_TRUE(eventually([&] { return ok(step) != reached; })) << "it trains no more";
+  ok("delete tj tiny");
+}
+
 TEST_P(KubectlJobsTest, SuspendEndsThePodsAndResumeStartsThem) {
   start_job({.steps = kLong});
   ok("patch tj tiny --type=merge -p {\"spec\":{\"suspend\":true}}");
