@@ -16,8 +16,9 @@ constexpr std::array<std::string_view, kFaults> kFaultNames = {
     "worker killed",    "worker OOM",    "pod deleted",     "pod removed",   "pod evicted",
     "container exit",   "worker exit",   "worker hung",     "rank slow",     "loss not finite",
     "loss spike",       "bad machine",   "unschedulable",   "image pull",    "node lost",
-    "clock jump",       "suspend",       "resume",          "scale",         "rules edited",
-    "illegal edit",     "correction",    "job replaced",    "job deleted",   "job held"};
+    "clock jump",       "suspend",       "resume",          "scale",         "scale servers",
+    "rules edited",     "illegal edit",  "correction",      "job replaced",  "job deleted",
+    "job held"};
 
 constexpr std::array<std::string_view, kTransitions> kTransitionNames = {
     "pod created",     "pod removed",     "round formed",     "restart in place",

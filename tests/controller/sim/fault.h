@@ -59,7 +59,8 @@ enum class Fault : size_t {
   kSuspend,
   kResume,
   kScale,
-  kRulesEdited,  // the rules about losses of a job that has some
+  kScaleServers,  // of a job that has some
+  kRulesEdited,   // the rules about losses of a job that has some
   kIllegalEdit,
   kCorrection,   // the illegal edit is undone
   kJobReplaced,  // deleted, and created again under the same name

@@ -66,6 +66,7 @@ constexpr Rate kRates[] = {{Fault::kLostRequest, 0.1},
                            {Fault::kClockJump, 0.005},
                            {Fault::kSuspend, 0.005},
                            {Fault::kScale, 0.005},
+                           {Fault::kScaleServers, 0.05},
                            {Fault::kIllegalEdit, 0.005},
                            {Fault::kJobReplaced, 0.002},
                            {Fault::kWorkerExit, 0.02},
@@ -161,7 +162,7 @@ class SeedRun {
   void add_job_with_servers() {
     JobOptions options{.name = "served",
                        .nodes = between(1, 3),
-                       .steps = kSteps,
+                       .steps = 3 * kSteps,
                        .max_restarts = kManyRestarts,
                        .saves = flip(2),
                        .servers = between(1, 3)};

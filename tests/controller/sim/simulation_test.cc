@@ -418,7 +418,7 @@ TEST(Simulation, RoundsGoOnWithMoreAndFewerServers) {
                               Fault::kWatchCut, Fault::kCrash, Fault::kStall}) {
       world.chance.rate(fault) = seed % 5 == 0 ? 0 : 0.01;
     }
-    world.chance.rate(Fault::kScale) = 0.05;
+    world.chance.rate(Fault::kScaleServers) = 0.05;
     world.chance.rate(Fault::kWorkerKilled) = seed % 3 == 0 ? 0.002 : 0;
     world.chance.rate(Fault::kPodDeleted) = seed % 7 == 0 ? 0.002 : 0;
     world.chance.rate(Fault::kContainerExit) = seed % 4 == 0 ? 0.001 : 0;

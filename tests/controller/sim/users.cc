@@ -149,17 +149,18 @@ void Users::edit_job(const std::string& key) {
   const Json& spec = member(job, "spec");
   const bool is_suspended = bool_or(spec, "suspend", false);
   const bool is_wrong = is_illegal(spec);
+  const Json& servers = member(spec, "parameterServers");
+  const bool has_servers = !servers.is_null();
   const auto edit = [&](const std::function<void(Json&)>& change) {
     store_.update(loop::kTrainingJobs, key, [&](Json& job) { change(job["spec"]); });
   };
   if (chance_.happens(is_suspended ? Fault::kResume : Fault::kSuspend, key)) {
     edit([&](Json& changed) { changed["suspend"] = !is_suspended; });
-  } else if (chance_.happens(Fault::kScale, key)) {
-    const Json& servers = member(spec, "parameterServers");
+  } else if (chance_.happens(has_servers ? Fault::kScaleServers : Fault::kScale, key)) {
     const int64_t least = 1 + int_or(servers, "copies", 0);
     const int64_t nodes = least + static_cast<int64_t>(chance_.random.below(kNodesMax));
     edit([&](Json& changed) {
-      (servers.is_null() ? changed : changed["parameterServers"])["nodes"] = nodes;
+      (has_servers ? changed["parameterServers"] : changed)["nodes"] = nodes;
     });
   } else if (can_have_loss_rules(spec) && chance_.happens(Fault::kRulesEdited, key)) {
     edit([this](Json& changed) { edit_rules(changed); });
