@@ -73,7 +73,7 @@ int64_t view_number(const Assignment& assignment) {
   return view.ok() ? view->number : 1;
 }
 
-// Returns the incarnation of the round's member at this place: a server may have moved to another
+// Returns the incarnation of the round's member at this place: it may have moved to another
 // pod since the round began. Jobs in which that happens have one process on each node.
 int64_t incarnation_at(const Assignment& assignment, int64_t place) {
   const WorldAssignment& world = assignment.world;
@@ -84,6 +84,9 @@ int64_t incarnation_at(const Assignment& assignment, int64_t place) {
   if (view.ok() && has_moved_server(*view) && server >= 0) {
     const std::optional<ServerMove>& move = view->servers[static_cast<size_t>(server)].move;
     if (move) return move->to.incarnation;
+  }
+  if (view.ok() && view->worker_moves.contains(place)) {
+    return view->worker_moves.at(place).to.incarnation;
   }
   return world.members[static_cast<size_t>(place)].incarnation;
 }

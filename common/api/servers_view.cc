@@ -73,15 +73,19 @@ bool take_standing(std::string_view& text, ServerStanding& standing) {
 }
 
 // Takes workers with ascending ranks.
-bool take_workers(std::string_view& text, std::map<int64_t, int64_t>& workers) {
+bool take_workers(std::string_view& text, ServersView& view) {
   do {
     int64_t rank = 0;
     int64_t since = 0;
     if (!take_rank(text, rank) || !take(text, '@') || !take_number(text, since)) return false;
-    if (!workers.empty() && workers.rbegin()->first >= rank) return false;
-    workers[rank] = since;
+    if (!view.workers.empty() && view.workers.rbegin()->first >= rank) return false;
+    view.workers[rank] = since;
+    if (!take(text, '@')) continue;
+    ServerMove& move = view.worker_moves[rank];
+    if (!take_place(text, move.from) || !take(text, '>') || !take_place(text, move.to))
+      return false;
   } while (take(text, ','));
-  return workers.size() <= kWorkersInViewMax;
+  return view.workers.size() <= kWorkersInViewMax;
 }
 
 std::string text_of(const ServerPlace& place) {
@@ -134,6 +138,11 @@ bool can_be(const ServersView& view) {
   const bool were_started = std::ranges::all_of(view.workers, [&](const auto& worker) {
     return worker.second > 1 && worker.second <= view.number;
   });
+  const bool have_moved = std::ranges::all_of(view.worker_moves, [](const auto& worker) {
+    const auto& [from, to] = worker.second;
+    return from.incarnation < to.incarnation && !from.host.empty() && to.host.empty();
+  });
+  if (!have_moved || (view.places == 0 && !view.worker_moves.empty())) return false;
   return are_past && were_started && are_in_order(view) &&
          std::ranges::count_if(view.servers, has_state(ServerState::kJoining)) <= 1 &&
          std::ranges::any_of(view.servers, is_holding, &ServerStanding::state);
@@ -172,6 +181,9 @@ std::string text_of(const ServersView& view) {
   for (const auto& [rank, since] : view.workers) {
     text += separator + std::to_string(rank) + '@' + std::to_string(since);
     separator = ',';
+    const auto move = view.worker_moves.find(rank);
+    if (move == view.worker_moves.end()) continue;
+    text += '@' + text_of(move->second.from) + '>' + text_of(move->second.to);
   }
   return text;
 }
@@ -194,7 +206,7 @@ Result<ServersView> servers_view_from_text(std::string_view text) {
     return not_a_view(text);
   }
   const bool has_workers = take(rest, ';');
-  if (has_workers && !take_workers(rest, view.workers)) return not_a_view(text);
+  if (has_workers && !take_workers(rest, view)) return not_a_view(text);
   if (!rest.empty()) return not_a_view(text);
   if (view.servers.size() > kServersInViewMax || !can_be(view)) return not_a_view(text);
   return view;
@@ -267,7 +279,8 @@ ServersView view_with_new_worker(const ServersView& view, int64_t rank) {
   return next;
 }
 
-ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves) {
+ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves,
+                       const std::map<int64_t, ServerMove>& workers) {
   ServersView next = view;
   ++next.number;
   for (const auto& [server, move] : moves) {
@@ -277,6 +290,10 @@ ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMov
     standing.move =
         ServerMove{.from = standing.move ? standing.move->from : move.from, .to = move.to};
     if (!standing.is_new) standing.left_in = 0;
+  }
+  for (const auto& [rank, move] : workers) {
+    next.workers[rank] = next.number;
+    next.worker_moves.try_emplace(rank, move).first->second.to = move.to;
   }
   return next;
 }

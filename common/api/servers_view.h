@@ -80,6 +80,9 @@ struct ServersView {
   int64_t places = 0;
   // Those that were started anew, by rank: number of the newest view that says so.
   std::map<int64_t, int64_t> workers{};
+  // Those of them whose pods were lost since the round began. Nobody calls a worker, so the address
+  // of its pod does not count: `to` has none.
+  std::map<int64_t, ServerMove> worker_moves{};
 
   bool operator==(const ServersView&) const = default;
 };
@@ -97,7 +100,8 @@ ServersView first_servers_view(size_t servers, int64_t places = 0);
 // address to that of incarnation 2 at the second one. "6:1,1;0@6,3@4": the workers of ranks 0 and 3
 // were started anew in views 6 and 4. With 8 places, "7:1,1~7#8" has a server that leaves since
 // view 7, "9:1,!9@1/10.0.0.3>2/#8" one that has left, and "5:1,1,*+5@>1/10.0.0.9#8" one that was
-// added and joins since view 5; with "*3+5", it had left in view 3.
+// added and joins since view 5; with "*3+5", it had left in view 3. ";0@6@1/10.0.0.2>2/" says of the
+// worker of rank 0 also that it had the pod of incarnation 1, and has that of incarnation 2.
 std::string text_of(const ServersView& view);
 // kInvalid for any text that text_of() does not return, and for a view that cannot be.
 Result<ServersView> servers_view_from_text(std::string_view text);
@@ -115,9 +119,10 @@ size_t counted_servers(const ServersView& view);
 ServersView next_view(const ServersView& view, size_t server, ServerState state);
 // Returns the next view, in which this worker is started anew.
 ServersView view_with_new_worker(const ServersView& view, int64_t rank);
-// Returns the next view, in which these servers are gone and in other pods. If one has moved
-// before, its `from` does not count.
-ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves);
+// Returns the next view, in which these servers are gone and in other pods, and these workers, by
+// rank, are started anew in other pods. If one has moved before, its `from` does not count.
+ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMove>& moves,
+                       const std::map<int64_t, ServerMove>& workers = {});
 // Return the next view, in which a server is added after those that count, and runs in this pod; or
 // the last of those that count leaves; or the one that leaves has left. `first`: as in the world,
 // empty if it was added; `next_incarnation`: of its pod if it is added

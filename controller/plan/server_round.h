@@ -22,9 +22,9 @@ std::optional<ServerPlace> first_place(const Pass& pass, const ServersView& view
 bool awaits_pod(const ServerStanding& server);
 // Whether the agents of all pods but the lost ones speak this version, or a later one.
 bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost);
-// Whether the round may go on without some process at all. In a later view than the first one, a
-// failure of the same moment may have set Running to False.
-bool may_go_on(const Pass& pass);
+// Whether the round may go on without some process at all, and without these nodes. In a later view
+// than the first one, a failure of the same moment may have set Running to False.
+bool may_go_on(const Pass& pass, const std::vector<int64_t>& lost = {});
 // Whether the text of this view, and of those with which its servers come back, fits in status.
 bool fits(const ServersView& view);
 

@@ -15,6 +15,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr char kGoesOnWithCopies[] = "training goes on with the copies of what is lost";
+constexpr char kTakesUp[] = "training goes on, and its next process takes up where it was";
 
 // Returns the number of servers with which the round began.
 int64_t servers_of_world(const Pass& pass) {
@@ -38,10 +39,23 @@ bool may_return(const AgentState& state) {
   return worker.phase >= WorkerPhase::kTraining && !tells_of_others(worker.exit_code);
 }
 
-// Whether all workers train, are done, or can be started anew.
-bool all_workers_train(const Pass& pass) {
+// Whether the worker's pod was lost and the next one has not got the round's assignment yet, of
+// which the view tells.
+bool awaits_its_pod(const Pass& pass, const ServersView& view, int64_t node) {
+  const auto move = view.worker_moves.find(node);
+  if (move == view.worker_moves.end()) return false;
+  const bool is_newest = move->second.to.incarnation == pass.members[static_cast<size_t>(node)];
+  return is_newest && pass.current_report(pass.current[static_cast<size_t>(node)]) == nullptr;
+}
+
+// Whether all workers but these train, are done, or can be started anew.
+bool all_workers_train(const Pass& pass, const std::vector<int64_t>& but) {
+  const ServersView view = servers_view(pass);
   const auto workers = std::span(pass.current).first(static_cast<size_t>(pass.spec().nodes));
+  int64_t node = -1;
   return std::ranges::all_of(workers, [&](const PodView* pod) {
+    ++node;
+    if (is_among(but, node) || awaits_its_pod(pass, view, node)) return true;
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr) return false;
     if (is_known_to_be_gone(pass, *pod, *state) || may_return(*state)) return true;
@@ -57,19 +71,34 @@ bool is_lifeless(const Pass& pass, size_t server) {
          state->workers.front().is_lifeless;
 }
 
-// Returns the view without the pods of these servers; nullopt if the place of one is unknown.
+// Returns where the worker was when the round began; nullopt if its pod of then is unseen.
+std::optional<ServerPlace> first_place_of_worker(const Pass& pass, const ServersView& view,
+                                                 int64_t node) {
+  const auto move = view.worker_moves.find(node);
+  if (move != view.worker_moves.end()) return move->second.from;
+  const PodView* pod = pass.current[static_cast<size_t>(node)];
+  if (pod == nullptr || pod->ip.empty()) return std::nullopt;
+  return ServerPlace{.incarnation = pod->incarnation, .host = pod->ip};
+}
+
+// Returns the view without these pods; nullopt if the place of one is unknown, or all are of
+// servers that are still to be added.
 std::optional<ServersView> view_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
   const ServersView view = servers_view(pass);
-  std::map<size_t, ServerMove> moves;
+  std::map<size_t, ServerMove> servers;
+  std::map<int64_t, ServerMove> workers;
   for (const int64_t node : lost) {
     const std::optional<size_t> server = server_of_node(pass, view, node);
-    if (!server) return std::nullopt;
-    const std::optional<ServerPlace> first = first_place(pass, view, *server);
+    if (!server && node >= pass.spec().nodes) continue;
+    const std::optional<ServerPlace> first =
+        server ? first_place(pass, view, *server) : first_place_of_worker(pass, view, node);
     if (!first) return std::nullopt;
     const int64_t next = pass.members[static_cast<size_t>(node)] + 1;
-    moves[*server] = {.from = *first, .to = {.incarnation = next, .host = ""}};
+    ServerMove& move = server ? servers[*server] : workers[node];
+    move = {.from = *first, .to = {.incarnation = next, .host = ""}};
   }
-  return moved_view(view, moves);
+  if (servers.empty() && workers.empty()) return std::nullopt;
+  return moved_view(view, servers, workers);
 }
 
 // Whether the pod's server has asked all ranks to leave, or is about to, because its pod is being
@@ -90,8 +119,18 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
   });
 }
 
+// Whether the node's worker, whose pod was lost, can take up where it was: it had trained, or had
+// been started anew.
+bool may_take_up(const Pass& pass, const ServersView& view, int64_t node) {
+  const AgentState* state = pass.current_report(pass.current[static_cast<size_t>(node)]);
+  const bool had_trained = state == nullptr || state->workers.size() != 1 ||
+                           state->workers.front().phase >= WorkerPhase::kTraining;
+  return view.places > 0 && (had_trained || view.workers.contains(node));
+}
+
 bool is_held(const Pass& pass, const ServersView& view) {
-  return fits(view) && holds_everything(view, pass.spec().parameterServers->copies);
+  return fits(view) && view.workers.size() <= kWorkersInViewMax &&
+         holds_everything(view, pass.spec().parameterServers->copies);
 }
 
 // Whether the worker that failed can be started anew, as its agent and all others know.
@@ -105,13 +144,21 @@ bool can_return(const Pass& pass, const FailureStatus& failure) {
          next.workers.size() <= kWorkersInViewMax;
 }
 
-// Whether the node is of a worker that its agent is about to start anew.
+// Whether the node is of a worker that its agent, or that of its next pod, is about to start anew.
 bool is_away(const Pass& pass, const ServersView& view, int64_t node) {
   const PodView* pod = pass.current[static_cast<size_t>(node)];
+  if (awaits_its_pod(pass, view, node)) return pod == nullptr || !pod->terminating;
   const int64_t since = worker_since(view, node);
   if (since == 1 || pod == nullptr || pod->terminating) return false;
   const AgentState* state = pass.current_report(pod);
   return state != nullptr && state->servers_started < since && !is_being_stopped(*state);
+}
+
+// Whether the node's worker had been lost, and had not been started anew yet when its pod was lost.
+bool was_to_start_anew(const Pass& pass, const ServersView& view, int64_t node) {
+  const AgentState* state = pass.current_report(pass.current[static_cast<size_t>(node)]);
+  const int64_t since = worker_since(view, node);
+  return since > 1 && (state == nullptr || state->servers_started < since);
 }
 
 // Returns the nodes of the round without those of servers that are gone or join.
@@ -164,10 +211,10 @@ bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& l
   });
 }
 
-bool may_go_on(const Pass& pass) {
+bool may_go_on(const Pass& pass, const std::vector<int64_t>& lost) {
   if (!has_views(pass) || is_true(pass.status, kDraining)) return false;
   const bool has_trained = is_true(pass.status, kRunning) || servers_view(pass).number > 1;
-  return has_trained && all_workers_train(pass);
+  return has_trained && all_workers_train(pass, lost);
 }
 
 bool fits(const ServersView& view) {
@@ -219,10 +266,12 @@ std::map<int64_t, ServerPlace> moved_places(const Pass& pass) {
   std::map<int64_t, ServerPlace> places;
   if (!has_views(pass) || pass.status.serversView.empty()) return places;
   int64_t node = pass.spec().nodes;
-  for (const ServerStanding& server : servers_view(pass).servers) {
+  const ServersView view = servers_view(pass);
+  for (const ServerStanding& server : view.servers) {
     if (server.move) places[node] = server.move->from;
     ++node;
   }
+  for (const auto& [rank, move] : view.worker_moves) places[rank] = move.from;
   return places;
 }
 
@@ -230,9 +279,14 @@ std::set<int64_t> nodes_without_pods(const Pass& pass) {
   std::set<int64_t> nodes;
   if (!has_views(pass) || pass.status.serversView.empty()) return nodes;
   int64_t node = pass.spec().nodes;
-  for (const ServerStanding& server : servers_view(pass).servers) {
+  const ServersView view = servers_view(pass);
+  for (const ServerStanding& server : view.servers) {
     if (awaits_pod(server)) nodes.insert(node);
     ++node;
+  }
+  for (const auto& [rank, move] : view.worker_moves) {
+    const bool is_there = pass.current[static_cast<size_t>(rank)] != nullptr;
+    if (!is_there && awaits_its_pod(pass, view, rank)) nodes.insert(rank);
   }
   return nodes;
 }
@@ -286,7 +340,7 @@ const char* lose_process(Pass& pass, const FailureStatus& failure) {
     return kGoesOnWithCopies;
   }
   pass.status.serversView = text_of(view_with_new_worker(view, failure.rank));
-  return "training goes on, and its next process takes up where it was";
+  return kTakesUp;
 }
 
 bool misses_worker(const Pass& pass) {
@@ -302,8 +356,15 @@ bool has_new_workers(const Pass& pass) {
 }
 
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) {
-  if (lost.empty() || !may_go_on(pass)) return false;
-  if (any_asks_to_stop(pass, lost) || !all_speak(pass, kProtocolWithMoves, lost)) return false;
+  if (lost.empty() || !may_go_on(pass, lost)) return false;
+  const ServersView view = servers_view(pass);
+  const auto is_worker = [&](int64_t node) { return node < pass.spec().nodes; };
+  const bool has_workers = std::ranges::any_of(lost, is_worker);
+  const int64_t protocol = has_workers ? kProtocolWithPlaces : kProtocolWithMoves;
+  if (any_asks_to_stop(pass, lost) || !all_speak(pass, protocol, lost)) return false;
+  const bool can_return = std::ranges::all_of(
+      lost, [&](int64_t node) { return !is_worker(node) || may_take_up(pass, view, node); });
+  if (!can_return) return false;
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   return without && is_held(pass, *without);
 }
@@ -312,9 +373,12 @@ bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost) 
 bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
   if (!has_views(pass) || pass.status.serversView.empty()) return false;
   const ServersView view = servers_view(pass);
+  const bool goes_on = can_go_on_without_pods(pass, lost);
   return std::ranges::all_of(lost, [&](int64_t node) {
     const std::optional<size_t> server = server_of_node(pass, view, node);
-    if (!server || view.servers[*server].state != ServerState::kGone) return false;
+    const bool was_gone = server ? view.servers[*server].state == ServerState::kGone
+                                 : goes_on && was_to_start_anew(pass, view, node);
+    if (!was_gone) return false;
     const auto newest = std::ranges::find_if(
         pass.status.failures.rbegin(), pass.status.failures.rend(),
         [&](const FailureStatus& failure) { return failure.nodeIndex == node; });
@@ -326,7 +390,9 @@ bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost) {
 const char* lose_pods(Pass& pass, const std::vector<int64_t>& lost) {
   const std::optional<ServersView> without = view_without_pods(pass, lost);
   if (without) pass.status.serversView = text_of(*without);
-  return kGoesOnWithCopies;
+  const bool has_workers =
+      std::ranges::any_of(lost, [&](int64_t node) { return node < pass.spec().nodes; });
+  return has_workers ? kTakesUp : kGoesOnWithCopies;
 }
 
 }  // namespace lockstep::plan

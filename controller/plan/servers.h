@@ -36,11 +36,11 @@ std::vector<const PodView*> counted_pods(const Pass& pass);  // likewise; nullpt
 // Returns the pods whose ranks have to end well before the job is complete: all but those of
 // servers that are gone or join; nullptr: unseen.
 std::vector<const PodView*> pods_that_must_end(const Pass& pass);
-// Returns where the round began with servers that are in other pods now, or wait for one; by node
-// index.
+// Returns where the round began with servers and workers that are in other pods now, or wait for
+// one; by node index.
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass);
 // Returns the node indices of servers that are gone with their pods, while the next ones do not run
-// yet.
+// yet, and of workers whose next pods are unseen.
 std::set<int64_t> nodes_without_pods(const Pass& pass);
 // Whether the processes of this report are those due to which their server is gone, or their worker
 // is started anew: status has their failure already.
@@ -59,15 +59,16 @@ const char* lose_process(Pass& pass, const FailureStatus& failure);
 bool misses_worker(const Pass& pass);
 // Whether the view says that some worker was started anew.
 bool has_new_workers(const Pass& pass);
-// Whether the round goes on without the pods of these nodes, all of servers: all workers train,
-// copies hold everything that they have, and no agent is too old for that. A server whose pod is
-// being stopped asks all ranks to save and leave, so the round ends with it.
+// Whether the round goes on without the pods of these nodes: all other workers train, copies hold
+// everything that the servers have, and no agent is too old for that. A server or worker whose pod
+// is being stopped asks all ranks to save and leave, so the round ends with it.
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
-// Whether the processes of these servers, all gone, failed before their pods were lost: status has
+// Whether the processes of these servers, or of these workers without which the round goes on,
+// failed before their pods were lost: status has
 // their failures already, such as those of a pod that is short of memory.
 bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost);
-// Records that these servers are gone with their pods: the agents of other pods will start them.
-// Before replace_lost(). Returns why the round goes on.
+// Records that these servers and workers are gone with their pods: the agents of other pods will
+// start them. Before replace_lost(). Returns why the round goes on.
 const char* lose_pods(Pass& pass, const std::vector<int64_t>& lost);
 
 }  // namespace lockstep::plan

@@ -23,6 +23,7 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/train/checkpoint/checkpoint_folder.h"
 #include "common/api/round_channel.h"
+#include "common/api/servers_view.h"
 #include "common/base/json.h"
 #include "common/base/random.h"
 #include "tests/agent/train/stored_tensors.h"

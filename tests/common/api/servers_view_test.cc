@@ -158,6 +158,22 @@ TEST(ServersView, SaysWhichServersComeAndGo) {
             "13:1,13@1/10.0.0.3>2/10.0.0.4,!9@>3/#8");
 }
 
+TEST(ServersView, SaysWhichWorkersAreInOtherPods) {
+  ServersView view = view_with_new_worker(first_servers_view(2, 8), 1);
+  view = moved_view(view, {}, {{0, {.from = {1, "10.0.0.2"}, .to = {2, ""}}}});
+  EXPECT_EQ(text_of(view), "3:1,1#8;0@3@1/10.0.0.2>2/,1@2");
+  EXPECT_EQ(parsed(text_of(view)), view);
+  EXPECT_EQ(servers_changed_in(view), 1);
+  EXPECT_EQ(worker_since(view, 0), 3);
+  view = moved_view(view, {}, {{0, {.from = {2, "10.0.0.9"}, .to = {3, ""}}}});
+  EXPECT_EQ(text_of(view), "4:1,1#8;0@4@1/10.0.0.2>3/,1@2");
+  EXPECT_EQ(text_of(view_with_new_worker(view, 0)), "5:1,1#8;0@5@1/10.0.0.2>3/,1@2");
+  for (const char* text : {"2:1;0@2@1/1.1>2/", "2:1#8;0@2@", "2:1#8;0@2@1/1.1", "2:1#8;0@2@1/1.1>2",
+                           "2:1#8;0@2@1/>2/", "2:1#8;0@2@2/1.1>2/", "2:1#8;0@2@1/1.1>2/1.2"}) {
+    EXPECT_FALSE(servers_view_from_text(text).ok()) << text;
+  }
+}
+
 TEST(ServersView, RefusesServersThatCannotComeOrGo) {
   for (const char* text : {"1:1,1#",
                            "1:1,1#0",

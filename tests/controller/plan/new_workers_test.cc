@@ -203,5 +203,101 @@ TEST(NewWorkers, HaveAViewThatOlderAgentsWouldRefuse) {
   EXPECT_FALSE(assignment_from_json(to_json(assignment)).ok());
 }
 
+// A round with places, in which the worker of rank 1 loses its pod without a trace of a stop.
+Scene with_lost_pod() {
+  Scene scene = training(2, 0, true);
+  for (PodView& pod : scene.seen.pods) {
+    if (pod.node_index != 1) continue;
+    pod.phase = "Failed";
+    pod.exit_code = 137;
+  }
+  settle_all(scene);
+  return scene;
+}
+
+// The next pod of the worker runs, and its agent waits for an assignment.
+void run_next_pod(Scene& scene, int64_t incarnation) {
+  std::erase_if(scene.seen.pods, [](const PodView& pod) { return pod.node_index == 1; });
+  PodView& pod = scene.add_pod(1, incarnation);
+  pod.ip = "10.0.9.9";
+  pod.created_in_round = scene.status().round;
+  AgentView view;
+  view.state = std::make_shared<AgentState>();
+  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
+  view.last_heard = scene.now;
+  scene.seen.agents[pod.uid] = view;
+  settle_all(scene);
+}
+
+TEST(NewWorkers, AreStartedInOtherPodsIfTheirsAreLost) {
+  Scene scene = with_lost_pod();
+  const std::string hash = scene.status().worldHash;
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "2:1,1#8;1@2@1/10.0.0.2>2/");
+  EXPECT_EQ(scene.status().members, "1,2,1,1");
+  EXPECT_EQ(scene.status().restarts, 1);
+  EXPECT_EQ(scene.status().lastFailure->action, "RecreatePod");
+  EXPECT_TRUE(only<CreatePod>(scene.plan()).empty()) << "the others must know first";
+  follow(scene, 2);
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<CreatePod>(plan).size(), 1u);
+  EXPECT_EQ(only<CreatePod>(plan).front().name, "job-worker-1-2");
+  run_next_pod(scene, 2);
+  EXPECT_EQ(scene.status().round, 1);
+  const auto puts = only<PutAssignment>(scene.plan());
+  ASSERT_EQ(puts.size(), 1u);
+  EXPECT_EQ(puts.front().node_index, 1);
+  const Assignment& to_it = *puts.front().assignment;
+  EXPECT_EQ(to_it.hash, hash);
+  EXPECT_EQ(to_it.world.members[1].host, "10.0.0.2") << "as when the round began";
+  EXPECT_EQ(to_it.servers_view, scene.status().serversView);
+  EXPECT_EQ(to_it.protocol, kProtocolWithPlaces);
+  AgentState& state = scene.add_agent(1);
+  state.servers_view = state.servers_started = 2;
+  settle_all(scene);
+  EXPECT_TRUE(is_true(scene.status(), kRunning));
+  EXPECT_EQ(scene.status().worldHash, hash);
+  EXPECT_TRUE(only<PutAssignment>(scene.plan()).empty());
+}
+
+TEST(NewWorkers, WhoseNextPodsAreLostTooGetFurtherOnes) {
+  Scene scene = with_lost_pod();
+  follow(scene, 2);
+  run_next_pod(scene, 2);
+  for (PodView& pod : scene.seen.pods) {
+    if (pod.node_index == 1) pod.phase = "Failed";
+  }
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,1#8;1@3@1/10.0.0.2>3/");
+  EXPECT_EQ(scene.status().restarts, 2);
+}
+
+TEST(NewWorkers, LoseTheirPodsTogetherWithServersThatHaveCopies) {
+  Scene scene = training(3, 1, true);
+  for (PodView& pod : scene.seen.pods) {
+    if (pod.node_index == 0 || pod.node_index == 2) pod.phase = "Failed";
+  }
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "2:-2@1/10.0.0.3>2/,1,1#12;0@2@1/10.0.0.1>2/");
+  EXPECT_EQ(scene.status().restarts, 1);
+}
+
+TEST(NewWorkers, BeginAnotherRoundIfTheirPodsAreStoppedOrTheirAgentsAreOlder) {
+  Scene old = training(2, 0, false);
+  for (PodView& pod : old.seen.pods) {
+    if (pod.node_index == 1) pod.phase = "Failed";
+  }
+  settle_all(old);
+  EXPECT_EQ(old.status().worldHash, "") << "it ended";
+  Scene stopped = training(2, 0, true);
+  for (PodView& pod : stopped.seen.pods) {
+    if (pod.node_index == 1) pod.terminating = true;
+  }
+  settle_all(stopped);
+  EXPECT_EQ(stopped.status().serversView.find(';'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::plan

@@ -136,7 +136,7 @@ void Connection::answer(const loop::AgentAddress& agent, loop::AgentClient::Done
                         Result<AgentState> result) {
   const bool is_lost = world_.chance.happens(Fault::kLostReply) || world_.is_partitioned(agent);
   if (is_lost) result = timed_out("the answer was lost");
-  if (result.ok()) world_.nodes.heard(agent);
+  if (result.ok()) world_.nodes.heard(agent, *result);
   deliver(is_lost ? kTimeout : world_.chance.delay(kLatency),
           [done = std::move(done), result = std::move(result)] { done(result); });
 }

@@ -88,9 +88,12 @@ std::string action_of_rule(const Json& job, const Json& failure) {
 
 // Returns whether the failure is the loss of a pod whose process, a server's, had failed before in
 // this round.
-bool Invariants::follows_failed_server(const Json& job, const Json& before, const Json& failure) {
+bool Invariants::follows_failed_process(const Json& job, const Json& before, const Json& failure) {
   const int64_t node = int_or(failure, "nodeIndex", -1);
-  if (int_or(failure, "rank", -1) >= 0 || !holds_nothing(job, before, node)) return false;
+  const Result<ServersView> view = servers_view_from_text(string_or(before, "serversView", ""));
+  const bool is_away = view.ok() && view->workers.contains(node);
+  if (int_or(failure, "rank", -1) >= 0) return false;
+  if (!holds_nothing(job, before, node) && !is_away) return false;
   const Json* newest = nullptr;
   for (const Json& known : member(before, "failures")) {
     if (int_or(known, "nodeIndex", -1) == node) newest = &known;
@@ -129,7 +132,7 @@ void Invariants::check_rules(const Json& job, const Json& after) {
     return;
   }
   // Several pods may be lost at once.
-  if (rule.empty() && counted == 0 && follows_failed_server(job, before, failure)) return;
+  if (rule.empty() && counted == 0 && follows_failed_process(job, before, failure)) return;
   if (restarts && counted != (rule == "Ignore" || goes_on ? 0 : 1)) {
     chance_.violate("restarts", rule == "Ignore" ? "an ignored failure was counted"
                                                  : "a failure was not counted");
@@ -147,13 +150,12 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   if (restarts && rule == "RecreatePod" && !is_recreated) {
     chance_.violate("rules", "a pod was not recreated despite the rule");
   }
-  // A pod outside of the round may be lost at the same time, and is replaced with the same write.
-  const std::vector<int64_t> nodes = round_nodes(before);
+  // Another pod may be lost at the same time, and is replaced with the same write.
   const auto both = std::min(std::ssize(old), std::ssize(now));
   const bool is_with_another =
       std::ranges::any_of(std::views::iota(int64_t{0}, both), [&](int64_t i) {
         const auto at = static_cast<size_t>(i);
-        return now[at] > old[at] && !std::ranges::binary_search(nodes, i);
+        return now[at] > old[at] && at != index;
       });
   if (is_of_process && rule == "RestartInPlace" && restarts && action != rule && !is_with_another) {
     chance_.violate("rules", "a process was not restarted in place despite the rule");

@@ -315,9 +315,13 @@ AgentState Nodes::report(const Node& node) const {
   return state;
 }
 
-void Nodes::heard(const loop::AgentAddress& agent) {
+void Nodes::heard(const loop::AgentAddress& agent, const AgentState& answer) {
   Node* node = at(agent);
   if (node == nullptr) return;
+  const bool is_its = answer.job_uid == node->state.job_uid &&
+                      answer.node_index == node->state.node_index &&
+                      answer.incarnation == node->state.incarnation;
+  if (!is_its) return;
   const TimePoint now = chance_.clock.now();
   if (now - node->heard_at > Node::kUnheard) node->heard_again_at = now;
   node->heard_at = now;

@@ -75,6 +75,10 @@ int64_t incarnation_of(const Assignment& assignment) {
     const std::optional<ServerMove>& move = view->servers[place - first].move;
     if (move) return move->to.incarnation;
   }
+  const auto rank = static_cast<int64_t>(place);
+  if (view.ok() && view->worker_moves.contains(rank)) {
+    return view->worker_moves.at(rank).to.incarnation;
+  }
   return world.members[place].incarnation;
 }
 
@@ -109,7 +113,9 @@ bool Nodes::begin_serving(Node& node) {
     node.served.holds =
         places_held(node.served.view, *server, node.assignment.parameter_servers->copies);
   }
-  const bool is_moved = server && node.served.view.servers[*server].move;
+  const bool is_moved =
+      server ? node.served.view.servers[*server].move.has_value()
+             : node.served.view.worker_moves.contains(node.state.workers.front().rank);
   if (is_moved) serve_anew(node, ServersView(node.served.view));
   return is_moved;
 }
@@ -323,7 +329,7 @@ bool Nodes::waits_for_view(const Round& round) {
     ++workers;
   }
   if (!follows_views(assignment) && std::ssize(round) < assignment.world.world_size()) return false;
-  return workers == first_server_rank(assignment);
+  return workers == first_server_rank(assignment) || has_places(assignment);
 }
 
 }  // namespace lockstep::sim
