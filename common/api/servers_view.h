@@ -100,8 +100,8 @@ ServersView first_servers_view(size_t servers, int64_t places = 0);
 // address to that of incarnation 2 at the second one. "6:1,1;0@6,3@4": the workers of ranks 0 and 3
 // were started anew in views 6 and 4. With 8 places, "7:1,1~7#8" has a server that leaves since
 // view 7, "9:1,!9@1/10.0.0.3>2/#8" one that has left, and "5:1,1,*+5@>1/10.0.0.9#8" one that was
-// added and joins since view 5; with "*3+5", it had left in view 3. ";0@6@1/10.0.0.2>2/" says of the
-// worker of rank 0 also that it had the pod of incarnation 1, and has that of incarnation 2.
+// added and joins since view 5; with "*3+5", it had left in view 3. ";0@6@1/10.0.0.2>2/" says of
+// the worker of rank 0 also that it had the pod of incarnation 1, and has that of incarnation 2.
 std::string text_of(const ServersView& view);
 // kInvalid for any text that text_of() does not return, and for a view that cannot be.
 Result<ServersView> servers_view_from_text(std::string_view text);
