@@ -91,21 +91,28 @@ class Shares {
   std::vector<size_t> counts_;  // of places, by server
 };
 
-// The holders of each place for any number of servers.
+// The holders of each place for any number of servers. Each number is made from the one next to it,
+// and kept.
 class Sharing {
  public:
-  Sharing(const ServersView& view, int64_t copies)
-      : first_(view.places > 0 ? static_cast<size_t>(view.places) : first_servers(view),
-               first_servers(view), static_cast<size_t>(copies)) {}
+  Sharing(const ServersView& view, int64_t copies) : first_(first_servers(view)) {
+    const size_t places = view.places > 0 ? static_cast<size_t>(view.places) : first_;
+    shares_.emplace(first_, Shares(places, first_, static_cast<size_t>(copies)));
+  }
 
-  std::vector<Holders> among(size_t servers) const {
-    Shares shares = first_;
-    shares.resize(servers);
-    return shares.places();
+  const std::vector<Holders>& among(size_t servers) {
+    for (size_t number = first_; number != servers;) {
+      const Shares& near = shares_.at(number);
+      number = number < servers ? number + 1 : number - 1;
+      if (shares_.contains(number)) continue;
+      shares_.emplace(number, near).first->second.resize(number);
+    }
+    return shares_.at(servers).places();
   }
 
  private:
-  Shares first_;
+  size_t first_;
+  std::map<size_t, Shares> shares_;  // by number of servers
 };
 
 // Returns the one of `more` that is not among `fewer`, if there is one.
@@ -118,13 +125,13 @@ std::optional<size_t> other_of(const Holders& more, const Holders& fewer) {
 
 // Since when servers hold places again that a server which left has handed back, by place.
 using Since = std::vector<std::map<size_t, int64_t>>;
-Since handed_back(const ServersView& view, const Sharing& sharing, size_t places) {
+Since handed_back(const ServersView& view, Sharing& sharing, size_t places) {
   Since since(places);
   for (size_t left = counted_servers(view); left < view.servers.size(); ++left) {
     const int64_t number = view.servers[left].left_in;
     if (number == 0) continue;
-    const std::vector<Holders> with = sharing.among(left + 1);
-    const std::vector<Holders> without = sharing.among(left);
+    const std::vector<Holders>& with = sharing.among(left + 1);
+    const std::vector<Holders>& without = sharing.among(left);
     for (size_t place = 0; place < places; ++place) {
       const std::optional<size_t> server = other_of(without[place], with[place]);
       if (server) since[place][*server] = std::max(since[place][*server], number);
@@ -134,7 +141,7 @@ Since handed_back(const ServersView& view, const Sharing& sharing, size_t places
 }
 
 // Returns the holders that the places are about to have; none if no server is added or leaves.
-std::vector<Holders> coming(const ServersView& view, const Sharing& sharing) {
+std::vector<Holders> coming(const ServersView& view, Sharing& sharing) {
   const size_t counted = counted_servers(view);
   if (counted < view.servers.size() && view.servers[counted].is_new) {
     return sharing.among(counted + 1);
@@ -152,8 +159,8 @@ int64_t places_for(size_t servers) {
 }
 
 std::vector<PlaceHolders> holders_of_places(const ServersView& view, int64_t copies) {
-  const Sharing sharing(view, copies);
-  const std::vector<Holders> now = sharing.among(counted_servers(view));
+  Sharing sharing(view, copies);
+  const std::vector<Holders>& now = sharing.among(counted_servers(view));
   const std::vector<Holders> next = coming(view, sharing);
   const Since again = handed_back(view, sharing, now.size());
   std::vector<PlaceHolders> all(now.size());

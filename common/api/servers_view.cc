@@ -140,7 +140,7 @@ bool can_be(const ServersView& view) {
   });
   const bool have_moved = std::ranges::all_of(view.worker_moves, [](const auto& worker) {
     const auto& [from, to] = worker.second;
-    return from.incarnation < to.incarnation && !from.host.empty() && to.host.empty();
+    return from.incarnation < to.incarnation && !from.host.empty();
   });
   if (!have_moved || (view.places == 0 && !view.worker_moves.empty())) return false;
   return are_past && were_started && are_in_order(view) &&
@@ -295,6 +295,16 @@ ServersView moved_view(const ServersView& view, const std::map<size_t, ServerMov
     next.workers[rank] = next.number;
     next.worker_moves.try_emplace(rank, move).first->second.to = move.to;
   }
+  return next;
+}
+
+ServersView view_without_new_server(const ServersView& view) {
+  ServersView next = view;
+  ServerStanding& server = next.servers[counted_servers(view)];
+  server.state = ServerState::kLeft;
+  server.is_new = false;
+  server.since = server.left_in = ++next.number;
+  server.move->to.host.clear();
   return next;
 }
 

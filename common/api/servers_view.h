@@ -80,15 +80,14 @@ struct ServersView {
   int64_t places = 0;
   // Those that were started anew, by rank: number of the newest view that says so.
   std::map<int64_t, int64_t> workers{};
-  // Those of them whose pods were lost since the round began. Nobody calls a worker, so the address
-  // of its pod does not count: `to` has none.
+  // Those of them whose pods were lost since the round began.
   std::map<int64_t, ServerMove> worker_moves{};
 
   bool operator==(const ServersView&) const = default;
 };
 
 inline constexpr size_t kServersInViewMax = 1024;
-inline constexpr int64_t kPlacesMax = 4096;
+inline constexpr int64_t kPlacesMax = 1024;
 inline constexpr size_t kWorkersInViewMax = 1024;
 inline constexpr size_t kServersViewBytesMax = 24 * 1024;
 
@@ -131,6 +130,8 @@ ServersView view_with_new_server(const ServersView& view, const ServerPlace& pod
 ServersView view_with_leaving_server(const ServersView& view);
 ServersView view_without_last_server(const ServersView& view, const ServerPlace& first,
                                      int64_t next_incarnation);
+// Returns the next view, in which the new server, which is gone, has left.
+ServersView view_without_new_server(const ServersView& view);
 // Returns whether some server is in another pod than when the round began.
 bool has_moved_server(const ServersView& view);
 // Returns the number of the newest view that changed a server; 1: none did.

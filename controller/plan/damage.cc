@@ -268,11 +268,12 @@ bool is_new_loss(const Pass& pass, const PodView* pod) {
 void find_lost(const Pass& pass, Damage& damage) {
   const bool is_late = any_is_overdue(pass);
   const std::set<int64_t> without_pods = nodes_without_pods(pass);
+  const std::set<int64_t> have_left = nodes_that_left(pass);
   for (size_t i = 0; i < pass.current.size(); ++i) {
     const PodView* pod = pass.current[i];
     const auto index = static_cast<int64_t>(i);
     const char* reason = nullptr;
-    if (has_left(pass, index)) continue;
+    if (have_left.contains(index)) continue;
     if (pod != nullptr) {
       reason = loss_of(pass, *pod);
       if (reason == nullptr) reason = overdue_of(pass, *pod, is_late);

@@ -1,6 +1,7 @@
 #include "controller/plan/draining.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
@@ -105,8 +106,9 @@ bool has_stopped_rank(const AgentState* state) {
 
 // Returns whether something shows that the ranks were asked to stop. A pod that is gone does not.
 bool is_asked(const Pass& pass) {
+  const std::set<int64_t> have_left = nodes_that_left(pass);
   return std::ranges::any_of(pass.in_round(), [&](const PodView* pod) {
-    if (pod == nullptr || plan::has_left(pass, pod->node_index)) return false;
+    if (pod == nullptr || have_left.contains(pod->node_index)) return false;
     const AgentState* state = pass.current_report(pod);
     return pod->terminating || pod->exit_code == kExitStopped || has_stopped_rank(state) ||
            (state != nullptr && state->phase == "Stopping");

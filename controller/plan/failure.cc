@@ -286,7 +286,8 @@ Verdict decide(Pass& pass, Damage damage) {
     failure.attempt = pass.status.lastFailure->attempt;
     failure.furthestStep = pass.status.lastFailure->furthestStep;
   }
-  if (!rule && pass.spec().elastic && pass.formed() && !damage.ends_round) {
+  const bool goes_on_without = pass.spec().elastic || has_places(pass);
+  if (!rule && goes_on_without && pass.formed() && !damage.ends_round) {
     how.counts = false;
     how.because = "the round goes on without it, so this does not count";
     failure.attempt = attempts_of_place(pass, failure);

@@ -30,7 +30,7 @@ Verdict membership(Pass& pass) {
   const size_t nodes = std::max(wanted, members_to_keep(pass));
   if (pass.members.size() == nodes) return Verdict::kNext;
   const bool is_first = pass.members.empty();
-  pass.plan.why = is_first ? "the job is new" : "spec.nodes changed";
+  pass.plan.why = is_first ? "the job is new" : "the number of nodes or servers changed";
   if (!is_first) {
     pass.event(
         false, "Resizing",

@@ -1,6 +1,7 @@
 // Members of a job whose servers come and go while its round goes on.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "common/api/server_places.h"
 #include "common/api/worker_config.h"
@@ -23,6 +24,15 @@ bool may_run_still(const Pass& pass, const PodView* pod) {
   return agent == nullptr || pass.now < silent_at(pass, *pod, current_silence_limit(pass));
 }
 
+// Whether the server has left, and its node has no further pod yet: one for another server, which
+// is still to be added.
+bool is_pod_that_left(const Pass& pass, const ServersView& view, size_t server) {
+  const ServerStanding& standing = view.servers[server];
+  const size_t node = node_of_server(pass, server);
+  return standing.state == ServerState::kLeft && node < pass.members.size() &&
+         pass.members[node] == standing.move->to.incarnation;
+}
+
 }  // namespace
 
 bool has_places(const Pass& pass) {
@@ -40,23 +50,34 @@ std::string view_of_new_round(const Pass& pass) {
 
 std::vector<int64_t> nodes_of_view(const Pass& pass) {
   const ServersView view = servers_view(pass);
-  const size_t nodes = node_of_server(pass, view.servers.size());
+  size_t servers = view.servers.size();
+  while (servers > 0 && view.servers[servers - 1].state == ServerState::kLeft &&
+         !is_pod_that_left(pass, view, servers - 1)) {
+    --servers;
+  }
+  const size_t nodes = node_of_server(pass, servers);
   std::vector<int64_t> all(std::min(nodes, pass.members.size()));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
-bool has_left(const Pass& pass, int64_t node_index) {
-  if (!has_places(pass) || !has_views(pass)) return false;
+std::set<int64_t> nodes_that_left(const Pass& pass) {
+  std::set<int64_t> nodes;
+  if (!has_places(pass) || !has_views(pass)) return nodes;
   const ServersView view = servers_view(pass);
-  const std::optional<size_t> server = server_of_node(pass, view, node_index);
-  return server && view.servers[*server].state == ServerState::kLeft;
+  for (size_t server = 0; server < view.servers.size(); ++server) {
+    if (!is_pod_that_left(pass, view, server)) continue;
+    nodes.insert(static_cast<int64_t>(node_of_server(pass, server)));
+  }
+  return nodes;
 }
 
 int64_t incarnation_that_left(const Pass& pass, int64_t node_index) {
-  if (!has_left(pass, node_index)) return 0;
+  if (!has_places(pass) || !has_views(pass)) return 0;
   const ServersView view = servers_view(pass);
-  return view.servers[*server_of_node(pass, view, node_index)].move->to.incarnation;
+  const std::optional<size_t> server = server_of_node(pass, view, node_index);
+  const bool has_left = server && view.servers[*server].state == ServerState::kLeft;
+  return has_left ? view.servers[*server].move->to.incarnation : 0;
 }
 
 size_t members_to_keep(const Pass& pass) {
@@ -64,7 +85,8 @@ size_t members_to_keep(const Pass& pass) {
   const ServersView view = servers_view(pass);
   size_t keep = view.servers.size();
   while (keep > 0 && view.servers[keep - 1].state == ServerState::kLeft) {
-    if (may_run_still(pass, pod_of_server(pass, keep - 1))) break;
+    const bool is_its_pod = is_pod_that_left(pass, view, keep - 1);
+    if (is_its_pod && may_run_still(pass, pod_of_server(pass, keep - 1))) break;
     --keep;
   }
   return node_of_server(pass, keep);

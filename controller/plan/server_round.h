@@ -20,6 +20,8 @@ const PodView* pod_of_server(const Pass& pass, size_t server);  // nullptr: unse
 std::optional<ServerPlace> first_place(const Pass& pass, const ServersView& view, size_t server);
 // Whether the server is gone with its pod, and the next one does not run yet.
 bool awaits_pod(const ServerStanding& server);
+// Whether the worker of this node was lost with its pod, likewise.
+bool awaits_pod(const ServersView& view, int64_t node);
 // Whether the agents of all pods but the lost ones speak this version, or a later one.
 bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost);
 // Whether the round may go on without some process at all, and without these nodes. In a later view

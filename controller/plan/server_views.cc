@@ -31,7 +31,14 @@ std::optional<ServersView> view_with_pods(const Pass& pass, const ServersView& v
     if (!awaits_pod(view.servers[server]) || !runs(pod)) continue;
     moves[server].to = {.incarnation = pod->incarnation, .host = pod->ip};
   }
-  return moves.empty() ? std::nullopt : std::optional(moved_view(view, moves));
+  std::map<int64_t, ServerMove> workers;
+  for (const auto& [rank, move] : view.worker_moves) {
+    const PodView* pod = pass.current[static_cast<size_t>(rank)];
+    if (!awaits_pod(view, rank) || !runs(pod)) continue;
+    workers[rank] = {.from = move.from, .to = {.incarnation = pod->incarnation, .host = pod->ip}};
+  }
+  if (moves.empty() && workers.empty()) return std::nullopt;
+  return moved_view(view, moves, workers);
 }
 
 // Returns the next view of a round whose servers are to become more or fewer, one at a time.
@@ -53,6 +60,17 @@ std::optional<ServersView> view_with_wanted_servers(const Pass& pass, const Serv
   const ServersView next =
       view_with_new_server(view, {.incarnation = pod->incarnation, .host = pod->ip});
   return fits(next) ? std::optional(next) : std::nullopt;
+}
+
+// Returns the next view if the new server is wanted no more and holds nothing yet. With copies, it
+// is filled nevertheless: the order of chains follows from who has handed something back.
+std::optional<ServersView> view_without_unwanted_server(const Pass& pass, const ServersView& view) {
+  const size_t counted = counted_servers(view);
+  const auto wanted = static_cast<size_t>(pass.spec().parameterServers->nodes);
+  const bool is_one = counted < view.servers.size() && view.servers[counted].is_new &&
+                      view.servers[counted].state == ServerState::kGone;
+  if (!is_one || wanted > counted || pass.spec().parameterServers->copies > 0) return std::nullopt;
+  return view_without_new_server(view);
 }
 
 // Returns the next view, if every server that holds something follows this one. So none misses that
@@ -79,6 +97,7 @@ std::optional<ServersView> view_after(const Pass& pass, const ServersView& view)
     if (is_filling) return std::nullopt;
     return next_view(view, joining, ServerState::kWhole);
   }
+  if (const auto next = view_without_unwanted_server(pass, view)) return next;
   if (back) return next_view(view, *back, ServerState::kJoining);
   return is_filling || gone > 0 ? std::nullopt : view_with_wanted_servers(pass, view);
 }
@@ -99,7 +118,7 @@ void tell_of(Pass& pass, const ServersView& view, const ServersView& next) {
   } else if (after < before) {
     pass.plan.why = "a server has handed over what it held";
     pass.event(false, "ServerRemoved", rank(after) + " has handed over what it held: " + now);
-  } else if (joined < view.servers.size()) {
+  } else if (joined < view.servers.size() && next.servers[joined].state == ServerState::kWhole) {
     pass.plan.why = "a server has been filled";
     pass.event(false, "ServerFilled", rank(joined) + " holds all of its parameters again");
   } else if (joining_server(next) < next.servers.size()) {
@@ -107,7 +126,7 @@ void tell_of(Pass& pass, const ServersView& view, const ServersView& next) {
   } else if (next.servers[after - 1].state == ServerState::kLeaving) {
     pass.plan.why = "a server hands over what it holds";
   } else {
-    pass.plan.why = "a server moves to another pod, or is added";
+    pass.plan.why = "a server or worker is in another pod, or a server is added or given up";
   }
 }
 

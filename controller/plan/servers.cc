@@ -22,6 +22,21 @@ int64_t servers_of_world(const Pass& pass) {
   return pass.status.rendezvous->worldSize - pass.spec().nodes;
 }
 
+// Returns the view in status; nullopt if it is not of the round's servers and workers, since the
+// spec has others by now, or somebody else has written it.
+std::optional<ServersView> known_view(const Pass& pass) {
+  constexpr auto kMost = static_cast<int64_t>(kServersInViewMax);
+  const bool can_be = servers_of_world(pass) >= 1 && servers_of_world(pass) <= kMost &&
+                      std::ssize(pass.current) >= pass.spec().nodes;
+  if (!can_be) return std::nullopt;
+  Result<ServersView> view =
+      servers_view_from_text(pass.status.serversView, static_cast<size_t>(servers_of_world(pass)));
+  if (!view.ok()) return std::nullopt;
+  const bool are_workers =
+      view->workers.empty() || view->workers.rbegin()->first < pass.spec().nodes;
+  return are_workers ? std::optional(*std::move(view)) : std::nullopt;
+}
+
 bool is_among(const std::vector<int64_t>& nodes, int64_t node) {
   return std::ranges::find(nodes, node) != nodes.end();
 }
@@ -39,13 +54,15 @@ bool may_return(const AgentState& state) {
   return worker.phase >= WorkerPhase::kTraining && !tells_of_others(worker.exit_code);
 }
 
-// Whether the worker's pod was lost and the next one has not got the round's assignment yet, of
-// which the view tells.
-bool awaits_its_pod(const Pass& pass, const ServersView& view, int64_t node) {
-  const auto move = view.worker_moves.find(node);
-  if (move == view.worker_moves.end()) return false;
-  const bool is_newest = move->second.to.incarnation == pass.members[static_cast<size_t>(node)];
-  return is_newest && pass.current_report(pass.current[static_cast<size_t>(node)]) == nullptr;
+// Whether the node is of a worker that its agent, or that of its next pod, is about to start anew.
+bool is_away(const Pass& pass, const ServersView& view, int64_t node) {
+  const PodView* pod = pass.current[static_cast<size_t>(node)];
+  if (awaits_pod(view, node)) return true;
+  const int64_t since = worker_since(view, node);
+  if (since == 1 || pod == nullptr || pod->terminating) return false;
+  const AgentState* state = pass.current_report(pod);
+  if (state == nullptr) return view.worker_moves.contains(node);
+  return state->servers_started < since && !is_being_stopped(*state);
 }
 
 // Whether all workers but these train, are done, or can be started anew.
@@ -55,7 +72,7 @@ bool all_workers_train(const Pass& pass, const std::vector<int64_t>& but) {
   int64_t node = -1;
   return std::ranges::all_of(workers, [&](const PodView* pod) {
     ++node;
-    if (is_among(but, node) || awaits_its_pod(pass, view, node)) return true;
+    if (is_among(but, node) || is_away(pass, view, node)) return true;
     const AgentState* state = pass.current_report(pod);
     if (state == nullptr) return false;
     if (is_known_to_be_gone(pass, *pod, *state) || may_return(*state)) return true;
@@ -120,9 +137,11 @@ bool any_asks_to_stop(const Pass& pass, const std::vector<int64_t>& nodes) {
 }
 
 // Whether the node's worker, whose pod was lost, can take up where it was: it had trained, or had
-// been started anew.
+// been started anew. Its process must have ended for certain, or else two of them might push.
 bool may_take_up(const Pass& pass, const ServersView& view, int64_t node) {
-  const AgentState* state = pass.current_report(pass.current[static_cast<size_t>(node)]);
+  const PodView* pod = pass.current[static_cast<size_t>(node)];
+  if (pod == nullptr || !(pod->finished() || pod->exit_code)) return false;
+  const AgentState* state = pass.current_report(pod);
   const bool had_trained = state == nullptr || state->workers.size() != 1 ||
                            state->workers.front().phase >= WorkerPhase::kTraining;
   return view.places > 0 && (had_trained || view.workers.contains(node));
@@ -142,16 +161,6 @@ bool can_return(const Pass& pass, const FailureStatus& failure) {
   const ServersView next = view_with_new_worker(servers_view(pass), failure.rank);
   return is_its_own && all_speak(pass, kProtocolWithNewWorkers, {}) && fits(next) &&
          next.workers.size() <= kWorkersInViewMax;
-}
-
-// Whether the node is of a worker that its agent, or that of its next pod, is about to start anew.
-bool is_away(const Pass& pass, const ServersView& view, int64_t node) {
-  const PodView* pod = pass.current[static_cast<size_t>(node)];
-  if (awaits_its_pod(pass, view, node)) return pod == nullptr || !pod->terminating;
-  const int64_t since = worker_since(view, node);
-  if (since == 1 || pod == nullptr || pod->terminating) return false;
-  const AgentState* state = pass.current_report(pod);
-  return state != nullptr && state->servers_started < since && !is_being_stopped(*state);
 }
 
 // Whether the node's worker had been lost, and had not been started anew yet when its pod was lost.
@@ -203,6 +212,11 @@ bool awaits_pod(const ServerStanding& server) {
   return server.state == ServerState::kGone && server.move && server.move->to.host.empty();
 }
 
+bool awaits_pod(const ServersView& view, int64_t node) {
+  const auto move = view.worker_moves.find(node);
+  return move != view.worker_moves.end() && move->second.to.host.empty();
+}
+
 bool all_speak(const Pass& pass, int64_t protocol, const std::vector<int64_t>& lost) {
   return std::ranges::all_of(pass.in_round(), [&](const PodView* pod) {
     if (pod == nullptr || is_among(lost, pod->node_index)) return true;
@@ -230,15 +244,12 @@ bool fits(const ServersView& view) {
 bool has_views(const Pass& pass) {
   const bool may_have = pass.formed() && pass.spec().parameterServers && pass.status.rendezvous &&
                         processes_per_node(pass.spec()) == 1;
-  if (!may_have || servers_of_world(pass) < 1) return false;
+  if (!may_have || !known_view(pass)) return false;
   return has_places(pass) || std::ssize(pass.current) == pass.status.rendezvous->worldSize;
 }
 
-// A text that somebody else wrote counts as the first view.
 ServersView servers_view(const Pass& pass) {
-  const auto servers = static_cast<size_t>(servers_of_world(pass));
-  Result<ServersView> view = servers_view_from_text(pass.status.serversView, servers);
-  return view.ok() ? std::move(*view) : first_servers_view(servers);
+  return *known_view(pass);
 }
 
 std::vector<int64_t> counted_nodes(const Pass& pass) {
@@ -285,8 +296,7 @@ std::set<int64_t> nodes_without_pods(const Pass& pass) {
     ++node;
   }
   for (const auto& [rank, move] : view.worker_moves) {
-    const bool is_there = pass.current[static_cast<size_t>(rank)] != nullptr;
-    if (!is_there && awaits_its_pod(pass, view, rank)) nodes.insert(rank);
+    if (awaits_pod(view, rank)) nodes.insert(rank);
   }
   return nodes;
 }

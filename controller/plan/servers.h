@@ -12,8 +12,8 @@
 
 namespace lockstep::plan {
 
-// Whether processes of the round may be started anew without ending it: it has servers, and one
-// process on each node.
+// Whether processes of the round may be started anew without ending it: it has servers, one process
+// on each node, and a view that fits the spec.
 bool has_views(const Pass& pass);
 // Whether servers may be added to the round, and leave it. Only of a round that is formed.
 bool has_places(const Pass& pass);
@@ -24,8 +24,8 @@ std::string view_of_new_round(const Pass& pass);
 // members the job must have until those that leave it have left. Only if has_places().
 std::vector<int64_t> nodes_of_view(const Pass& pass);
 size_t members_to_keep(const Pass& pass);
-// Whether the node's server has left the round.
-bool has_left(const Pass& pass, int64_t node_index);
+// Returns the nodes whose servers have left the round.
+std::set<int64_t> nodes_that_left(const Pass& pass);
 int64_t incarnation_that_left(const Pass& pass, int64_t node_index);  // 0: it has not
 // Returns the view of the round's servers that status has. Only if has_views().
 ServersView servers_view(const Pass& pass);

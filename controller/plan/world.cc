@@ -69,7 +69,7 @@ WorkerWishes wishes_of_exit(const Pass& pass) {
 // Returns the nodes with which the round begins, or began. Servers that were added to it since are
 // none of them, and those that have left it are.
 std::vector<int64_t> nodes_of_world(const Pass& pass, bool is_current) {
-  if (!is_current || !has_places(pass)) return pass.round_nodes;
+  if (!is_current || !has_places(pass) || !has_views(pass)) return pass.round_nodes;
   std::vector<int64_t> nodes(static_cast<size_t>(pass.status.rendezvous->worldSize));
   std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;

@@ -73,11 +73,18 @@ void run_with_changes(WorkerWorld& world, const WorkerWorld::Options& options,
   ServersManager manager(world, shape_of(options));
   size_t reached = 0;
   int64_t next_at = 10;
+  bool is_stopped = false;  // so that the round is not over too early
   while (world.runs(0)) {
     sched_yield();
     manager.tend();
-    if (reached == numbers.size() || !manager.are_all_whole()) continue;
-    if (world.progress(0).step < next_at) continue;
+    const bool are_all_done = reached == numbers.size();
+    const bool must_stop = !are_all_done && world.progress(1).step > options.train.steps - 60;
+    if (must_stop != is_stopped && (must_stop || are_all_done)) {
+      is_stopped = must_stop;
+      world.kill(1, is_stopped ? SIGSTOP : SIGCONT);
+    }
+    if (are_all_done || !manager.are_all_whole()) continue;
+    if (!is_stopped && world.progress(0).step < next_at) continue;
     const size_t now = counted_servers(manager.view());
     if (now == numbers[reached]) {
       ++reached;

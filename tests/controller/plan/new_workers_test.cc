@@ -244,16 +244,18 @@ TEST(NewWorkers, AreStartedInOtherPodsIfTheirsAreLost) {
   EXPECT_EQ(only<CreatePod>(plan).front().name, "job-worker-1-2");
   run_next_pod(scene, 2);
   EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().serversView, "3:1,1#8;1@3@1/10.0.0.2>2/10.0.9.9");
   const auto puts = only<PutAssignment>(scene.plan());
-  ASSERT_EQ(puts.size(), 1u);
-  EXPECT_EQ(puts.front().node_index, 1);
+  ASSERT_EQ(puts.size(), 4u) << "the others learn of it, too";
+  EXPECT_EQ(std::ranges::count(puts, 1, &PutAssignment::node_index), 1);
   const Assignment& to_it = *puts.front().assignment;
   EXPECT_EQ(to_it.hash, hash);
   EXPECT_EQ(to_it.world.members[1].host, "10.0.0.2") << "as when the round began";
   EXPECT_EQ(to_it.servers_view, scene.status().serversView);
   EXPECT_EQ(to_it.protocol, kProtocolWithPlaces);
   AgentState& state = scene.add_agent(1);
-  state.servers_view = state.servers_started = 2;
+  follow(scene, 3);
+  state.servers_started = 3;
   settle_all(scene);
   EXPECT_TRUE(is_true(scene.status(), kRunning));
   EXPECT_EQ(scene.status().worldHash, hash);
@@ -269,8 +271,21 @@ TEST(NewWorkers, WhoseNextPodsAreLostTooGetFurtherOnes) {
   }
   settle_all(scene);
   EXPECT_EQ(scene.status().round, 1);
-  EXPECT_EQ(scene.status().serversView, "3:1,1#8;1@3@1/10.0.0.2>3/");
+  EXPECT_EQ(scene.status().serversView, "4:1,1#8;1@4@1/10.0.0.2>3/");
   EXPECT_EQ(scene.status().restarts, 2);
+}
+
+// Their processes may go on, and push.
+TEST(NewWorkers, BeginAnotherRoundIfNobodyKnowsThatTheirPodsHaveEnded) {
+  Scene scene = training(2, 0, true);
+  scene.advance(std::chrono::seconds(60));
+  for (auto& [uid, agent] : scene.seen.agents) {
+    if (Scene::edit(agent).node_index != 1) agent.last_heard = scene.now;
+  }
+  settle_all(scene);
+  EXPECT_EQ(scene.status().lastFailure->reason, "AgentSilent");
+  EXPECT_EQ(scene.status().worldHash, "");
+  EXPECT_EQ(scene.status().members, "1,2,1,1");
 }
 
 TEST(NewWorkers, LoseTheirPodsTogetherWithServersThatHaveCopies) {

@@ -105,6 +105,8 @@ class Invariants {
   void check_servers(const Json& job, const Json& after);
   // Whether the node's server is gone or joins, so that nobody waits for its end.
   static bool holds_nothing(const Json& job, const Json& status, int64_t node);
+  // Whether the node is of a server that its round does not have yet.
+  static bool is_yet_to_be_added(const Json& job, const Json& status, int64_t node);
   static bool follows_failed_process(const Json& job, const Json& before, const Json& failure);
   void check_new_workers(const Json& job, const Json& after, const ServersView& view);
   void check_holds(const Json& job, const Json& after, const ServersView& view, size_t server);

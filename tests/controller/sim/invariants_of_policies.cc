@@ -123,8 +123,10 @@ void Invariants::check_rules(const Json& job, const Json& after) {
   const int64_t counted = int_or(after, "restarts", 0) - int_or(before, "restarts", 0);
   // An elastic job's round goes on without a pod that is lost outside of it.
   const std::string hash = string_or(before, "worldHash", "");
-  const bool goes_on = rule.empty() && !member(member(job, "spec"), "elastic").is_null() &&
-                       !hash.empty() && hash == string_or(after, "worldHash", "");
+  const bool may_go_on = !member(member(job, "spec"), "elastic").is_null() ||
+                         is_yet_to_be_added(job, before, int_or(failure, "nodeIndex", -1));
+  const bool goes_on =
+      rule.empty() && may_go_on && !hash.empty() && hash == string_or(after, "worldHash", "");
   if (restarts && !goes_on && rule.empty() && counted == 0 && is_lost_again(before, failure)) {
     if (chance_.counts.controllers_are_well() && !has_unheard_member(job)) {
       chance_.violate("restarts", "a failure was not counted, although all agents answered");

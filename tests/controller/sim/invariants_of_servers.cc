@@ -83,6 +83,14 @@ bool Invariants::holds_nothing(const Json& job, const Json& status, int64_t node
          !is_holding(view->servers[static_cast<size_t>(server)].state);
 }
 
+bool Invariants::is_yet_to_be_added(const Json& job, const Json& status, int64_t node) {
+  const Result<ServersView> view = view_in(job, status);
+  const int64_t server = node - int_or(member(job, "spec"), "nodes", 1);
+  if (!view.ok() || view->places == 0 || server < 0) return false;
+  return server >= std::ssize(view->servers) ||
+         view->servers[static_cast<size_t>(server)].state == ServerState::kLeft;
+}
+
 void Invariants::check_holds(const Json& job, const Json& after, const ServersView& view,
                              size_t server) {
   if (!is_holding(view.servers[server].state)) return;

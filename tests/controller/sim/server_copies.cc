@@ -231,7 +231,9 @@ void Nodes::check_follower(const Node& node, size_t server, const ServersView& b
     const ServerStanding& is = view.servers[i];
     if (i == server || was == is || is.state == ServerState::kGone) continue;
     const bool leaves = was.state == ServerState::kWhole && is.state == ServerState::kLeaving;
-    const bool has_left = was.state == ServerState::kLeaving && is.state == ServerState::kLeft;
+    const bool is_given_up = was.is_new && was.state == ServerState::kGone;
+    const bool has_left =
+        (was.state == ServerState::kLeaving || is_given_up) && is.state == ServerState::kLeft;
     if (leaves || has_left) continue;
     const bool joins = was.state == ServerState::kGone && is.state == ServerState::kJoining;
     const bool is_filled = was.state == ServerState::kJoining && is.state == ServerState::kWhole;
