@@ -286,7 +286,8 @@ Verdict decide(Pass& pass, Damage damage) {
     failure.attempt = pass.status.lastFailure->attempt;
     failure.furthestStep = pass.status.lastFailure->furthestStep;
   }
-  const bool goes_on_without = pass.spec().elastic || has_places(pass);
+  const bool is_outside = has_places(pass) && !pass.is_in_round(failure.nodeIndex);
+  const bool goes_on_without = pass.spec().elastic || is_outside;
   if (!rule && goes_on_without && pass.formed() && !damage.ends_round) {
     how.counts = false;
     how.because = "the round goes on without it, so this does not count";

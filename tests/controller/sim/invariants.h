@@ -112,6 +112,7 @@ class Invariants {
   void check_holds(const Json& job, const Json& after, const ServersView& view, size_t server);
   void check_partition(const Node& node);
   bool is_alone(const Node& node) const;
+  bool are_most_heard() const;
   void check_lateness(const Json& job, const Node& node);
   bool has_completed(const Json& job, const Json& after) const;
   bool is_to_be_replaced(const Json& job, const Json& after, int64_t index) const;

@@ -1,6 +1,8 @@
 // Invariants of recorded failures and of agents' reports.
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string>
 
 #include "common/api/worker_config.h"
 #include "controller/plan/conditions.h"
@@ -189,13 +191,26 @@ bool Invariants::is_alone(const Node& node) const {
   });
 }
 
+// Returns whether at least half of the machines were heard lately. Then a controller cannot know
+// that its network is about to fail.
+bool Invariants::are_most_heard() const {
+  const TimePoint lately = chance_.clock.now() - plan::Limits{}.agent_silence / 2;
+  std::map<std::string, bool> is_heard;  // by machine
+  for (const auto& [uid, node] : nodes_.all()) {
+    if (!node->ip.empty()) is_heard[node->machine] |= node->heard_at >= lately;
+  }
+  const auto heard =
+      std::ranges::count_if(is_heard, [](const auto& entry) { return entry.second; });
+  return 2 * heard >= std::ssize(is_heard);
+}
+
 // A controller that hears no agent suspects its own network: it gives up no healthy pod until a
 // long time has passed.
 void Invariants::check_partition(const Node& node) {
   const auto& faults = chance_.counts.faults;
   const auto times = [&](Fault fault) { return faults[static_cast<size_t>(fault)]; };
   const bool may_be_deaf = times(Fault::kLostRequest) > 0 || times(Fault::kLostReply) > 0 ||
-                           times(Fault::kStall) > 0 || is_alone(node);
+                           times(Fault::kStall) > 0 || is_alone(node) || are_most_heard();
   const Duration silent = chance_.clock.now() - node.heard_at;
   if (may_be_deaf || silent >= plan::Limits{}.agent_silence_if_suspect) return;
   chance_.violate("failures", "a healthy pod was lost because the controller was partitioned");
