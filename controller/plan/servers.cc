@@ -106,7 +106,8 @@ std::optional<ServersView> view_without_pods(const Pass& pass, const std::vector
   std::map<int64_t, ServerMove> workers;
   for (const int64_t node : lost) {
     const std::optional<size_t> server = server_of_node(pass, view, node);
-    if (!server && node >= pass.spec().nodes) continue;
+    const bool is_added = server && view.servers[*server].state != ServerState::kLeft;
+    if (!is_added && node >= pass.spec().nodes) continue;
     const std::optional<ServerPlace> first =
         server ? first_place(pass, view, *server) : first_place_of_worker(pass, view, node);
     if (!first) return std::nullopt;
