@@ -76,6 +76,7 @@ void set_holders(const std::vector<PlaceHolders>& places,
 }
 
 int64_t copies_in(const View& view) {
+  if (view.slots.empty() && view.ranges.empty()) return 0;
   const Chain& chain = view.slots.empty() ? view.ranges.front().chain : view.slots.front().chain;
   return std::ssize(chain) - 1;
 }

@@ -116,7 +116,7 @@ bool are_in_order(const ServersView& view) {
     const ServerStanding& server = view.servers[i];
     if (was_added(server) != (i >= first)) return false;
     if (server.state == ServerState::kLeaving && i + 1 != counted) return false;
-    if (i >= counted && server.state != ServerState::kLeft && i > counted) return false;
+    if (i > counted && server.state != ServerState::kLeft) return false;
   }
   const bool is_changing = counted < view.servers.size() && view.servers[counted].is_new;
   if (is_changing && counted > 0 && view.servers[counted - 1].state == ServerState::kLeaving)

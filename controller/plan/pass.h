@@ -101,7 +101,7 @@ Verdict membership(Pass& pass);  // gives each node index an incarnation
 Verdict warning(Pass& pass);     // deletes pods that will be preempted, which begins a drain
 Verdict draining(Pass& pass);    // directly before failure: a pod that is stopped may save first
 Verdict failure(Pass& pass);
-Verdict servers(Pass& pass);     // directly after failure: the views of servers with copies
+Verdict servers(Pass& pass);     // directly after failure: the views of servers
 Verdict views(Pass& pass);       // before any pod is deleted or made: agents get these views
 Verdict network(Pass& pass);     // directly before placement: the job's NetworkPolicy
 Verdict placement(Pass& pass);   // makes the pods match the members

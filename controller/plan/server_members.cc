@@ -24,13 +24,13 @@ bool may_run_still(const Pass& pass, const PodView* pod) {
   return agent == nullptr || pass.now < silent_at(pass, *pod, current_silence_limit(pass));
 }
 
-// Whether the server has left, and its node has no further pod yet: one for another server, which
-// is still to be added.
+// Whether the server has left, and its pod is still there. A further pod of its node is one for a
+// server that is still to be added.
 bool is_pod_that_left(const Pass& pass, const ServersView& view, size_t server) {
   const ServerStanding& standing = view.servers[server];
-  const size_t node = node_of_server(pass, server);
-  return standing.state == ServerState::kLeft && node < pass.members.size() &&
-         pass.members[node] == standing.move->to.incarnation;
+  const PodView* pod = pod_of_server(pass, server);
+  return standing.state == ServerState::kLeft && pod != nullptr && pod->live() &&
+         pod->incarnation == standing.move->to.incarnation;
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ std::vector<const PodView*> pods_that_must_end(const Pass& pass);
 // Returns where the round began with servers and workers that are in other pods now, or wait for
 // one; by node index.
 std::map<int64_t, ServerPlace> moved_places(const Pass& pass);
-// Returns the node indices of servers that are gone with their pods, while the next ones do not run
-// yet, and of workers whose next pods are unseen.
+// Returns the node indices of servers and workers that are gone with their pods, while the next
+// ones do not run yet, as the view says.
 std::set<int64_t> nodes_without_pods(const Pass& pass);
 // Whether the processes of this report are those due to which their server is gone, or their worker
 // is started anew: status has their failure already.
@@ -64,8 +64,8 @@ bool has_new_workers(const Pass& pass);
 // is being stopped asks all ranks to save and leave, so the round ends with it.
 bool can_go_on_without_pods(const Pass& pass, const std::vector<int64_t>& lost);
 // Whether the processes of these servers, or of these workers without which the round goes on,
-// failed before their pods were lost: status has
-// their failures already, such as those of a pod that is short of memory.
+// failed before their pods were lost: status has their failures already, such as those of a pod
+// that is short of memory.
 bool were_gone_before(const Pass& pass, const std::vector<int64_t>& lost);
 // Records that these servers and workers are gone with their pods: the agents of other pods will
 // start them. Before replace_lost(). Returns why the round goes on.

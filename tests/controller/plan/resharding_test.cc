@@ -233,6 +233,28 @@ TEST(FewerServers, ThatHaveLeftFailNothingAnyMore) {
   EXPECT_EQ(scene.status().members, "1,1,1,1");
 }
 
+// The pod of the server that left is lost before the job wants as many again.
+TEST(FewerServers, GetANewPodIfTheyAreWantedAgain) {
+  Scene scene = with_third_server();
+  scene.seen.job.spec.parameterServers->nodes = 2;
+  scene.settle();
+  all_follow(scene);
+  settle_all(scene);
+  ASSERT_EQ(scene.status().serversView, "6:1,1,!6@>1/#8");
+  scene.seen.job.spec.parameterServers->nodes = 3;
+  for (PodView& pod : scene.seen.pods) {
+    if (pod.node_index == kWorkers + 2) pod.phase = "Failed";
+  }
+  settle_all(scene);
+  EXPECT_EQ(scene.status().round, 1);
+  EXPECT_EQ(scene.status().restarts, 0);
+  EXPECT_EQ(scene.status().members, "1,1,1,1,2");
+  all_follow(scene);
+  const Plan plan = scene.plan();
+  ASSERT_EQ(only<CreatePod>(plan).size(), 1u) << plan.why;
+  EXPECT_EQ(only<CreatePod>(plan).front().name, "job-server-4-2");
+}
+
 TEST(FewerServers, WaitForOnesThatAreBeingFilled) {
   Scene scene = training(3, 1, true);
   scene.fail_worker(kWorkers, 137, 0.1, "Signal");

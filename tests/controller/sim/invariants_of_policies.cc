@@ -86,8 +86,8 @@ std::string action_of_rule(const Json& job, const Json& failure) {
   return "";
 }
 
-// Returns whether the failure is the loss of a pod whose process, a server's, had failed before in
-// this round.
+// Returns whether the failure is the loss of a pod whose process, of a server or worker, had failed
+// before in this round.
 bool Invariants::follows_failed_process(const Json& job, const Json& before, const Json& failure) {
   const int64_t node = int_or(failure, "nodeIndex", -1);
   const Result<ServersView> view = servers_view_from_text(string_or(before, "serversView", ""));

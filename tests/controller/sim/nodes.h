@@ -135,8 +135,7 @@ class Nodes {
   // caller with the wrong token gets kUnavailable.
   Result<AgentState> put(const loop::AgentAddress& agent, const Assignment& assignment);
   void poll(const loop::AgentAddress& agent, int64_t since, TimePoint until, Answer answer);
-  // Records that an answer of that agent got through.
-  // The agent's answer has got through. One about another pod says nothing of this one.
+  // Records that this answer of that agent got through. One about another pod says nothing of it.
   void heard(const loop::AgentAddress& agent, const AgentState& answer);
   // Returns the agent's last report of an earlier round, if any.
   std::optional<AgentState> old_report(const loop::AgentAddress& agent);
