@@ -215,17 +215,8 @@ Scene with_lost_pod() {
   return scene;
 }
 
-// The next pod of the worker runs, and its agent waits for an assignment.
-void run_next_pod(Scene& scene, int64_t incarnation) {
-  std::erase_if(scene.seen.pods, [](const PodView& pod) { return pod.node_index == 1; });
-  PodView& pod = scene.add_pod(1, incarnation);
-  pod.ip = "10.0.9.9";
-  pod.created_in_round = scene.status().round;
-  AgentView view;
-  view.state = std::make_shared<AgentState>();
-  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
-  view.last_heard = scene.now;
-  scene.seen.agents[pod.uid] = view;
+void run_pod_of_worker(Scene& scene, int64_t incarnation) {
+  run_next_pod(scene, 1, incarnation, "10.0.9.9");
   settle_all(scene);
 }
 
@@ -242,7 +233,7 @@ TEST(NewWorkers, AreStartedInOtherPodsIfTheirsAreLost) {
   const Plan plan = scene.plan();
   ASSERT_EQ(only<CreatePod>(plan).size(), 1u);
   EXPECT_EQ(only<CreatePod>(plan).front().name, "job-worker-1-2");
-  run_next_pod(scene, 2);
+  run_pod_of_worker(scene, 2);
   EXPECT_EQ(scene.status().round, 1);
   EXPECT_EQ(scene.status().serversView, "3:1,1#8;1@3@1/10.0.0.2>2/10.0.9.9");
   const auto puts = only<PutAssignment>(scene.plan());
@@ -265,7 +256,7 @@ TEST(NewWorkers, AreStartedInOtherPodsIfTheirsAreLost) {
 TEST(NewWorkers, WhoseNextPodsAreLostTooGetFurtherOnes) {
   Scene scene = with_lost_pod();
   follow(scene, 2);
-  run_next_pod(scene, 2);
+  run_pod_of_worker(scene, 2);
   for (PodView& pod : scene.seen.pods) {
     if (pod.node_index == 1) pod.phase = "Failed";
   }

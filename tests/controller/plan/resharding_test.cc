@@ -30,18 +30,8 @@ void want_servers(Scene& scene, int64_t servers) {
   settle_all(scene);
 }
 
-// The pod of the server runs, and its agent waits for an assignment.
 void run_pod(Scene& scene, int64_t server, int64_t incarnation = 1) {
-  const int64_t node = kWorkers + server;
-  PodView& pod = scene.add_pod(node, incarnation);
-  pod.name = pod_name("job", MemberRole::kServer, node, incarnation);
-  pod.ip = kNewHost;
-  pod.created_in_round = scene.status().round;
-  AgentView view;
-  view.state = std::make_shared<AgentState>();
-  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
-  view.last_heard = scene.now;
-  scene.seen.agents[pod.uid] = view;
+  run_next_pod(scene, kWorkers + server, incarnation, kNewHost);
   settle_all(scene);
 }
 

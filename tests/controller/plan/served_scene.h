@@ -48,6 +48,22 @@ inline Scene training(int64_t servers, int64_t copies = 1, bool with_places = fa
   return scene;
 }
 
+// A pod of that node runs at this address, in place of those before it, and its agent waits for an
+// assignment.
+inline void run_next_pod(Scene& scene, int64_t node, int64_t incarnation, const std::string& ip) {
+  std::erase_if(scene.seen.pods, [&](const PodView& pod) { return pod.node_index == node; });
+  PodView& pod = scene.add_pod(node, incarnation);
+  const MemberRole role = node < kWorkers ? MemberRole::kWorker : MemberRole::kServer;
+  pod.name = pod_name("job", role, node, incarnation);
+  pod.ip = ip;
+  pod.created_in_round = scene.status().round;
+  AgentView view;
+  view.state = std::make_shared<AgentState>();
+  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
+  view.last_heard = scene.now;
+  scene.seen.agents[pod.uid] = view;
+}
+
 inline AgentState& server(Scene& scene, int64_t index) {
   return scene.agent(kWorkers + index);
 }

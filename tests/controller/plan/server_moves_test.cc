@@ -29,19 +29,8 @@ void lose_pod(Scene& scene, int64_t index) {
   pod.exit_code = 137;
 }
 
-// The pod that takes the place of the lost one runs, and its agent waits for an assignment.
 void replace_pod(Scene& scene, int64_t index, int64_t incarnation, const std::string& ip) {
-  const int64_t node = kWorkers + index;
-  std::erase_if(scene.seen.pods, [&](const PodView& pod) { return pod.node_index == node; });
-  PodView& pod = scene.add_pod(node, incarnation);
-  pod.name = pod_name("job", MemberRole::kServer, node, incarnation);
-  pod.ip = ip;
-  pod.created_in_round = scene.status().round;
-  AgentView view;
-  view.state = std::make_shared<AgentState>();
-  Scene::edit(view).job_uid = scene.seen.job.metadata.uid;
-  view.last_heard = scene.now;
-  scene.seen.agents[pod.uid] = view;
+  run_next_pod(scene, kWorkers + index, incarnation, ip);
 }
 
 // The server's first pod is lost, everybody knows, and the next one is Pending.
