@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -12,9 +11,8 @@
 
 #include "common/api/server_places.h"
 #include "common/base/random.h"
-#include "tests/agent/train/click_world.h"
+#include "tests/agent/train/long_worlds.h"
 #include "tests/agent/train/servers_manager.h"
-#include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -30,21 +28,10 @@ WorkerWorld::Options with_copies(WorkerWorld::Options options) {
 }
 
 WorkerWorld::Options click_job(const TemporaryFolder& folder) {
-  WorkerWorld::Options options = click_world(folder, kFactorizationMachine);
-  options.train.steps = 240;
-  options.train.validation.everySteps = 120;
-  options.train.batch.global = 64;
-  options.checkpoint_every = 60;
-  return with_copies(options);
+  return with_copies(long_click_world(folder));
 }
-
 WorkerWorld::Options mlp_job() {
-  WorkerWorld::Options options = table_world(1);
-  options.train.steps = 200;
-  options.train.validation.everySteps = 50;
-  options.train.optimizer.clipNorm = 0;
-  options.checkpoint_every = 40;
-  return with_copies(options);
+  return with_copies(long_table_world());
 }
 
 // One kill: of this server, once the condition holds and all servers are whole.
@@ -262,11 +249,6 @@ int64_t run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies,
 }
 
 // LOCKSTEP_FAILOVER_RUNS: how many seeds, from LOCKSTEP_FAILOVER_SEED.
-uint64_t number_from(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(Failover, IsSurvivedAtRandomMoments) {
   const TemporaryFolder folder;
   const uint64_t first = number_from("LOCKSTEP_FAILOVER_SEED", 1);

@@ -3,16 +3,16 @@
 #include <sched.h>
 #include <signal.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/api/server_places.h"
 #include "common/base/random.h"
-#include "tests/agent/train/click_world.h"
+#include "tests/agent/train/long_worlds.h"
 #include "tests/agent/train/servers_manager.h"
-#include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -29,95 +29,109 @@ WorkerWorld::Options with_places(WorkerWorld::Options options) {
 }
 
 WorkerWorld::Options click_job(const TemporaryFolder& folder) {
-  WorkerWorld::Options options = click_world(folder, kFactorizationMachine);
-  options.train.steps = 240;
-  options.train.validation.everySteps = 120;
-  options.train.batch.global = 64;
-  options.checkpoint_every = 60;
-  return with_places(options);
+  return with_places(long_click_world(folder));
 }
-
 WorkerWorld::Options mlp_job() {
-  WorkerWorld::Options options = table_world(1);
-  options.train.steps = 200;
-  options.train.validation.everySteps = 50;
-  options.train.optimizer.clipNorm = 0;
-  options.checkpoint_every = 40;
-  return with_places(options);
+  return with_places(long_table_world());
 }
 
 ServersManager::Shape shape_of(const WorkerWorld::Options& options) {
   return {.workers = kWorkers, .servers = kServers, .places = options.server_places};
 }
 
-// Worker 0 has ended. All that were there to the end have ended well, and so have those that left.
-void expect_good_ends(WorkerWorld& world, const ServersManager& manager) {
+// Worker 0 has ended. All that were there to the end have ended as expected, and those that left
+// well.
+void expect_good_ends(WorkerWorld& world, const ServersManager& manager, int expected = 0) {
+  std::set<int64_t> left;
+  std::set<int64_t> killed;
   for (size_t server = 0; server < manager.view().servers.size(); ++server) {
-    if (is_holding(manager.view().servers[server].state)) continue;
-    if (manager.view().servers[server].state == ServerState::kLeft) continue;
-    world.kill(manager.rank_of(server), SIGKILL);  // the controller's to end
+    const ServerState state = manager.view().servers[server].state;
+    if (is_holding(state)) continue;
+    const int64_t rank = manager.rank_of(server);
+    (state == ServerState::kLeft ? left : killed).insert(rank);
+    if (state != ServerState::kLeft) world.kill(rank, SIGKILL);  // the controller's to end
   }
   const std::vector<int> codes = world.wait();
   for (int64_t rank = 0; rank < world.ranks(); ++rank) {
     const int code = codes[static_cast<size_t>(rank)];
-    EXPECT_TRUE(code == 0 || (rank >= kWorkers && code == 128 + SIGKILL))
-        << code << ", rank " << rank << ":\n"
-        << world.log(rank);
+    const bool is_killed = killed.contains(rank) && code == 128 + SIGKILL;
+    const int wanted = left.contains(rank) ? 0 : expected;
+    EXPECT_TRUE(code == wanted || is_killed) << code << ", rank " << rank << ":\n"
+                                             << world.log(rank);
   }
 }
 
-// From step 10 on, the round gets as many servers as the list says, one number after the other.
+constexpr int64_t kForever = 100'000;   // steps of a round that the test stops
+constexpr int64_t kStepsOfRound = 130;  // that it has at least: with a checkpoint and a validation
+
+// The round gets as many servers as the list says, one number after the other. Then it is stopped.
 void run_with_changes(WorkerWorld& world, const WorkerWorld::Options& options,
                       const std::vector<size_t>& numbers) {
   ASSERT_NO_FATAL_FAILURE(world.start());
   ServersManager manager(world, shape_of(options));
   size_t reached = 0;
   int64_t next_at = 10;
-  bool is_stopped = false;  // so that the round is not over too early
+  bool is_stopped = false;
   while (world.runs(0)) {
     sched_yield();
     manager.tend();
-    const bool are_all_done = reached == numbers.size();
-    const bool must_stop = !are_all_done && world.progress(1).step > options.train.steps - 60;
-    if (must_stop != is_stopped && (must_stop || are_all_done)) {
-      is_stopped = must_stop;
-      world.kill(1, is_stopped ? SIGSTOP : SIGCONT);
-    }
-    if (are_all_done || !manager.are_all_whole()) continue;
-    if (!is_stopped && world.progress(0).step < next_at) continue;
+    const int64_t step = world.progress(0).step.value_or(0);
+    if (is_stopped || step < next_at || !manager.are_all_whole()) continue;
     const size_t now = counted_servers(manager.view());
-    if (now == numbers[reached]) {
-      ++reached;
-      next_at = world.progress(0).step.value_or(0) + 10;
+    if (reached == numbers.size()) {
+      is_stopped = true;
+      world.kill(1, SIGTERM);
+    } else if (now == numbers[reached]) {
+      const bool is_last = ++reached == numbers.size();
+      next_at = is_last ? std::max(step + 10, kStepsOfRound) : step + 10;
     } else if (now < numbers[reached]) {
       manager.add_server();
     } else {
       manager.remove_server();
     }
   }
-  EXPECT_EQ(reached, numbers.size()) << "the round was over too early";
+  EXPECT_TRUE(is_stopped) << "the round ended by itself:\n" << world.log(0);
   std::printf("last view %s\n", text_of(manager.view()).c_str());
-  expect_good_ends(world, manager);
+  expect_good_ends(world, manager, kExitStopped);
+  EXPECT_EQ(world.progress(0).step, world.progress(1).step);
+}
+
+// Runs the round for at least so many steps.
+void run_for(WorkerWorld& world, int64_t steps) {
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  world.wait_until(0, [&](const ProgressNumbers& now) { return now.step >= steps; });
+  world.kill(1, SIGTERM);
+  for (const int code : world.wait()) EXPECT_EQ(code, kExitStopped) << world.log(0);
+}
+
+// Compares as many values as both have.
+void expect_same_metrics(const WorkerWorld& world, const WorkerWorld& calm, size_t steps) {
+  for (const char* const name : {"loss", "validationLoss"}) {
+    std::vector<double> values = world.metric(name);
+    std::vector<double> expected = calm.metric(name);
+    const size_t count = std::min(values.size(), expected.size());
+    EXPECT_GE(count, std::string(name) == "loss" ? steps : 1) << name;
+    values.resize(count);
+    expected.resize(count);
+    EXPECT_EQ(values, expected) << name;
+  }
 }
 
 // The losses are those of a round that keeps its servers, also after the last checkpoint is lost.
-void expect_the_losses_of_a_calm_run(const WorkerWorld::Options& options,
+void expect_the_losses_of_a_calm_run(WorkerWorld::Options options,
                                      const std::vector<size_t>& numbers) {
-  WorkerWorld calm(options);
-  ASSERT_NO_FATAL_FAILURE(calm.run());
+  options.train.steps = kForever;
   WorkerWorld world(options);
   ASSERT_NO_FATAL_FAILURE(run_with_changes(world, options, numbers));
-  const auto expect_same = [&] {
-    EXPECT_EQ(world.metric("loss"), calm.metric("loss"));
-    EXPECT_EQ(world.metric("validationLoss"), calm.metric("validationLoss"));
-  };
-  expect_same();
+  const int64_t steps = *world.progress(0).step;
+  WorkerWorld calm(options);
+  ASSERT_NO_FATAL_FAILURE(run_for(calm, steps));
+  expect_same_metrics(world, calm, static_cast<size_t>(steps));
   EXPECT_EQ(world.storage_notes(0).failed, 0) << world.log(0);
-  EXPECT_EQ(world.progress(0).step, options.train.steps);
   std::filesystem::remove_all(world.checkpoint_folders().back());
-  ASSERT_NO_FATAL_FAILURE(world.run());
+  ASSERT_NO_FATAL_FAILURE(run_for(world, steps));
   EXPECT_GT(world.storage_notes(0).resumed_step, 0);
-  expect_same();
+  expect_same_metrics(world, calm, static_cast<size_t>(steps));
 }
 
 TEST(Resharding, LeavesTheBitsOfAClickModelAsTheyAre) {
@@ -129,7 +143,7 @@ TEST(Resharding, LeavesTheBitsOfADenseModelAsTheyAre) {
   expect_the_losses_of_a_calm_run(mlp_job(), {3, 1, 2});
 }
 
-TEST(Resharding, EndsWithEveryStepWhateverTheConsistency) {
+TEST(Resharding, StopsAfterTheSameStepWhateverTheConsistency) {
   const TemporaryFolder folder;
   const ParameterServersSpec kinds[] = {{.consistency = "asynchronous"},
                                         {.consistency = "boundedStaleness", .staleness = 2},
@@ -137,18 +151,12 @@ TEST(Resharding, EndsWithEveryStepWhateverTheConsistency) {
   for (const ParameterServersSpec& kind : kinds) {
     SCOPED_TRACE(kind.consistency);
     WorkerWorld::Options options = click_job(folder);
+    options.train.steps = kForever;
     options.servers = kind;
     options.servers->nodes = kServers;
     WorkerWorld world(options);
     ASSERT_NO_FATAL_FAILURE(run_with_changes(world, options, {4, 2, 3}));
-    EXPECT_EQ(world.progress(0).step, options.train.steps);
-    EXPECT_EQ(world.progress(1).step, options.train.steps);
   }
-}
-
-uint64_t number_from(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 // Servers come, go, are killed and lose their pods, as long as each place stays somewhere. Returns

@@ -10,9 +10,8 @@
 
 #include "common/api/server_places.h"
 #include "common/base/random.h"
-#include "tests/agent/train/click_world.h"
+#include "tests/agent/train/long_worlds.h"
 #include "tests/agent/train/servers_manager.h"
-#include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -28,22 +27,19 @@ WorkerWorld::Options served(WorkerWorld::Options options) {
 }
 
 WorkerWorld::Options click_job(const TemporaryFolder& folder) {
-  WorkerWorld::Options options = click_world(folder, kFactorizationMachine);
+  WorkerWorld::Options options = served(long_click_world(folder));
   options.train.steps = 200;
   options.train.validation.everySteps = 50;
   options.train.batch.global = 48;
   options.checkpoint_every = 40;
-  return served(options);
+  return options;
 }
 
 WorkerWorld::Options mlp_job() {
-  WorkerWorld::Options options = table_world(1);
+  WorkerWorld::Options options = served(long_table_world());
   options.train.steps = 150;
-  options.train.validation.everySteps = 50;
   options.train.batch.global = 18;
-  options.train.optimizer.clipNorm = 0;
-  options.checkpoint_every = 40;
-  return served(options);
+  return options;
 }
 
 // One kill: of this worker, once the condition holds for it.
@@ -200,11 +196,6 @@ TEST(ReturningWorkers, FailIfAStepOfSynchronousTrainingWasPushedInPart) {
 }
 
 // LOCKSTEP_RETURNS: how many seeds, from LOCKSTEP_RETURNS_SEED.
-uint64_t number_from(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 // Kills workers and servers at random moments.
 void run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies) {
   Random random(seed);

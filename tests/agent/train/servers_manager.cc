@@ -95,8 +95,11 @@ void ServersManager::tend() {
     if (view_.servers[server].state != ServerState::kGone || !may_join(server)) continue;
     return decide(server, ServerState::kJoining);
   }
+  // As the controller: those that take over what it holds must be there.
   const size_t last = counted_servers(view_) - 1;
-  if (view_.servers[last].state != ServerState::kLeaving || !is_filled()) return;
+  const bool is_any_gone = std::ranges::find(view_.servers, ServerState::kGone,
+                                             &ServerStanding::state) != view_.servers.end();
+  if (view_.servers[last].state != ServerState::kLeaving || is_any_gone || !is_filled()) return;
   give(view_without_last_server(view_, first_place(last), 2 + pods_));
 }
 
