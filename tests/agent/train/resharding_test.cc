@@ -96,7 +96,7 @@ void run_with_changes(WorkerWorld& world, const WorkerWorld::Options& options,
   EXPECT_EQ(world.progress(0).step, world.progress(1).step);
 }
 
-// Runs the round for at least so many steps.
+// Runs the round for at least this number of steps.
 void run_for(WorkerWorld& world, int64_t steps) {
   ASSERT_NO_FATAL_FAILURE(world.start());
   world.wait_until(0, [&](const ProgressNumbers& now) { return now.step >= steps; });
