@@ -46,10 +46,10 @@ Status check_sharing(const ComposeOptions& options) {
 Status check_servers(const ComposeOptions& options) {
   if (options.exchange != Exchange::kServers) return {};
   if (options.mesh.size() != 1 || options.device.type != kernels::DeviceType::kCpu ||
-      options.precision != kernels::Precision::kF32 || shares_batches(options.design)) {
+      options.precision != kernels::Precision::kF32) {
     return invalid(
         "[compose] the exchange servers works only for a rank that computes alone, on a CPU and in "
-        "fp32, and without batch normalisation");
+        "fp32");
   }
   return {};
 }

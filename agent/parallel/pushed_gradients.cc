@@ -4,6 +4,7 @@ namespace lockstep::parallel {
 
 PushedGradients::PushedGradients(const ExchangeOptions& options, kernels::Stream& compute)
     : arena_(options.arena),
+      table_(parameter_table(options.design)),
       parameters_(options.parameters),
       gradients_(options.gradients),
       remote_(*options.remote),
@@ -32,9 +33,10 @@ float* PushedGradients::buffer(int64_t id) {
 Status PushedGradients::ready(int64_t id) {
   if (!is_final_) return {};
   const ArenaEntry& entry = entry_of(id);
+  const bool is_statistic = table_[static_cast<size_t>(id)].is_statistic;
   remote_.push({.id = id,
                 .clock = clock_,
-                .learning_rate = learning_rate_,
+                .learning_rate = is_statistic ? double{kStatisticRate} : learning_rate_,
                 .gradient = {gradients_ + entry.offset, static_cast<size_t>(entry.count)}});
   return {};
 }

@@ -42,6 +42,7 @@ class PushedGradients final : public GradientExchange {
   const ArenaEntry& entry_of(int64_t id) const;
 
   ParameterArena arena_;
+  std::vector<Parameter> table_;  // by id
   const float* parameters_;
   float* gradients_;
   RemoteParameters& remote_;

@@ -273,19 +273,24 @@ Result<std::vector<parallel::MemoryPart>> server_memory(const TrainingJobSpec& s
   TRY_ASSIGN(const server::View view,
              server::place(catalog, {.workers = {0}, .servers = ranks},
                            {.copies = static_cast<uint32_t>(spec.parameterServers->copies)}));
-  std::vector<uint64_t> values(servers);
+  std::vector<uint64_t> values(servers);  // of parameters
+  std::vector<uint64_t> all(servers);     // and of the optimizer's states
   for (const server::DenseRange& range : view.ranges) {
-    for (const uint32_t server : range.chain) values[server] += range.end - range.begin;
+    const uint64_t count = range.end - range.begin;
+    const uint64_t states = optim::state_kinds(catalog.tensors[range.tensor].optimizer).size();
+    for (const uint32_t server : range.chain) {
+      values[server] += count;
+      all[server] += count * (1 + states);
+    }
   }
-  const uint64_t states = 1 + optim::state_kinds(catalog.tensors.front().optimizer).size();
   const uint64_t bytes = *std::ranges::max_element(values) * sizeof(float);
+  const uint64_t all_bytes = *std::ranges::max_element(all) * sizeof(float);
   const bool adds_up = spec.parameterServers->consistency == "synchronous" && workers > 1;
   using parallel::MemoryBasis;
   using parallel::MemoryPlace;
   return std::vector<parallel::MemoryPart>{
       {MemoryPlace::kHost, MemoryBasis::kEstimate, "the program and its libraries", kProgramBytes},
-      {MemoryPlace::kHost, MemoryBasis::kExact, "parameters and the optimizer's states",
-       states * bytes},
+      {MemoryPlace::kHost, MemoryBasis::kExact, "parameters and the optimizer's states", all_bytes},
       {MemoryPlace::kHost, MemoryBasis::kExact, "sums of gradients", adds_up ? bytes : 0},
       {MemoryPlace::kHost, MemoryBasis::kAtMost, "gradients and parameters on their way",
        2 * workers * bytes}};

@@ -164,12 +164,13 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
   if (has_servers(world) && wishes.has_places) return kProtocolWithPlaces;
+  const bool trains_convnet = train && is_convnet(train->model);
+  if (has_servers(world) && trains_convnet) return kProtocolWithServedConvnets;
   if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
   if (has_servers(world) && wishes.has_new_worker) return kProtocolWithNewWorkers;
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   if (train && is_bert(train->model)) return kProtocolWithBerts;
   const bool is_mlp = train && train->model.family == "mlp";
-  const bool trains_convnet = train && is_convnet(train->model);
   if (world.pipeline > 1 && (is_mlp || trains_convnet)) return kProtocolWithAllStages;
   if (trains_convnet && train->dropout > 0) return kProtocolWithAllStages;
   if (has_servers(world) && wishes.has_copies) return kProtocolWithCopies;

@@ -65,7 +65,8 @@ namespace lockstep {
 //  14  such a view may move a server to another pod; workers train BERTs, cut MLPs and
 //      convolutional networks into the stages of a pipeline, and drop out in the latter
 //  15  workers know the optimizer muon; views say which workers were started anew
-//  16  views have places, and servers may be added to a round and leave it
+//  16  views have places, and servers may be added to a round and leave it; workers train
+//      convolutional networks whose parameters are on servers
 inline constexpr int64_t kProtocolNewest = 16;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -105,6 +106,8 @@ inline constexpr int64_t kProtocolWithNewWorkers = 15;
 inline constexpr int64_t kProtocolWithMuon = 15;
 // Older agents refuse a view that has places, and so servers that are added to a round.
 inline constexpr int64_t kProtocolWithPlaces = 16;
+// Older servers would update running statistics as parameters.
+inline constexpr int64_t kProtocolWithServedConvnets = 16;
 inline constexpr int64_t kAgentPort = 29400;
 // Set in pods whose agents refuse the token, and sessions without encryption.
 inline constexpr char kRequestsVariable[] = "LOCKSTEP_REQUESTS";

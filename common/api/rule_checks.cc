@@ -331,6 +331,14 @@ struct Unsupported {
   const char* expected = "";
 };
 
+// Whether ranks share batches, in whose statistics they would have to meet within a step.
+bool meets_in_batches(const TrainingJobSpec& spec) {
+  const ModelSpec& model = spec.train->model;
+  const ConvnetPreset* preset = convnet_preset(model.preset);
+  if (preset == nullptr || !has_batch_norm(preset->config.kind)) return false;
+  return model.batchNorm != "local" && spec.nodes * processes_per_node(spec) > 1;
+}
+
 std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
   const TrainSpec& train = *spec.train;
   const ParallelismSpec& parallelism = spec.parallelism;
@@ -354,6 +362,8 @@ std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
        "0: a click model has no activations to save memory of"},
       {train.bucketBytes != TrainSpec{}.bucketBytes, "spec.train.bucketBytes",
        text(train.bucketBytes), "none, because nothing is all-reduced"},
+      {meets_in_batches(spec), "spec.train.model.batchNorm", "synchronized",
+       "local: workers exchange nothing"},
       {train.ema > 0, "spec.train.ema", number(train.ema), "0"},
       {train.precision != "fp32", "spec.train.precision", train.precision, "fp32"},
       {train.timeline.everySteps > 0, "spec.train.timeline.everySteps",
@@ -401,11 +411,6 @@ void check_servers(const TrainingJob& job, Problems& problems) {
                                              "spec.parameterServers too"));
     }
     return;
-  }
-  if (is_convnet(spec.train->model)) {
-    problems.push_back(not_in_this_version(
-        "spec.parameterServers", "a job with servers and family: convnet",
-        "another family: servers do not keep the running statistics of batch normalisation"));
   }
   for (const Unsupported& field : unsupported_with_servers(spec)) {
     if (!field.is_found) continue;

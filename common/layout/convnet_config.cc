@@ -1,5 +1,6 @@
 #include "common/layout/convnet_config.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -44,6 +45,12 @@ const ConvnetPreset* convnet_preset(std::string_view name) {
     if (preset.name == name) return &preset;
   }
   return nullptr;
+}
+
+bool has_batch_norm(ConvnetKind kind) {
+  const auto preset = std::ranges::find(convnet_presets(), kind,
+                                        [](const ConvnetPreset& each) { return each.config.kind; });
+  return std::ranges::any_of(convnet_units(preset->config), &ConvUnit::has_norm);
 }
 
 std::string_view batch_norm_scope_name(BatchNormScope scope) {

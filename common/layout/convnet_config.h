@@ -50,6 +50,9 @@ const std::vector<ConvnetPreset>& convnet_presets();
 // Returns null for a name that is none of theirs.
 const ConvnetPreset* convnet_preset(std::string_view name);
 
+// Returns whether networks of this kind have batch normalisation.
+bool has_batch_norm(ConvnetKind kind);
+
 // "synchronized", "local"; kNotFound for any other name.
 std::string_view batch_norm_scope_name(BatchNormScope scope);
 Result<BatchNormScope> batch_norm_scope_from_name(std::string_view name);

@@ -108,6 +108,7 @@ Status DenseTask::validate(int64_t step, StepNumbers& numbers) {
   if (!evaluation) return {};
   if (std::isfinite(evaluation->loss)) numbers.validation_loss = evaluation->loss;
   numbers.validation_accuracy = evaluation->accuracy;
+  numbers.validation_top5_accuracy = evaluation->top5_accuracy;
   TRY_ASSIGN(const std::optional<int64_t> bytes, validation_bytes(data_));
   if (!bytes || !numbers.validation_loss) return {};
   const auto tokens = static_cast<double>(data_.text->count() - data_.validation_begin);

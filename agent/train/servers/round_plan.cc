@@ -41,6 +41,11 @@ Result<optim::OptimizerOptions> optimizer_of(const OptimizerSpec& from) {
                                  .weight_decay = from.weightDecay};
 }
 
+// Workers push running statistics with kStatisticRate.
+optim::OptimizerOptions plain_descent() {
+  return {.kind = optim::OptimizerKind::kSgd, .weight_decay = 0};
+}
+
 }  // namespace
 
 Result<server::Catalog> click_catalog(const TrainSpec& train) {
@@ -83,6 +88,7 @@ Result<server::Catalog> dense_catalog(const TrainSpec& train) {
                                .count = static_cast<uint64_t>(entry->count),
                                .optimizer = optimizer});
     if (!parameter.weight_decay) catalog.tensors.back().optimizer.weight_decay = 0;
+    if (parameter.is_statistic) catalog.tensors.back().optimizer = plain_descent();
   }
   TRY(server::check_catalog(catalog));
   return catalog;

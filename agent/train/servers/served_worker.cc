@@ -460,6 +460,7 @@ Status ServedWorker::validate() {
   shown.validation_loss = numbers.validation_loss;
   shown.validation_loss_per_byte = numbers.validation_loss_per_byte;
   shown.validation_accuracy = numbers.validation_accuracy;
+  shown.validation_top5_accuracy = numbers.validation_top5_accuracy;
   shown.validation_auc = numbers.validation_auc;
   numbers.step = step_;
   if (metrics_) metrics_->add(numbers);

@@ -6,36 +6,10 @@
 #include <cmath>
 #include <string>
 
-#include "tests/agent/train/worker_world.h"
+#include "tests/agent/train/digits_world.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr int64_t kSteps = 6;
-
-WorkerWorld::Options digits_world(int64_t nodes, int64_t per_node = 1) {
-  const std::string data = LOCKSTEP_SOURCE_DIR "/examples/data/digits_";
-  TrainSpec train;
-  train.model = {.preset = "resnet20", .outputs = 10};
-  train.model.imageHeight = 8;
-  train.model.imageWidth = 8;
-  train.model.imageChannels = 1;
-  train.data = {.features = data + "images.npy",
-                .targets = data + "targets.npy",
-                .cropPadding = 1,
-                .mean = {0.3},
-                .deviation = {0.36},
-                .validationFraction = 0.2,
-                .seed = 3};
-  train.steps = kSteps;
-  train.batch = {.global = 32};
-  // Epsilon is above the rounding errors of gradients, so that Adam does not amplify them. The
-  // steps are small, since the order of sums depends on the batch of a rank, and errors grow with a
-  // step.
-  train.optimizer = {.learningRate = 1e-4, .epsilon = 1e-3};
-  train.validation = {.everySteps = 3};
-  return {.nodes = nodes, .per_node = per_node, .train = train};
-}
 
 // After the first step a rounding error may switch a ReLU, and then the gradient jumps.
 void expect_same(const WorkerWorld& one, const WorkerWorld& more) {
@@ -56,7 +30,7 @@ TEST(ConvnetWorker, ReportsItsAccuracies) {
   WorkerWorld world(digits_world(1));
   ASSERT_NO_FATAL_FAILURE(world.run());
   const std::vector<double> losses = world.metric("loss");
-  ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(losses.size(), static_cast<size_t>(kDigitsSteps));
   EXPECT_LT(losses.back(), losses.front());
   const ProgressNumbers numbers = world.progress(0);
   const double top1 = world.metric("validationAccuracy").back();

@@ -290,6 +290,9 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 11);
   spec.train->dropout = 0.1;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 14);
+  input.members[1].role = MemberRole::kServer;
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 16);
+  input.members[1].role = MemberRole::kWorker;
   spec.train.reset();
   input.members[1] = {2, 1, "10.0.0.3", 29500};
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 3);

@@ -703,6 +703,37 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
   }
 }
 
+// Returns the whole error of a job with servers that trains this model on images.
+std::string image_servers_error(int64_t nodes, const std::string& model) {
+  Json document = document_of(R"(
+apiVersion: lockstep.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: digits}
+spec:
+  parameterServers: {nodes: 2}
+  train:
+    data: {features: /data/images.npy, targets: /data/targets.npy}
+    steps: 100
+    batch: {global: 32}
+    optimizer: {clipNorm: 0}
+)");
+  document["spec"]["nodes"] = nodes;
+  document["spec"]["train"]["model"] = document_of(model);
+  const Result<TrainingJob> job = valid_training_job_from_json(document);
+  return job.ok() ? "no error" : job.error().message;
+}
+
+TEST(TrainingJob, WorkersNextToServersDoNotNormaliseTogether) {
+  const std::string error =
+      "spec.train.model.batchNorm: synchronized with spec.parameterServers is not in this version, "
+      "expected local: workers exchange nothing";
+  EXPECT_EQ(image_servers_error(2, "{preset: resnet20}"), error);
+  EXPECT_EQ(image_servers_error(2, "{preset: vgg11, batchNorm: synchronized}"), error);
+  EXPECT_EQ(image_servers_error(2, "{preset: resnet20, batchNorm: local}"), "no error");
+  EXPECT_EQ(image_servers_error(1, "{preset: resnet20}"), "no error");
+  EXPECT_EQ(image_servers_error(2, "{preset: lenet5}"), "no error") << "it does not normalise";
+}
+
 // Returns the whole error of the good document with this spec.parallelism, in YAML.
 std::string parallelism_error(const std::string& yaml) {
   return error_with("/spec/parallelism", document_of(yaml));
