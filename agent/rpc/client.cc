@@ -113,6 +113,14 @@ std::string Peer::path() const {
   return link_->path();
 }
 
+RequestBurst::RequestBurst(Client& client) : core_(*client.core_) {
+  core_.begin_burst();
+}
+
+RequestBurst::~RequestBurst() {
+  core_.end_burst();
+}
+
 Result<std::unique_ptr<Client>> Client::create(Options options) {
   if (options.memory.size() > kSegmentsMax) {
     return invalid("[rpc] client: expected at most " + std::to_string(kSegmentsMax) +

@@ -117,6 +117,21 @@ class Peer {
   ServerLink* link_ = nullptr;
 };
 
+class Client;
+
+// While one lives, the client may keep requests back, so that many small ones go out together.
+// Short-lived: it spans the calls that somebody begins in a row. The client outlives it.
+class RequestBurst {
+ public:
+  explicit RequestBurst(Client& client);
+  ~RequestBurst();
+  RequestBurst(const RequestBurst&) = delete;
+  RequestBurst& operator=(const RequestBurst&) = delete;
+
+ private:
+  ClientCore& core_;
+};
+
 // Makes calls to servers (server.h). Owns one thread, which reads replies, keeps deadlines, and
 // connects. Requests are written by the thread that calls, as far as the connection takes them.
 //
@@ -153,6 +168,7 @@ class Client {
   Peer add_server(const ServerAddress& server);
 
  private:
+  friend class RequestBurst;
   explicit Client(std::shared_ptr<ClientCore> core) : core_(std::move(core)) {}
   std::shared_ptr<ClientCore> core_;
 };

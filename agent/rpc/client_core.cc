@@ -129,6 +129,17 @@ CallState* ClientCore::begin(ServerLink& link, const Method& method, const CallO
   return &call;
 }
 
+void ClientCore::begin_burst() {
+  const std::lock_guard lock(mutex);
+  ++bursts_;
+}
+
+void ClientCore::end_burst() {
+  const std::lock_guard lock(mutex);
+  if (--bursts_ > 0) return;
+  for (const auto& link : links_) link->send_kept();
+}
+
 void ClientCore::cancel(CallState& call) {
   const std::lock_guard lock(mutex);
   if (call.done.load() != 0 || call.is_cancelled) return;

@@ -33,6 +33,8 @@ class ClientCore {
   CallState* begin(ServerLink& link, const Method& method, const CallOptions& options,
                    uint64_t number, Status& refused);
   void cancel(CallState& call);
+  void begin_burst();
+  void end_burst();
   // The Call that refers to the state is gone.
   void let_go(CallState& call);
   // Takes the number from a failed call, for one that repeats it.
@@ -53,6 +55,8 @@ class ClientCore {
   }
   uint64_t floor() const { return floor_; }
   uint64_t next() const { return next_; }
+  // (locked)
+  bool is_in_burst() const { return bursts_ > 0; }
   bool is_loop() const { return std::this_thread::get_id() == loop_id_; }
   TimePoint now() const { return options_.clock->now(); }
   void wake() { poller_.wake(); }
@@ -91,6 +95,7 @@ class ClientCore {
   TimePoint wakes_at_{};                        // the loop, at the latest
   std::vector<CallState*> cancelled_;           // for the loop
   std::vector<std::function<void()>> callbacks_;
+  size_t bursts_ = 0;
 };
 
 }  // namespace lockstep::rpc

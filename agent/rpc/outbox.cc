@@ -34,6 +34,7 @@ void OutMessage::clear() {
 void Outbox::add(OutMessage* message) {
   CHECK(!message->is_queued);
   message->left = bytes_in(message->body);
+  added_bytes_ += message->head.size() + message->left;
   message->part = message->at = 0;
   message->has_begun = false;
   message->is_queued = true;
@@ -178,6 +179,7 @@ bool Outbox::compose() {
 }
 
 Result<bool> Outbox::flush(comm::Link& link, size_t budget) {
+  added_bytes_ = 0;
   for (size_t written = 0;;) {
     const bool has_output = staged_sent_ < staged_.size() || !direct_.empty() || zeros_ > 0;
     if (!has_output && !compose()) return true;

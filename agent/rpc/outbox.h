@@ -52,6 +52,8 @@ class Outbox {
   // written.
   Result<bool> flush(comm::Link& link, size_t budget);
   bool is_empty() const;
+  // Bytes of messages that were added since the last flush().
+  uint64_t added_bytes() const { return added_bytes_; }
   // Messages that were sent since the last call, oldest first. The caller clears the list.
   std::vector<OutMessage*>& sent() { return sent_; }
 
@@ -76,6 +78,7 @@ class Outbox {
   OutMessage* direct_of_ = nullptr;  // null: nobody's any more
   size_t zeros_ = 0;                 // then this many zeros
   std::vector<OutMessage*> sent_;
+  uint64_t added_bytes_ = 0;
 };
 
 }  // namespace lockstep::rpc

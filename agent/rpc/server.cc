@@ -71,6 +71,14 @@ Server::Server(std::unique_ptr<ServerCore> core) : core_(std::move(core)) {}
 
 Server::~Server() = default;
 
+ReplyBurst::ReplyBurst(Server& server) : core_(*server.core_) {
+  core_.begin_burst();
+}
+
+ReplyBurst::~ReplyBurst() {
+  core_.end_burst();
+}
+
 Result<std::unique_ptr<Server>> Server::create(Options options) {
   comm::UniqueFd listener(options.listen_fd);
   TRY(comm::adopt_listener(options.listen_fd));

@@ -93,6 +93,22 @@ struct MethodOptions {
   std::function<Result<std::span<std::byte>>(const Arrival&)> place;
 };
 
+class Server;
+
+// While one lives, the server may keep replies back that other threads than its own give, so that
+// many small ones go out together. It spans calls that a thread answers in a row. The server
+// outlives it.
+class ReplyBurst {
+ public:
+  explicit ReplyBurst(Server& server);
+  ~ReplyBurst();
+  ReplyBurst(const ReplyBurst&) = delete;
+  ReplyBurst& operator=(const ReplyBurst&) = delete;
+
+ private:
+  ServerCore& core_;
+};
+
 // Serves methods to the clients (client.h) of a round. Owns two threads: one accepts connections
 // and authenticates them, one reads requests and runs handlers. A handler must not block: it
 // answers later instead.
@@ -144,6 +160,7 @@ class Server {
   Counts counts() const;
 
  private:
+  friend class ReplyBurst;
   explicit Server(std::unique_ptr<ServerCore> core);
   std::unique_ptr<ServerCore> core_;
 };

@@ -76,8 +76,9 @@ void ServerCore::replied(ServedCall& call) {
   end_loan(call.word, call.word_of);
   call.is_replying = false;
   if (call.on_free) {
+    const bool is_awake = is_loop() || !deferred_.empty();
     deferred_.push_back(std::exchange(call.on_free, nullptr));
-    if (!is_loop()) wake();
+    if (!is_awake) wake();
   }
   if (call.is_counted) connection(call.connection)->uncount(call);
   recycle_if_over(call);
@@ -149,10 +150,27 @@ void ServerCore::send_outcome(ServedCall& call, const CallOutcome& outcome) {
     call.out.body.push_back(call.copied);
   }
   link->send(call);
-  if (is_loop()) {
-    dirty_.push_back(link->number());
-  } else {
-    link->flush();
+  send_out(*link);
+}
+
+// Replies of the loop's own thread go out with its next turn.
+void ServerCore::send_out(ClientLink& link) {
+  if (is_loop()) return dirty_.push_back(link.number());
+  if (bursts_ > 0 && link.keeps(now())) return kept_.push_back(link.number());
+  link.flush();
+}
+
+void ServerCore::begin_burst() {
+  const std::lock_guard lock(mutex);
+  ++bursts_;
+}
+
+void ServerCore::end_burst() {
+  const std::lock_guard lock(mutex);
+  if (--bursts_ > 0) return;
+  for (const uint64_t number : std::exchange(kept_, {})) {
+    ClientLink* const link = connection(number);
+    if (link != nullptr) link->send_kept();
   }
 }
 
@@ -218,11 +236,7 @@ void ServerCore::send_reply(ServedCall& call, Answer& answer, std::function<void
   }
   if (link == nullptr) return recycle_if_over(call);
   link->send(call);
-  if (is_loop()) {
-    dirty_.push_back(link->number());
-  } else {
-    link->flush();
-  }
+  send_out(*link);
 }
 
 void ServerCore::answer(ServedCall& call, Answer answer) {

@@ -61,6 +61,9 @@ class ServerCore {
   Result<Opened> open_session(const ClientLink& link, uint32_t rank, const Opening& opening);
   void release_object(Session& session, uint64_t object);
 
+  void begin_burst();
+  void end_burst();
+
   CallMemory& memory() { return memory_; }
   TimePoint now() const { return options_.clock->now(); }
   const Server::Options& options() const { return options_; }
@@ -88,6 +91,7 @@ class ServerCore {
   void remember(ServedCall& call, CallOutcome outcome);
   void unlink(ServedCall& call);
   void recycle_if_over(ServedCall& call);
+  void send_out(ClientLink& link);
   void run_deferred();
 
   Server::Options options_;
@@ -104,7 +108,9 @@ class ServerCore {
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;  // by client
   std::deque<ServedCall> states_;
   std::vector<ServedCall*> free_states_;
-  std::vector<uint64_t> dirty_;                   // connections to flush
+  std::vector<uint64_t> dirty_;  // connections to flush
+  std::vector<uint64_t> kept_;   // likewise, at the end of all bursts
+  size_t bursts_ = 0;
   std::vector<std::shared_ptr<Object>> garbage_;  // destroyed without the lock
   std::vector<std::function<void()>> deferred_;   // run without it
   size_t refused_ = 0;

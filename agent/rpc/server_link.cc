@@ -77,7 +77,12 @@ void ServerLink::pump() {
     --queued_;
     start(call);
   }
-  flush();
+  const bool is_kept = core_.is_in_burst() && outbox_.added_bytes() < kBurstBytes;
+  if (!is_kept) flush();
+}
+
+void ServerLink::send_kept() {
+  if (outbox_.added_bytes() > 0) flush();
 }
 
 // Begins to send the call.

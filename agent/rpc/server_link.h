@@ -24,8 +24,10 @@ class ServerLink final : public FrameSink {
  public:
   ServerLink(ClientCore& core, uint64_t tag, Client::ServerAddress server);
 
-  // (locked) Queues the call, and sends what the windows allow.
+  // (locked) Queues the call, and sends what the windows allow, if no burst keeps it.
   void enqueue(CallState& call);
+  // (locked) Sends what a burst has kept.
+  void send_kept();
   // (locked) Takes the call out of whatever it is in. Returns false if the server will still answer
   // it.
   bool withdraw(CallState& call);

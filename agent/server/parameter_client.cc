@@ -117,6 +117,7 @@ Status ParameterClient::check(const RowsCall& call) const {
 
 Transfer ParameterClient::begin(const TensorCall& call) {
   if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
+  const rpc::RequestBurst together = burst();
   std::vector<std::unique_ptr<TransferPart>> parts;
   const auto routing = view_->routing();
   const auto [first, last] = routing->ranges_of(call.tensor);
@@ -146,6 +147,7 @@ Transfer ParameterClient::begin(const TensorCall& call) {
 
 Transfer ParameterClient::begin(const RowsCall& call) {
   if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
+  const rpc::RequestBurst together = burst();
   const size_t dim = options_.catalog.tables[call.table].dim;
   std::vector<RoutedKeys> lists = view_->routing()->split(call.keys);
   const bool is_whole = lists.size() == 1;

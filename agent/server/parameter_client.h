@@ -140,6 +140,9 @@ class ParameterClient {
   };
   Transfer put(const TensorPut& put);
 
+  // The transfers that begin while it lives go out together, if they are small.
+  rpc::RequestBurst burst() { return rpc::RequestBurst(*options_.rpc); }
+
  private:
   struct TensorCall;
   struct RowsCall;

@@ -55,7 +55,8 @@ ParameterServer::ParameterServer(Options options, std::shared_ptr<const View> vi
                                      });
                                    }})),
       routing_(std::make_unique<Routing>(std::move(view))),
-      strand_(std::make_unique<Strand>()) {}
+      strand_(std::make_unique<Strand>(
+          Strand::Around{.begin = [this] { begin_burst(); }, .end = [this] { burst_.reset(); }})) {}
 
 ParameterServer::~ParameterServer() {
   replies_->close();
@@ -70,6 +71,8 @@ ParameterServer::~ParameterServer() {
     for (const Early& early : early_)
       early.request->fail(ended_error().code, ended_error().message);
     early_.clear();
+    burst_.reset();
+    has_ended_ = true;
   });
   rpc_.reset();
   peers_.close();
@@ -106,6 +109,10 @@ void ParameterServer::post(const Take& take, rpc::Request request) {
   strand_->post([take, shared = std::move(shared)] { take(std::move(*shared)); });
 }
 
+void ParameterServer::begin_burst() {
+  if (!has_ended_) burst_.emplace(*rpc_);
+}
+
 Status ParameterServer::start() {
   return rpc_->start();
 }
@@ -128,6 +135,7 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
   auto keys = keys_of(request.rank(), *head, *body);
   if (!keys.ok()) return fail(keys.error());
   const uint32_t worker = request.rank();
+  if (request.body().size() >= rpc::kBurstBytes) burst_.reset();
   (unit->second.get()->*handler)({.request = std::move(request),
                                   .worker = worker,
                                   .head = *head,

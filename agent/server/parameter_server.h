@@ -112,6 +112,9 @@ class ParameterServer {
   bool is_of_this_view(const Fence& fence, rpc::Request& request, const Take& again);
   Result<SharedCall> copied_call(const CopyHead& head, Unit& unit, rpc::Request& request) const;
   void post(const Take& take, rpc::Request request);
+  // Before tasks of the strand that follow each other: their replies go out together. A task that
+  // may take long ends the burst first.
+  void begin_burst();
   Result<KeyList> keys_of(uint32_t worker, const CallHead& head, const CallBody& body);
   Status check_keys(uint32_t slot, std::span<const uint64_t> keys) const;
   Status save_units(const StateSink& sink);
@@ -145,6 +148,8 @@ class ParameterServer {
     Take take;
   };
   std::vector<Early> early_;  // calls that wait for their view
+  std::optional<rpc::ReplyBurst> burst_;
+  bool has_ended_ = false;
   std::unique_ptr<Strand> strand_;
   std::mutex mutex_;
   bool is_ending_ = false;  // no request goes to the strand any more; guarded by mutex_

@@ -24,6 +24,17 @@ class RowIndex {
   // Returns the row with this hash for which `is_row(row)` holds.
   template <class IsRow>
   std::optional<uint32_t> find(uint64_t hash, const IsRow& is_row) const;
+  // Fetches the memory in which a search for the hash begins.
+  void prefetch(uint64_t hash) const {
+    const Part& part = part_of(hash);
+    if (part.slots == 0) return;
+    __builtin_prefetch(&part.tags[home(part, hash)]);
+    __builtin_prefetch(&part.rows[home(part, hash)]);
+  }
+  // Returns a row that has probably this hash, the one that a search would look at first.
+  std::optional<uint32_t> guess(uint64_t hash) const {
+    return find(hash, [](uint32_t) { return true; });
+  }
   // Adds a row that is not there. `hash_of(row)` returns the hash of a row that is.
   template <class HashOf>
   void insert(uint64_t hash, uint32_t row, const HashOf& hash_of);

@@ -53,6 +53,10 @@ class RowStore {
   // Copies the values of rows that exist, decayed to clock `now`: out is [keys, dim].
   void read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) const;
 
+  // Fetches memory for keys that follow keys[at], which are about to be used, read or updated in
+  // their order: rows are all over the memory, and would be waited for one by one.
+  void look_ahead(std::span<const uint64_t> keys, size_t at) const;
+
   // A row that is about to be updated.
   struct Row {
     float* values = nullptr;  // [dim], decayed

@@ -95,7 +95,9 @@ void RowsState::update(std::span<const Gradient> gradients, const UpdateStep& st
   const Gradient sum = add_up(gradients);
   const float* gradient = sum.values.data();
   uint32_t updates = 0;
-  for (const uint64_t key : sum.keys) {
+  for (size_t i = 0; i < sum.keys.size(); ++i) {
+    const uint64_t key = sum.keys[i];
+    store_.look_ahead(sum.keys, i);
     if (!holds(key)) {
       gradient += spec_.dim;
       continue;

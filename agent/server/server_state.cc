@@ -58,6 +58,7 @@ Status check_head(const UnitHead& head, const Catalog& catalog) {
 Status ParameterServer::save(const StateSink& sink, uint64_t in_view) {
   Status done;
   strand_->run([&] {
+    burst_.reset();
     const uint64_t now = routing_->view().number;
     done = in_view == 0 || in_view == now
                ? save_units(sink)
@@ -92,7 +93,10 @@ Status ParameterServer::save_units(const StateSink& sink) {
 
 Status ParameterServer::load(const StateSource& source) {
   Status done;
-  strand_->run([&] { done = load_units(source); });
+  strand_->run([&] {
+    burst_.reset();
+    done = load_units(source);
+  });
   return done;
 }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::server {
 
-Strand::Strand() : thread_([this] { loop(); }) {}
+Strand::Strand(Around around) : around_(std::move(around)), thread_([this] { loop(); }) {}
 
 Strand::~Strand() {
   {
@@ -33,16 +33,24 @@ void Strand::run(const Task& task) {
   ran.get_future().wait();
 }
 
+Strand::Task Strand::next() {
+  const std::lock_guard lock(mutex_);
+  if (tasks_.empty()) return nullptr;
+  Task task = std::move(tasks_.front());
+  tasks_.pop_front();
+  return task;
+}
+
 void Strand::loop() {
-  std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stops_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;
-    const Task task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stops_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+    }
+    if (around_.begin) around_.begin();
+    while (const Task task = next()) task();
+    if (around_.end) around_.end();
   }
 }
 

@@ -13,7 +13,14 @@ namespace lockstep::server {
 class Strand {
  public:
   using Task = std::function<void()>;
-  Strand();
+  // Called on the strand's thread before tasks that follow each other without a pause, and after
+  // them; may be empty.
+  struct Around {
+    Task begin;
+    Task end;
+  };
+  Strand() : Strand(Around()) {}
+  explicit Strand(Around around);
   // Runs what was posted.
   ~Strand();
   Strand(const Strand&) = delete;
@@ -25,7 +32,10 @@ class Strand {
 
  private:
   void loop();
+  // Returns an empty task if none waits.
+  Task next();
 
+  const Around around_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;

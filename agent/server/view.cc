@@ -127,13 +127,6 @@ bool may_become(const Holders& now, const Holders& next) {
   return true;
 }
 
-size_t arc_of(const View& view, uint64_t position) {
-  const auto after =
-      std::ranges::upper_bound(view.arcs, position, {}, [](const Arc& arc) { return arc.first; });
-  const auto index = static_cast<size_t>(after - view.arcs.begin());
-  return index == 0 ? view.arcs.size() - 1 : index - 1;
-}
-
 Status check_view(const View& view, const Catalog& catalog) {
   if (view.number == 0) return wrong("expected a number from 1 on");
   if (view.catalog != digest_of(catalog)) return wrong("it is of another catalog");

@@ -80,9 +80,6 @@ std::vector<UnitId> units_of(const View& view, const Catalog& catalog);
 Holders holders_of(const View& view, const UnitId& id);
 const Chain& chain_of(const View& view, const UnitId& id);
 
-// Returns the index of the arc with the position. The view has arcs.
-size_t arc_of(const View& view, uint64_t position);
-
 // Returns the only text of a view (docs/formats.md, "View").
 std::string text_of(const View& view);
 // kInvalid, with the line, for any text that text_of() does not return.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "agent/server/limits.h"
 #include "agent/server/messages.h"
+#include "agent/server/routing.h"
 #include "agent/server/view.h"
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz.h"
@@ -79,7 +81,9 @@ void read_view(std::string_view text) {
   const server::Catalog catalog{.tensors = {{.name = "w", .count = 100}},
                                 .tables = {{.name = "t", .dim = 2}}};
   if (!server::check_view(*view, catalog).ok()) return;
-  CHECK(server::arc_of(*view, 0) < view->arcs.size());
+  const server::Routing routing(std::make_shared<const server::View>(*view));
+  CHECK(routing.arc_of(0) < view->arcs.size());
+  CHECK(routing.slot_of(1) < view->slots.size());
   for (const server::UnitId& id : server::units_of(*view, catalog)) {
     const server::Holders holders = server::holders_of(*view, id);
     CHECK(!holders.chain.empty() && server::may_become(holders, holders));

@@ -63,21 +63,8 @@ Status ClickStep::put_layers(uint64_t seed) {
   return {};
 }
 
-void ClickStep::find_slots(const ClickRows& rows) {
-  order_.clear();
-  for (uint32_t at = 0; at < rows.keys.size(); ++at) order_.emplace_back(rows.keys[at], at);
-  std::ranges::sort(order_);
-  keys_.clear();
-  slots_.resize(rows.keys.size());
-  for (const auto& [key, at] : order_) {
-    if (keys_.empty() || keys_.back() != key) keys_.push_back(key);
-    slots_[at] = static_cast<uint32_t>(keys_.size() - 1);
-  }
-}
-
-Result<uint64_t> ClickStep::pull(uint64_t clock) {
-  weights_.resize(keys_.size());
-  factor_values_.resize(keys_.size() * factors_);
+std::vector<server::Transfer> ClickStep::begin_pull(uint64_t clock) {
+  const rpc::RequestBurst together = servers_.burst();
   std::vector<server::Transfer> transfers;
   transfers.push_back(
       servers_.pull({.tensor = kBiasTensor, .clock = clock, .into = std::span(&bias_, 1)}));
@@ -91,6 +78,13 @@ Result<uint64_t> ClickStep::pull(uint64_t clock) {
     transfers.push_back(
         servers_.pull({.tensor = kFirstLayerTensor + i, .clock = clock, .into = tensors_[i]}));
   }
+  return transfers;
+}
+
+Result<uint64_t> ClickStep::pull(uint64_t clock) {
+  weights_.resize(keys_.size());
+  factor_values_.resize(keys_.size() * factors_);
+  std::vector<server::Transfer> transfers = begin_pull(clock);
   TRY_ASSIGN(const server::Transfer::Outcome pulled, wait_for(transfers));
   return staleness_of(pulled, clock);
 }
@@ -111,6 +105,35 @@ std::vector<std::span<const float>> ClickStep::layer_parameters() const {
   return {tensors_.begin(), tensors_.end()};
 }
 
+std::vector<server::Transfer> ClickStep::begin_push(const float& bias_gradient,
+                                                    const Options& options) {
+  const rpc::RequestBurst together = servers_.burst();
+  std::vector<server::Transfer> transfers;
+  transfers.push_back(servers_.push({.tensor = kBiasTensor,
+                                     .clock = options.clock,
+                                     .gradient = std::span(&bias_gradient, 1),
+                                     .learning_rate = options.learning_rate}));
+  transfers.push_back(servers_.push({.table = kWeightsTable,
+                                     .keys = keys_,
+                                     .clock = options.clock,
+                                     .gradients = weight_gradients_,
+                                     .learning_rate = options.learning_rate}));
+  if (factors_ > 0) {
+    transfers.push_back(servers_.push({.table = kFactorsTable,
+                                       .keys = keys_,
+                                       .clock = options.clock,
+                                       .gradients = factor_gradients_,
+                                       .learning_rate = options.learning_rate}));
+  }
+  for (uint32_t i = 0; i < tensors_.size(); ++i) {
+    transfers.push_back(servers_.push({.tensor = kFirstLayerTensor + i,
+                                       .clock = options.clock,
+                                       .gradient = tensor_gradients_[i],
+                                       .learning_rate = options.learning_rate}));
+  }
+  return transfers;
+}
+
 Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options& options) {
   Outcome outcome;
   TimePoint last = clock_.now();
@@ -120,7 +143,7 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
     last = now;
     return seconds;
   };
-  find_slots(rows);
+  key_order_.sort(rows.keys, keys_, slots_);
   outcome.seconds_forward = lap();
   TRY_ASSIGN(outcome.staleness, pull(options.clock));
   outcome.seconds_pull = lap();
@@ -146,29 +169,7 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
   }
   const auto bias_gradient = static_cast<float>(gradients.bias);
   outcome.seconds_backward = lap();
-  std::vector<server::Transfer> transfers;
-  transfers.push_back(servers_.push({.tensor = kBiasTensor,
-                                     .clock = options.clock,
-                                     .gradient = std::span(&bias_gradient, 1),
-                                     .learning_rate = options.learning_rate}));
-  transfers.push_back(servers_.push({.table = kWeightsTable,
-                                     .keys = keys_,
-                                     .clock = options.clock,
-                                     .gradients = weight_gradients_,
-                                     .learning_rate = options.learning_rate}));
-  if (factors_ > 0) {
-    transfers.push_back(servers_.push({.table = kFactorsTable,
-                                       .keys = keys_,
-                                       .clock = options.clock,
-                                       .gradients = factor_gradients_,
-                                       .learning_rate = options.learning_rate}));
-  }
-  for (uint32_t i = 0; i < tensors_.size(); ++i) {
-    transfers.push_back(servers_.push({.tensor = kFirstLayerTensor + i,
-                                       .clock = options.clock,
-                                       .gradient = tensor_gradients_[i],
-                                       .learning_rate = options.learning_rate}));
-  }
+  std::vector<server::Transfer> transfers = begin_push(bias_gradient, options);
   TRY_ASSIGN(const server::Transfer::Outcome pushed, wait_for(transfers));
   outcome.is_late = pushed.is_late;
   outcome.seconds_push = lap();
@@ -176,7 +177,7 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
 }
 
 Status ClickStep::predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits) {
-  find_slots(rows);
+  key_order_.sort(rows.keys, keys_, slots_);
   const Result<uint64_t> pulled = pull(clock);
   if (!pulled.ok()) return pulled.error();
   const size_t before = logits.size();

@@ -9,6 +9,7 @@
 #include "agent/model/clicks/click_model.h"
 #include "agent/server/parameter_client.h"
 #include "agent/train/clicks/click_rows.h"
+#include "agent/train/clicks/key_order.h"
 #include "common/api/training_job.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
@@ -50,7 +51,8 @@ class ClickStep {
   Status predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits);
 
  private:
-  void find_slots(const ClickRows& rows);
+  std::vector<server::Transfer> begin_pull(uint64_t clock);
+  std::vector<server::Transfer> begin_push(const float& bias_gradient, const Options& options);
   // Returns their staleness.
   Result<uint64_t> pull(uint64_t clock);
   model::ClickBatch batch_of(const ClickRows& rows) const;
@@ -62,9 +64,9 @@ class ClickStep {
   const Clock& clock_;
   model::ClickModel model_;
   std::optional<model::ClickLayers> layers_;
-  std::vector<std::pair<uint64_t, uint32_t>> order_;  // keys and features, ascending
-  std::vector<uint64_t> keys_;                        // of the rows, ascending, each once
-  std::vector<uint32_t> slots_;                       // of each feature
+  KeyOrder key_order_;
+  std::vector<uint64_t> keys_;   // of the rows, ascending, each once
+  std::vector<uint32_t> slots_;  // of each feature
   float bias_ = 0;
   std::vector<float> weights_;
   std::vector<float> factor_values_;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "agent/server/routing.h"
@@ -222,6 +224,31 @@ TEST(Routing, SplitsKeysBySlotAndKeepsTheirPlaces) {
     count += list.keys.size();
   }
   EXPECT_EQ(count, keys.size());
+}
+
+// Arcs of any number, some of them close together. The last one reaches around.
+TEST(Routing, FindsTheArcOfEveryPosition) {
+  Random random(3);
+  for (const size_t servers : {1u, 2u, 7u, 64u}) {
+    std::vector<uint32_t> ranks(servers);
+    std::iota(ranks.begin(), ranks.end(), 2u);
+    View view = placed(ranks, {});
+    for (Arc& arc : view.arcs) {
+      if (random.below(3) == 0) arc.first = 10 + random.below(1000);
+    }
+    std::ranges::sort(view.arcs, {}, &Arc::first);
+    const auto repeated = std::ranges::unique(view.arcs, {}, &Arc::first);
+    view.arcs.erase(repeated.begin(), repeated.end());
+    const size_t count = view.arcs.size();
+    const Routing routing(shared(view));
+    EXPECT_EQ(routing.arc_of(0), count - 1);
+    EXPECT_EQ(routing.arc_of(std::numeric_limits<uint64_t>::max()), count - 1);
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t first = view.arcs[i].first;
+      ASSERT_EQ(routing.arc_of(first), i);
+      ASSERT_EQ(routing.arc_of(first - 1), (i + count - 1) % count);
+    }
+  }
 }
 
 TEST(Routing, HasAListForEverySlot) {

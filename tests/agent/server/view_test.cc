@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 
 #include "agent/server/placement.h"
 
@@ -151,16 +150,6 @@ TEST(View, NamesItsUnits) {
   other = small();
   other.arcs[0].slot = 1;
   EXPECT_FALSE(have_same_units(small(), other));
-}
-
-TEST(View, HasOneArcForEveryPosition) {
-  const View view = small();
-  EXPECT_EQ(arc_of(view, 0), 1u);  // the last arc reaches around
-  EXPECT_EQ(arc_of(view, 0x0f), 1u);
-  EXPECT_EQ(arc_of(view, 0x10), 0u);
-  EXPECT_EQ(arc_of(view, 0xfeffffffffffffff), 0u);
-  EXPECT_EQ(arc_of(view, 0xff00000000000000), 1u);
-  EXPECT_EQ(arc_of(view, std::numeric_limits<uint64_t>::max()), 1u);
 }
 
 TEST(Fence, TellsTheSenderWhatToDo) {
