@@ -18,6 +18,12 @@ enum class Encoding : uint32_t {
 };
 constexpr uint64_t kRangeBlock = 256;
 
+// The encodings of a worker's transfers.
+struct Encodings {
+  Encoding push = Encoding::kF32;
+  Encoding pull = Encoding::kF32;
+};
+
 // Floats in blocks of `block`.
 struct EncodedFloats {
   Encoding encoding = Encoding::kF32;

@@ -215,6 +215,22 @@ uint64_t ParameterServer::highest_clock_of(uint32_t worker) {
   return highest;
 }
 
+std::vector<HotRow> ParameterServer::hottest(uint32_t table, size_t count) {
+  std::vector<HotRow> hot;
+  strand_->run([&] {
+    burst_.reset();
+    for (const auto& [id, unit] : units_) {
+      const bool is_of_table = id.kind == UnitKind::kTable && id.index == table;
+      if (!is_of_table || !unit->is_primary()) continue;
+      const std::vector<HotRow> of_unit = unit->state().hottest(count, unit->report().now);
+      hot.insert(hot.end(), of_unit.begin(), of_unit.end());
+    }
+  });
+  std::ranges::sort(hot, is_hotter);
+  hot.resize(std::min(hot.size(), count));
+  return hot;
+}
+
 ParameterServer::Report ParameterServer::report() {
   Report report;
   strand_->run([&] {

@@ -98,6 +98,9 @@ class ParameterServer {
   };
   // As install(), returns the state at one moment.
   Report report();
+  // As install(), returns the rows of the table that are used most, of those whose primary this
+  // server is; the first one most. A pull and a push are a use each. Looks at all rows.
+  std::vector<HotRow> hottest(uint32_t table, size_t count);
 
  private:
   ParameterServer(Options options, std::shared_ptr<const View> view);

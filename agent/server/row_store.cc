@@ -220,24 +220,19 @@ const RowMeta* RowStore::find(uint64_t key) const {
   return row ? &meta(*row) : nullptr;
 }
 
-std::vector<uint64_t> RowStore::hottest(size_t count, uint64_t now) const {
-  using Hot = std::pair<float, uint64_t>;
-  std::vector<Hot> hot;  // a heap with the lowest at the front
-  const auto higher = [](const Hot& a, const Hot& b) {
-    return a.first > b.first || (a.first == b.first && a.second < b.second);
-  };
+// Collects them in a heap with the least hot one at the front.
+std::vector<HotRow> RowStore::hottest(size_t count, uint64_t now) const {
+  std::vector<HotRow> hot;
   for (uint32_t row = 0; row < taken_rows_; ++row) {
     if (meta(row).frequency == kFree) continue;
-    hot.emplace_back(frequency_at(meta(row), now), meta(row).key);
-    std::ranges::push_heap(hot, higher);
+    hot.push_back({meta(row).key, frequency_at(meta(row), now)});
+    std::ranges::push_heap(hot, is_hotter);
     if (hot.size() <= count) continue;
-    std::ranges::pop_heap(hot, higher);
+    std::ranges::pop_heap(hot, is_hotter);
     hot.pop_back();
   }
-  std::ranges::sort(hot, higher);
-  std::vector<uint64_t> keys;
-  for (const Hot& each : hot) keys.push_back(each.second);
-  return keys;
+  std::ranges::sort(hot, is_hotter);
+  return hot;
 }
 
 }  // namespace lockstep::server

@@ -27,6 +27,17 @@ struct RowMeta {
 };
 static_assert(sizeof(RowMeta) == 24);
 
+// A row that is used a lot.
+struct HotRow {
+  uint64_t key = 0;
+  float frequency = 0;
+
+  bool operator==(const HotRow&) const = default;
+};
+inline bool is_hotter(const HotRow& a, const HotRow& b) {
+  return a.frequency > b.frequency || (a.frequency == b.frequency && a.key < b.key);
+}
+
 // The rows of one table that one server holds: values, optimizer's states, and use.
 //
 // Rows are created on first use. A new row is a pure function of the seed, the table and the key,
@@ -88,9 +99,9 @@ class RowStore {
   size_t bytes() const;
   // The key's use; null if it has no row.
   const RowMeta* find(uint64_t key) const;
-  // The `count` keys with the highest frequency at clock `now`, the highest first. Looks at all
+  // The `count` rows with the highest frequency at clock `now`, the highest first. Looks at all
   // rows.
-  std::vector<uint64_t> hottest(size_t count, uint64_t now) const;
+  std::vector<HotRow> hottest(size_t count, uint64_t now) const;
 
  private:
   static constexpr uint32_t kBlockRows = 4096;

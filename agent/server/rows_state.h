@@ -23,6 +23,9 @@ class RowsState final : public UnitState {
   std::span<const uint64_t> sweep(uint64_t now) override { return store_.sweep(now); }
   void expire(std::span<const uint64_t> keys) override { store_.expire(keys); }
   Size size() const override { return {.rows = store_.rows(), .bytes = store_.bytes()}; }
+  std::vector<HotRow> hottest(size_t count, uint64_t now) const override {
+    return store_.hottest(count, now);
+  }
 
   SavedState saved_state() const override {
     return {.count = store_.rows(), .floats = spec_.dim * (1 + states_)};

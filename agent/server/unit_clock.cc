@@ -59,7 +59,8 @@ bool UnitClock::has_pushed(uint32_t worker, uint64_t clock) const {
 
 Result<UnitClock::Verdict> UnitClock::judge_pull(uint32_t worker, uint64_t clock) const {
   TRY(check_worker(worker));
-  const bool is_ready = is_synchronous() ? clock <= step_ : is_within_bound(clock);
+  const bool is_ready =
+      is_synchronous() ? clock <= step_ : clock <= clocks_.at(worker) && is_within_bound(clock);
   return is_ready ? Verdict::kNow : Verdict::kWait;
 }
 

@@ -31,9 +31,10 @@ Status check_consistency(const Consistency& consistency, size_t workers);
 // - kSynchronous: step s is one update, when enough workers have pushed with clock s. A pull with
 //   clock s waits until updates 0 to s - 1 are done. A push that comes after its step's update is
 //   late: it counts for nothing.
-// - kAsynchronous: nothing waits, but for a worker's own earlier pushes.
+// - kAsynchronous: nothing waits, but for the worker's own earlier pushes.
 // - kBoundedStaleness: a pull or push with clock c waits until every worker has pushed with all
-//   clocks below c - staleness. With staleness 0 a pull sees all updates of earlier clocks.
+//   clocks below c - staleness, and the worker itself with all clocks below c. With staleness 0 a
+//   pull sees all updates of earlier clocks.
 //
 // Sources: Chen et al., "Revisiting distributed synchronous SGD", 2016 (backup workers); Dean et
 // al., "Large scale distributed deep networks", NIPS 2012 (asynchronous); Ho et al., "More

@@ -9,6 +9,7 @@
 #include "agent/optim/optimizer.h"
 #include "agent/server/limits.h"
 #include "agent/server/messages.h"
+#include "agent/server/row_store.h"
 #include "common/base/result.h"
 
 namespace lockstep::server {
@@ -68,6 +69,8 @@ class UnitState {
     uint64_t bytes = 0;  // with optimizer's states
   };
   virtual Size size() const = 0;
+  // The rows that are used most at clock `now`, the first one most.
+  virtual std::vector<HotRow> hottest(size_t count, uint64_t now) const = 0;
 
   // Saves everything, and loads what any servers have saved. kCorrupt if the extent does not fit
   // the optimizer.
@@ -104,6 +107,7 @@ class RangeState final : public UnitState {
   std::span<const uint64_t> sweep(uint64_t) override { return {}; }
   void expire(std::span<const uint64_t>) override {}
   Size size() const override;
+  std::vector<HotRow> hottest(size_t, uint64_t) const override { return {}; }
   SavedState saved_state() const override;
   Status save(const StateSink& sink) const override;
   Status load(const SavedState& saved, const StateSource& source, const StatePlace& place) override;

@@ -99,7 +99,7 @@ void measure_rows(const Settings& settings) {
   std::printf("%-14s %12llu  %.1f bytes for each row, hottest key %llu\n", "memory",
               static_cast<unsigned long long>(store.rows()),
               static_cast<double>(store.bytes()) / static_cast<double>(store.rows()),
-              static_cast<unsigned long long>(store.hottest(1, 0).at(0)));
+              static_cast<unsigned long long>(store.hottest(1, 0).at(0).key));
 }
 
 void measure_calls(const Settings& settings, const bench::ParameterServers& servers) {

@@ -64,6 +64,13 @@ Result<Message> read_message(const Json& document, const std::string& name) {
   return message;
 }
 
+// Whether workers and servers do what those of protocol 15 would not.
+bool has_transfers(const std::optional<ParameterServersSpec>& servers) {
+  const ParameterServersSpec plain;
+  return servers && (servers->pushPrecision != plain.pushPrecision ||
+                     servers->pullPrecision != plain.pullPrecision || servers->rows != plain.rows);
+}
+
 Status check_world(const Assignment& assignment) {
   const WorldAssignment& world = assignment.world;
   if (!find_place_in_round(assignment)) {
@@ -78,6 +85,7 @@ Status check_world(const Assignment& assignment) {
                                          {.keeps_states = assignment.checkpoint.memory.has_value(),
                                           .losses = assignment.losses,
                                           .has_copies = servers && servers->copies > 0,
+                                          .has_transfers = has_transfers(servers),
                                           .has_moved_server = has_moved_server(*view),
                                           .has_new_worker = !view->workers.empty(),
                                           .has_places = view->places > 0});
@@ -158,12 +166,14 @@ bool shares_evenly(const BatchSpec& batch, int64_t data_ranks) {
 WorkerWishes wishes_of(const TrainingJobSpec& spec) {
   return {.keeps_states = spec.checkpoint.memory.has_value(),
           .losses = spec.train ? loss_rules(spec) : LossRules(),
-          .has_copies = spec.parameterServers && spec.parameterServers->copies > 0};
+          .has_copies = spec.parameterServers && spec.parameterServers->copies > 0,
+          .has_transfers = has_transfers(spec.parameterServers)};
 }
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
                         const WorkerWishes& wishes) {
   if (has_servers(world) && wishes.has_places) return kProtocolWithPlaces;
+  if (has_servers(world) && wishes.has_transfers) return kProtocolWithTransfers;
   const bool trains_convnet = train && is_convnet(train->model);
   if (has_servers(world) && trains_convnet) return kProtocolWithServedConvnets;
   if (train && train->optimizer.name == "muon") return kProtocolWithMuon;

@@ -66,7 +66,8 @@ namespace lockstep {
 //      convolutional networks into the stages of a pipeline, and drop out in the latter
 //  15  workers know the optimizer muon; views say which workers were started anew
 //  16  views have places, and servers may be added to a round and leave it; workers train
-//      convolutional networks whose parameters are on servers
+//      convolutional networks whose parameters are on servers, send fewer bits to and from
+//      servers, and rows may expire
 inline constexpr int64_t kProtocolNewest = 16;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -106,6 +107,8 @@ inline constexpr int64_t kProtocolWithNewWorkers = 15;
 inline constexpr int64_t kProtocolWithMuon = 15;
 // Older agents refuse a view that has places, and so servers that are added to a round.
 inline constexpr int64_t kProtocolWithPlaces = 16;
+// Older workers would send all bits, and older servers would keep all rows.
+inline constexpr int64_t kProtocolWithTransfers = 16;
 // Older servers would update running statistics as parameters.
 inline constexpr int64_t kProtocolWithServedConvnets = 16;
 inline constexpr int64_t kAgentPort = 29400;
@@ -124,6 +127,7 @@ struct WorkerWishes {
   bool keeps_states = false;  // CheckpointSpec::memory
   LossRules losses = {};
   bool has_copies = false;        // ParameterServersSpec::copies
+  bool has_transfers = false;     // its precisions other than fp32, or its rows' life
   bool has_moved_server = false;  // a view of the round's servers says so
   bool has_new_worker = false;    // likewise
   bool has_places = false;        // the view has them

@@ -693,6 +693,21 @@ void Table::add_servers() {
           {servers["copies"], servers["nodes"]});
   require(spec_, "parameterServers.copies", !has_servers || copies == 0 || processes_ == 1,
           "{} needs one process on each node[, found {}]", {copies, processes_});
+  const Scope rows("spec.parameterServers.rows");
+  require(rows, "idleSteps", rows["idleSteps"] == 0 || rows["minFrequency"] > 0.0,
+          "{} needs minFrequency above 0: only rows that are used less expire",
+          {rows["idleSteps"]});
+  for (const char* field : {"minFrequency", "halfLifeSteps"}) {
+    require(rows, field, rows[field] == 0.0 || rows["idleSteps"] > 0, "{} needs idleSteps",
+            {rows[field]});
+  }
+  const Expression has_rows = is_one_of(spec_["train.model.family"], kClickFamilies);
+  for (const char* field : {"idleSteps", "decay"}) {
+    const std::string path = std::string("parameterServers.rows.") + field;
+    const Expression is_off = field == std::string("decay") ? spec_[path] == 0.0 : spec_[path] == 0;
+    require(spec_, path.c_str(), in_train(!has_servers || has_rows || is_off),
+            "only valid with a click model, which has rows", {});
+  }
   require(spec_, "parameterServers", !has_servers || spec_.given("train"),
           "only valid with spec.train; omit the field, because a command does this itself");
   require(spec_, "train.optimizer.clipNorm",

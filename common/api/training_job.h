@@ -298,12 +298,25 @@ struct ElasticSpec {
 };
 
 // Nodes that hold the parameters (docs/servers.md).
+// How long the rows of a click model's tables live (agent/server/catalog.h, RowLife).
+struct ServerRowsSpec {
+  int64_t idleSteps = 0;  // 0: rows live forever
+  double minFrequency = 0;
+  double halfLifeSteps = 0;
+  double decay = 0;
+
+  bool operator==(const ServerRowsSpec&) const = default;
+};
+
 struct ParameterServersSpec {
   int64_t nodes = 1;
   std::string consistency = "synchronous";  // synchronous, asynchronous, boundedStaleness
   int64_t staleness = 0;                    // clocks; only for boundedStaleness
   int64_t backupWorkers = 0;                // only for synchronous
   int64_t copies = 0;                       // further servers that hold each parameter
+  std::string pushPrecision = "fp32";       // fp32, bf16, int8: of gradients on their way
+  std::string pullPrecision = "fp32";       // likewise, of parameters
+  ServerRowsSpec rows;                      // only for click models
 
   bool operator==(const ParameterServersSpec&) const = default;
 };

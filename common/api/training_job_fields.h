@@ -387,6 +387,38 @@ struct Schema<ElasticSpec> {
 };
 
 template <>
+struct Schema<ServerRowsSpec> {
+  template <class Visit>
+  static void visit(Visit&& visit) {
+    visit(Field{.name = "idleSteps",
+                .meaning = "Steps without a use after which a row expires if its frequency is "
+                           "below minFrequency; 0: rows live forever. A row that is used again "
+                           "begins anew.",
+                .minimum = 0,
+                .maximum = 1e9},
+          &ServerRowsSpec::idleSteps);
+    visit(Field{.name = "minFrequency",
+                .meaning = "Rows that are used more than this do not expire. The frequency is the "
+                           "number of uses, or with halfLifeSteps of recent ones. Needs idleSteps.",
+                .minimum = 0,
+                .maximum = 1e9},
+          &ServerRowsSpec::minFrequency);
+    visit(Field{.name = "halfLifeSteps",
+                .meaning = "Steps in which a use comes to count half in the frequency; 0: each "
+                           "counts 1 forever. Needs idleSteps.",
+                .minimum = 0,
+                .maximum = 1e9},
+          &ServerRowsSpec::halfLifeSteps);
+    visit(Field{.name = "decay",
+                .meaning = "Each step after its first update multiplies a row by 1 - decay, also "
+                           "if it is not used.",
+                .minimum = 0,
+                .maximum = 0.5},
+          &ServerRowsSpec::decay);
+  }
+};
+
+template <>
 struct Schema<ParameterServersSpec> {
   template <class Visit>
   static void visit(Visit&& visit) {
@@ -425,6 +457,17 @@ struct Schema<ParameterServersSpec> {
               .minimum = 0,
               .maximum = 7},
         &ParameterServersSpec::copies);
+    visit(Field{.name = "pushPrecision",
+                .meaning = "Type of gradients on their way to servers. What bf16 and int8 lose is "
+                           "added to the worker's next gradient of the same parameter.",
+                .choices = "fp32 bf16 int8"},
+          &ParameterServersSpec::pushPrecision);
+    visit(Field{.name = "pullPrecision",
+                .meaning = "Type of parameters on their way to workers. Servers keep them in fp32.",
+                .choices = "fp32 bf16 int8"},
+          &ParameterServersSpec::pullPrecision);
+    visit(Field{.name = "rows", .meaning = "How long rows of a click model live on servers."},
+          &ParameterServersSpec::rows);
   }
 };
 

@@ -33,20 +33,24 @@ std::optional<model::ClickLayers> click_layers(const ModelSpec& model) {
   return model::ClickLayers(kCriteoColumns, click_factors(model), hidden);
 }
 
-ClickStep::ClickStep(server::ParameterClient& servers, const ModelSpec& model, const Clock& clock)
+ClickStep::ClickStep(server::ParameterClient& servers, const ModelSpec& model,
+                     const server::Encodings& encodings, const Clock& clock)
     : servers_(servers),
       factors_(static_cast<size_t>(click_factors(model))),
+      encodings_(encodings),
       clock_(clock),
       model_(has_click_pairs(model) ? factors_ : 0),
       layers_(click_layers(model)) {
   if (!layers_) return;
   for (const model::ClickLayers::Tensor& tensor : layers_->tensors()) {
-    tensors_.emplace_back(tensor.count());
+    now_->tensors.emplace_back(tensor.count());
+    next_->tensors.emplace_back(tensor.count());
+    tensor_gradients_.emplace_back(tensor.count());
   }
 }
 
 Status ClickStep::put_layers(uint64_t seed) {
-  for (size_t i = 0; i < tensors_.size(); ++i) {
+  for (size_t i = 0; i < now_->tensors.size(); ++i) {
     const model::ClickLayers::Tensor& tensor = layers_->tensors()[i];
     const uint32_t id = kFirstLayerTensor + static_cast<uint32_t>(i);
     const Parameter parameter{.id = id,
@@ -55,86 +59,121 @@ Status ClickStep::put_layers(uint64_t seed) {
                               .init = Init::kUniform,
                               .fan_in = tensor.fan_in};
     const ArenaEntry entry{.id = id, .dims = parameter.dims, .count = parameter.count()};
+    std::vector<float>& values = now_->tensors[i];
     model::initialise({.parameter = parameter, .entry = entry, .shard = {}, .seed = seed}, 0,
-                      tensors_[i]);
-    const auto put = servers_.put({.tensor = id, .values = tensors_[i]}).wait();
+                      values);
+    const auto put = servers_.put({.tensor = id, .values = values}).wait();
     if (!put.ok()) return put.error();
   }
   return {};
 }
 
-std::vector<server::Transfer> ClickStep::begin_pull(uint64_t clock) {
+void ClickStep::begin_pull(const ClickRows& rows, uint64_t clock, Parameters& parameters) {
+  parameters.pulls.clear();
+  key_order_.sort(rows.keys, parameters.keys, parameters.slots);
+  parameters.weights.resize(parameters.keys.size());
+  parameters.factors.resize(parameters.keys.size() * factors_);
   const rpc::RequestBurst together = servers_.burst();
-  std::vector<server::Transfer> transfers;
-  transfers.push_back(
-      servers_.pull({.tensor = kBiasTensor, .clock = clock, .into = std::span(&bias_, 1)}));
-  transfers.push_back(
-      servers_.pull({.table = kWeightsTable, .keys = keys_, .clock = clock, .into = weights_}));
-  if (factors_ > 0) {
-    transfers.push_back(servers_.pull(
-        {.table = kFactorsTable, .keys = keys_, .clock = clock, .into = factor_values_}));
+  const auto pull_tensor = [&](uint32_t tensor, std::span<float> into) {
+    parameters.pulls.push_back(servers_.pull(
+        {.tensor = tensor, .clock = clock, .into = into, .encoding = encodings_.pull}));
+  };
+  const auto pull_rows = [&](uint32_t table, std::span<float> into) {
+    parameters.pulls.push_back(servers_.pull({.table = table,
+                                              .keys = parameters.keys,
+                                              .clock = clock,
+                                              .into = into,
+                                              .encoding = encodings_.pull}));
+  };
+  pull_tensor(kBiasTensor, std::span(&parameters.bias, 1));
+  pull_rows(kWeightsTable, parameters.weights);
+  if (factors_ > 0) pull_rows(kFactorsTable, parameters.factors);
+  for (uint32_t i = 0; i < parameters.tensors.size(); ++i) {
+    pull_tensor(kFirstLayerTensor + i, parameters.tensors[i]);
   }
-  for (uint32_t i = 0; i < tensors_.size(); ++i) {
-    transfers.push_back(
-        servers_.pull({.tensor = kFirstLayerTensor + i, .clock = clock, .into = tensors_[i]}));
-  }
-  return transfers;
 }
 
-Result<uint64_t> ClickStep::pull(uint64_t clock) {
-  weights_.resize(keys_.size());
-  factor_values_.resize(keys_.size() * factors_);
-  std::vector<server::Transfer> transfers = begin_pull(clock);
-  TRY_ASSIGN(const server::Transfer::Outcome pulled, wait_for(transfers));
+Result<uint64_t> ClickStep::finish_pull(uint64_t clock, Parameters& parameters) {
+  TRY_ASSIGN(const server::Transfer::Outcome pulled, wait_for(parameters.pulls));
   return staleness_of(pulled, clock);
+}
+
+Status ClickStep::begin_next(const ReadNext& read_next, uint64_t clock) {
+  if (!read_next) return {};
+  TRY_ASSIGN(const ClickRows* const rows, read_next());
+  if (rows == nullptr) return {};
+  begin_pull(*rows, clock, *next_);
+  next_clock_ = clock;
+  return {};
 }
 
 model::ClickBatch ClickStep::batch_of(const ClickRows& rows) const {
   return {.labels = rows.labels,
           .row_begin = rows.row_begin,
-          .slots = slots_,
+          .slots = now_->slots,
           .values = rows.values,
           .columns = rows.columns};
 }
 
 model::ClickParameters ClickStep::parameters() const {
-  return {.bias = bias_, .weights = weights_, .factors = factor_values_};
+  return {.bias = now_->bias, .weights = now_->weights, .factors = now_->factors};
 }
 
 std::vector<std::span<const float>> ClickStep::layer_parameters() const {
-  return {tensors_.begin(), tensors_.end()};
+  return {now_->tensors.begin(), now_->tensors.end()};
+}
+
+void ClickStep::forward(const ClickRows& rows, std::span<double> logits) {
+  const model::ClickBatch batch = batch_of(rows);
+  model_.forward(batch, parameters(), logits);
+  if (layers_) layers_->forward(batch, now_->factors, layer_parameters(), logits);
+}
+
+float ClickStep::backward(const ClickRows& rows, double scale) {
+  const model::ClickBatch batch = batch_of(rows);
+  weight_gradients_.assign(now_->weights.size(), 0.0f);
+  factor_gradients_.assign(now_->factors.size(), 0.0f);
+  model::ClickGradients gradients{.weights = weight_gradients_, .factors = factor_gradients_};
+  model_.backward(batch, parameters(), logits_, scale, gradients);
+  if (layers_) {
+    for (std::vector<float>& gradient : tensor_gradients_) std::ranges::fill(gradient, 0.0f);
+    const std::vector<std::span<float>> of_layers(tensor_gradients_.begin(),
+                                                  tensor_gradients_.end());
+    layers_->backward(batch, layer_parameters(), logits_, scale, factor_gradients_, of_layers);
+  }
+  return static_cast<float>(gradients.bias);
 }
 
 std::vector<server::Transfer> ClickStep::begin_push(const float& bias_gradient,
                                                     const Options& options) {
   const rpc::RequestBurst together = servers_.burst();
   std::vector<server::Transfer> transfers;
-  transfers.push_back(servers_.push({.tensor = kBiasTensor,
-                                     .clock = options.clock,
-                                     .gradient = std::span(&bias_gradient, 1),
-                                     .learning_rate = options.learning_rate}));
-  transfers.push_back(servers_.push({.table = kWeightsTable,
-                                     .keys = keys_,
-                                     .clock = options.clock,
-                                     .gradients = weight_gradients_,
-                                     .learning_rate = options.learning_rate}));
-  if (factors_ > 0) {
-    transfers.push_back(servers_.push({.table = kFactorsTable,
-                                       .keys = keys_,
+  const auto push_tensor = [&](uint32_t tensor, std::span<const float> gradient) {
+    transfers.push_back(servers_.push({.tensor = tensor,
                                        .clock = options.clock,
-                                       .gradients = factor_gradients_,
-                                       .learning_rate = options.learning_rate}));
-  }
-  for (uint32_t i = 0; i < tensors_.size(); ++i) {
-    transfers.push_back(servers_.push({.tensor = kFirstLayerTensor + i,
+                                       .gradient = gradient,
+                                       .learning_rate = options.learning_rate,
+                                       .encoding = encodings_.push}));
+  };
+  const auto push_rows = [&](uint32_t table, std::span<const float> gradients) {
+    transfers.push_back(servers_.push({.table = table,
+                                       .keys = now_->keys,
                                        .clock = options.clock,
-                                       .gradient = tensor_gradients_[i],
-                                       .learning_rate = options.learning_rate}));
+                                       .gradients = gradients,
+                                       .learning_rate = options.learning_rate,
+                                       .encoding = encodings_.push}));
+  };
+  push_tensor(kBiasTensor, std::span(&bias_gradient, 1));
+  push_rows(kWeightsTable, weight_gradients_);
+  if (factors_ > 0) push_rows(kFactorsTable, factor_gradients_);
+  for (uint32_t i = 0; i < tensor_gradients_.size(); ++i) {
+    push_tensor(kFirstLayerTensor + i, tensor_gradients_[i]);
   }
   return transfers;
 }
 
-Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options& options) {
+Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options& options,
+                                            const ReadNext& read_next) {
   Outcome outcome;
   TimePoint last = clock_.now();
   const auto lap = [&] {
@@ -143,48 +182,39 @@ Result<ClickStep::Outcome> ClickStep::train(const ClickRows& rows, const Options
     last = now;
     return seconds;
   };
-  key_order_.sort(rows.keys, keys_, slots_);
+  if (next_clock_ == options.clock) {
+    std::swap(now_, next_);
+  } else {
+    begin_pull(rows, options.clock, *now_);
+  }
+  next_clock_.reset();
   outcome.seconds_forward = lap();
-  TRY_ASSIGN(outcome.staleness, pull(options.clock));
+  TRY_ASSIGN(outcome.staleness, finish_pull(options.clock, *now_));
   outcome.seconds_pull = lap();
-  const model::ClickBatch batch = batch_of(rows);
   logits_.resize(rows.size());
-  model_.forward(batch, parameters(), logits_);
-  if (layers_) layers_->forward(batch, factor_values_, layer_parameters(), logits_);
+  forward(rows, logits_);
   outcome.loss_sum = model::log_loss_sum(rows.labels, logits_);
   outcome.seconds_forward += lap();
-  weight_gradients_.assign(weights_.size(), 0.0f);
-  factor_gradients_.assign(factor_values_.size(), 0.0f);
-  model::ClickGradients gradients{.weights = weight_gradients_, .factors = factor_gradients_};
-  model_.backward(batch, parameters(), logits_, options.scale, gradients);
-  if (layers_) {
-    tensor_gradients_.resize(tensors_.size());
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      tensor_gradients_[i].assign(tensors_[i].size(), 0.0f);
-    }
-    const std::vector<std::span<float>> of_layers(tensor_gradients_.begin(),
-                                                  tensor_gradients_.end());
-    layers_->backward(batch, layer_parameters(), logits_, options.scale, factor_gradients_,
-                      of_layers);
-  }
-  const auto bias_gradient = static_cast<float>(gradients.bias);
+  const float bias_gradient = backward(rows, options.scale);
   outcome.seconds_backward = lap();
-  std::vector<server::Transfer> transfers = begin_push(bias_gradient, options);
-  TRY_ASSIGN(const server::Transfer::Outcome pushed, wait_for(transfers));
-  outcome.is_late = pushed.is_late;
+  std::vector<server::Transfer> pushes = begin_push(bias_gradient, options);
   outcome.seconds_push = lap();
+  const Status next = begin_next(read_next, options.clock + 1);
+  outcome.seconds_next = lap();
+  TRY_ASSIGN(const server::Transfer::Outcome pushed, wait_for(pushes));
+  TRY(next);
+  outcome.is_late = pushed.is_late;
+  outcome.seconds_push += lap();
   return outcome;
 }
 
 Status ClickStep::predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits) {
-  key_order_.sort(rows.keys, keys_, slots_);
-  const Result<uint64_t> pulled = pull(clock);
+  begin_pull(rows, clock, *now_);
+  const Result<uint64_t> pulled = finish_pull(clock, *now_);
   if (!pulled.ok()) return pulled.error();
   const size_t before = logits.size();
   logits.resize(before + rows.size());
-  const std::span<double> added = std::span(logits).subspan(before);
-  model_.forward(batch_of(rows), parameters(), added);
-  if (layers_) layers_->forward(batch_of(rows), factor_values_, layer_parameters(), added);
+  forward(rows, std::span(logits).subspan(before));
   return {};
 }
 

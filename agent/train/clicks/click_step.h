@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -20,11 +22,13 @@ namespace lockstep::train {
 std::optional<model::ClickLayers> click_layers(const ModelSpec& model);
 
 // A worker's steps of a click model whose parameters are on servers: pulls what the rows need,
-// computes, and pushes the gradients. One thread.
+// computes, and pushes the gradients. While the servers take them, it pulls what the next step
+// needs. One thread.
 class ClickStep {
  public:
   // The client and the clock outlive it.
-  ClickStep(server::ParameterClient& servers, const ModelSpec& model, const Clock& clock);
+  ClickStep(server::ParameterClient& servers, const ModelSpec& model,
+            const server::Encodings& encodings, const Clock& clock);
 
   // Gives the servers the initial values of the hidden layers, which are drawn as those of
   // nn.Linear.
@@ -43,37 +47,56 @@ class ClickStep {
     double seconds_forward = 0;
     double seconds_backward = 0;
     double seconds_push = 0;
+    double seconds_next = 0;  // of reading the next step's rows
   };
+  // Reads the rows of the next step, which the next call of train() then gets; null if there is
+  // none.
+  using ReadNext = std::function<Result<const ClickRows*>()>;
   // There may be no rows: then it pushes nothing to every unit. Blocks for servers. Errors as
-  // server::Transfer::wait().
-  Result<Outcome> train(const ClickRows& rows, const Options& options);
+  // server::Transfer::wait(), and those of `read_next`, which may be empty.
+  Result<Outcome> train(const ClickRows& rows, const Options& options,
+                        const ReadNext& read_next = {});
   // Appends the logits of the rows.
   Status predict(const ClickRows& rows, uint64_t clock, std::vector<double>& logits);
+  // The next call of train() gets other rows than were read.
+  void forget_next() { next_clock_.reset(); }
 
  private:
-  std::vector<server::Transfer> begin_pull(uint64_t clock);
-  std::vector<server::Transfer> begin_push(const float& bias_gradient, const Options& options);
+  // The parameters that the rows of a step need.
+  struct Parameters {
+    std::vector<uint64_t> keys;   // of the rows, ascending, each once
+    std::vector<uint32_t> slots;  // of each feature
+    float bias = 0;
+    std::vector<float> weights;
+    std::vector<float> factors;
+    std::vector<std::vector<float>> tensors;  // of the layers
+    std::vector<server::Transfer> pulls;      // go before the memory that they write
+  };
+  void begin_pull(const ClickRows& rows, uint64_t clock, Parameters& parameters);
   // Returns their staleness.
-  Result<uint64_t> pull(uint64_t clock);
+  static Result<uint64_t> finish_pull(uint64_t clock, Parameters& parameters);
+  Status begin_next(const ReadNext& read_next, uint64_t clock);
+  std::vector<server::Transfer> begin_push(const float& bias_gradient, const Options& options);
+  void forward(const ClickRows& rows, std::span<double> logits);
+  // Returns the bias's gradient.
+  float backward(const ClickRows& rows, double scale);
   model::ClickBatch batch_of(const ClickRows& rows) const;
   model::ClickParameters parameters() const;
   std::vector<std::span<const float>> layer_parameters() const;
 
   server::ParameterClient& servers_;
   const size_t factors_;
+  const server::Encodings encodings_;
   const Clock& clock_;
   model::ClickModel model_;
   std::optional<model::ClickLayers> layers_;
   KeyOrder key_order_;
-  std::vector<uint64_t> keys_;   // of the rows, ascending, each once
-  std::vector<uint32_t> slots_;  // of each feature
-  float bias_ = 0;
-  std::vector<float> weights_;
-  std::vector<float> factor_values_;
+  std::unique_ptr<Parameters> now_ = std::make_unique<Parameters>();
+  std::unique_ptr<Parameters> next_ = std::make_unique<Parameters>();
+  std::optional<uint64_t> next_clock_;  // with which next_ is pulled
   std::vector<float> weight_gradients_;
   std::vector<float> factor_gradients_;
-  std::vector<std::vector<float>> tensors_;  // of the layers, as the next one
-  std::vector<std::vector<float>> tensor_gradients_;
+  std::vector<std::vector<float>> tensor_gradients_;  // of the layers
   std::vector<double> logits_;
 };
 

@@ -19,7 +19,7 @@ constexpr int64_t kValidationRows = 4096;
 ClickTask::ClickTask(const Parts& parts, std::shared_ptr<const ClickLog> log)
     : parts_(parts),
       log_(std::move(log)),
-      step_(parts.servers, parts.config.train.model, parts.clock) {}
+      step_(parts.servers, parts.config.train.model, parts.round.encodings, parts.clock) {}
 
 Result<std::unique_ptr<ServedTask>> ClickTask::open(const Parts& parts) {
   TRY_ASSIGN(std::shared_ptr<const ClickLog> log, ClickLog::open(parts.config.train.data));
@@ -37,32 +37,53 @@ Status ClickTask::begin_anew() {
 Status ClickTask::begin_at(int64_t step) {
   reader_.emplace(log_, log_->training());
   reader_->skip(step * parts_.config.train.batch.global);
+  step_.forget_next();
+  read_step_ = step;
   return {};
+}
+
+int64_t ClickTask::share() const {
+  return parts_.config.train.batch.global / static_cast<int64_t>(parts_.round.workers);
+}
+
+// Reads the rows of the step after the last one that was read.
+Status ClickTask::read(ClickRows& rows) {
+  rows.clear();
+  const int64_t first = share() * parts_.config.rank;
+  TRY(reader_->read(parts_.config.train.batch.global, first, first + share(), rows));
+  ++read_step_;
+  if (rows.keys.size() <= server::kKeysMax) return {};
+  return invalid("[train] " + std::to_string(rows.keys.size()) +
+                     " features of a rank in a step, expected at most " +
+                     std::to_string(server::kKeysMax) +
+                     ": lower spec.train.batch.global, or add workers",
+                 Blame::kConfig);
 }
 
 Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
   const TimePoint began = parts_.clock.now();
-  const int64_t global = parts_.config.train.batch.global;
-  const int64_t share = global / static_cast<int64_t>(parts_.round.workers);
-  const int64_t first = share * parts_.config.rank;
-  rows_.clear();
-  TRY(reader_->read(global, first, first + share, rows_));
-  if (rows_.keys.size() > server::kKeysMax) {
-    return invalid("[train] " + std::to_string(rows_.keys.size()) +
-                       " features of a rank in a step, expected at most " +
-                       std::to_string(server::kKeysMax) +
-                       ": lower spec.train.batch.global, or add workers",
-                   Blame::kConfig);
+  if (read_step_ == step.number) {
+    std::swap(rows_, next_rows_);
+  } else {
+    TRY(read(rows_));
   }
   Outcome outcome{.counted = rows_.size()};
   outcome.numbers.data_seconds = to_seconds(parts_.clock.now() - began);
+  const auto read_next = [&]() -> Result<const ClickRows*> {
+    if (step.number >= parts_.config.train.steps) return nullptr;
+    TRY(read(next_rows_));
+    return &next_rows_;
+  };
   TRY_ASSIGN(const ClickStep::Outcome done,
-             step_.train(rows_, {.clock = static_cast<uint64_t>(step.number - 1),
-                                 .scale = 1 / static_cast<double>(share * step.counted_workers),
-                                 .learning_rate = step.learning_rate}));
+             step_.train(rows_,
+                         {.clock = static_cast<uint64_t>(step.number - 1),
+                          .scale = 1 / static_cast<double>(share() * step.counted_workers),
+                          .learning_rate = step.learning_rate},
+                         read_next));
   outcome.loss_sum = done.loss_sum;
   outcome.staleness = done.staleness;
   outcome.is_late = done.is_late;
+  *outcome.numbers.data_seconds += done.seconds_next;
   outcome.numbers.forward_seconds = done.seconds_forward;
   outcome.numbers.backward_seconds = done.seconds_backward;
   outcome.numbers.communication_seconds = done.seconds_pull + done.seconds_push;
@@ -71,15 +92,16 @@ Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
 
 Status ClickTask::validate(int64_t step, StepNumbers& numbers) {
   ClickReader reader(log_, log_->validation());
+  ClickRows rows;
   std::vector<float> labels;
   std::vector<double> logits;
   while (true) {
-    rows_.clear();
-    TRY(reader.read_on(kValidationRows, rows_));
-    if (rows_.size() == 0) break;
+    rows.clear();
+    TRY(reader.read_on(kValidationRows, rows));
+    if (rows.size() == 0) break;
     if (StopSignal::requested()) return {};
-    labels.insert(labels.end(), rows_.labels.begin(), rows_.labels.end());
-    TRY(step_.predict(rows_, static_cast<uint64_t>(step), logits));
+    labels.insert(labels.end(), rows.labels.begin(), rows.labels.end());
+    TRY(step_.predict(rows, static_cast<uint64_t>(step), logits));
   }
   const double loss = model::log_loss_sum(labels, logits) / static_cast<double>(labels.size());
   if (std::isfinite(loss)) numbers.validation_loss = loss;

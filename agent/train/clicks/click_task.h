@@ -25,12 +25,16 @@ class ClickTask final : public ServedTask {
 
  private:
   ClickTask(const Parts& parts, std::shared_ptr<const ClickLog> log);
+  int64_t share() const;  // rows of each rank in a step
+  Status read(ClickRows& rows);
 
   Parts parts_;
   std::shared_ptr<const ClickLog> log_;
   ClickStep step_;
   std::optional<ClickReader> reader_;
+  int64_t read_step_ = 0;  // the last step whose rows were read
   ClickRows rows_;
+  ClickRows next_rows_;  // of the step after that of rows_
 };
 
 }  // namespace lockstep::train

@@ -18,8 +18,10 @@ void ClientParameters::pull(int64_t id, int64_t clock, std::span<float> into) {
   if (!failure_.ok()) return;
   CHECK(!pulls_[at].transfer && !pushes_[at]);
   pulls_[at].clock = static_cast<uint64_t>(clock);
-  pulls_[at].transfer =
-      client_.pull({.tensor = static_cast<uint32_t>(id), .clock = pulls_[at].clock, .into = into});
+  pulls_[at].transfer = client_.pull({.tensor = static_cast<uint32_t>(id),
+                                      .clock = pulls_[at].clock,
+                                      .into = into,
+                                      .encoding = encodings_.pull});
 }
 
 Status ClientParameters::finish_pull(int64_t id) {
@@ -39,7 +41,8 @@ void ClientParameters::push(const Push& push) {
   pushes_[static_cast<size_t>(push.id)] = client_.push({.tensor = static_cast<uint32_t>(push.id),
                                                         .clock = static_cast<uint64_t>(push.clock),
                                                         .gradient = push.gradient,
-                                                        .learning_rate = push.learning_rate});
+                                                        .learning_rate = push.learning_rate,
+                                                        .encoding = encodings_.push});
 }
 
 Status ClientParameters::finish_pushes() {

@@ -16,8 +16,9 @@ namespace lockstep::train {
 class ClientParameters final : public parallel::RemoteParameters {
  public:
   // The client outlives it.
-  ClientParameters(server::ParameterClient& client, size_t parameters)
-      : client_(client), pulls_(parameters), pushes_(parameters) {}
+  ClientParameters(server::ParameterClient& client, size_t parameters,
+                   const server::Encodings& encodings)
+      : client_(client), encodings_(encodings), pulls_(parameters), pushes_(parameters) {}
 
   Status put(int64_t id, std::span<const float> values) override;
   void pull(int64_t id, int64_t clock, std::span<float> into) override;
@@ -42,6 +43,7 @@ class ClientParameters final : public parallel::RemoteParameters {
   }
 
   server::ParameterClient& client_;
+  const server::Encodings encodings_;
   std::vector<Pull> pulls_;                              // by id
   std::vector<std::optional<server::Transfer>> pushes_;  // likewise
   Status failure_;

@@ -20,7 +20,7 @@ DenseTask::DenseTask(const Parts& parts)
     : parts_(parts),
       train_(parts.config.train),
       design_(model_design(train_)),
-      remote_(parts.servers, parts.round.catalog.tensors.size()) {}
+      remote_(parts.servers, parts.round.catalog.tensors.size(), parts.round.encodings) {}
 
 // Servers may never answer any more, so the model's end must not wait for them.
 DenseTask::~DenseTask() {

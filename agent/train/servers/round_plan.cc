@@ -24,6 +24,18 @@ server::Consistency consistency_of(const ParameterServersSpec& servers) {
   return consistency;
 }
 
+server::Encoding encoding_of(const std::string& precision) {
+  if (precision == "bf16") return server::Encoding::kBf16;
+  return precision == "int8" ? server::Encoding::kInt8 : server::Encoding::kF32;
+}
+
+server::RowLife life_of(const ServerRowsSpec& rows) {
+  return {.idle_max = static_cast<uint32_t>(rows.idleSteps),
+          .frequency_min = static_cast<float>(rows.minFrequency),
+          .half_life = static_cast<float>(rows.halfLifeSteps),
+          .decay = rows.decay};
+}
+
 std::vector<uint32_t> ranks_between(uint32_t begin, uint32_t end) {
   std::vector<uint32_t> ranks(end - begin);
   std::iota(ranks.begin(), ranks.end(), begin);
@@ -48,15 +60,17 @@ optim::OptimizerOptions plain_descent() {
 
 }  // namespace
 
-Result<server::Catalog> click_catalog(const TrainSpec& train) {
+Result<server::Catalog> click_catalog(const TrainSpec& train, const ServerRowsSpec& rows) {
   TRY_ASSIGN(const optim::OptimizerOptions optimizer, optimizer_of(train.optimizer));
+  const server::RowLife life = life_of(rows);
   server::Catalog catalog;
-  catalog.tables.push_back({.name = "weights", .dim = 1, .optimizer = optimizer});
+  catalog.tables.push_back({.name = "weights", .dim = 1, .optimizer = optimizer, .life = life});
   if (const int64_t factors = click_factors(train.model); factors > 0) {
     catalog.tables.push_back({.name = "factors",
                               .dim = static_cast<uint32_t>(factors),
                               .deviation = kFactorDeviation,
-                              .optimizer = optimizer});
+                              .optimizer = optimizer,
+                              .life = life});
   }
   optim::OptimizerOptions plain = optimizer;
   plain.weight_decay = 0;
@@ -111,9 +125,12 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
         {.rank = rank, .address = {.host = member.host, .port = static_cast<int>(port)}});
   }
   const bool is_click_job = is_click_family(config.train.model.family);
-  TRY_ASSIGN(round.catalog,
-             is_click_job ? click_catalog(config.train) : dense_catalog(config.train));
+  TRY_ASSIGN(round.catalog, is_click_job
+                                ? click_catalog(config.train, config.parameter_servers->rows)
+                                : dense_catalog(config.train));
   round.consistency = consistency_of(*config.parameter_servers);
+  round.encodings = {.push = encoding_of(config.parameter_servers->pushPrecision),
+                     .pull = encoding_of(config.parameter_servers->pullPrecision)};
   TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
   const int64_t copies = config.parameter_servers->copies;
   TRY_ASSIGN(round.first, server::place(round.catalog,

@@ -7,6 +7,7 @@
 #include "agent/comm/handshake.h"
 #include "agent/rpc/client.h"
 #include "agent/server/catalog.h"
+#include "agent/server/encoding.h"
 #include "agent/server/unit_clock.h"
 #include "agent/server/view.h"
 #include "common/api/servers_view.h"
@@ -36,6 +37,7 @@ struct ServersRound {
   ServersView standing;  // in which this process begins
   server::View view;     // likewise
   server::Consistency consistency;
+  server::Encodings encodings;
   // How long a call whose server is gone waits for a later view, in which the round goes on; 0: it
   // fails, and the round ends.
   Duration view_patience{};
@@ -53,8 +55,8 @@ std::vector<rpc::Client::ServerAddress> addresses_in(
 // Returns the process's view of ranges and slots. Errors as server::view_of().
 Result<server::View> view_of(const ServersRound& round, const ServersView& standing);
 
-// The parameters of a click model, with the job's optimizer.
-Result<server::Catalog> click_catalog(const TrainSpec& train);
+// The parameters of a click model, with the job's optimizer and the life of its rows.
+Result<server::Catalog> click_catalog(const TrainSpec& train, const ServerRowsSpec& rows);
 // Those of any other model: the tensors of its parameter table, in their order.
 Result<server::Catalog> dense_catalog(const TrainSpec& train);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ constexpr Duration kLook = std::chrono::milliseconds(200);
 constexpr Duration kLookWhileFilling = std::chrono::milliseconds(10);
 constexpr Duration kAnswersAfterBlame = std::chrono::seconds(2);
 constexpr Duration kOthersLeave = std::chrono::seconds(5);
+constexpr size_t kHotRows = 3;  // of a table, that are logged
 
 std::string_view text_of(rpc::Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -93,7 +95,22 @@ Status ServerProcess::serve() {
                                   {"workers", static_cast<int64_t>(round.workers)},
                                   {"servers", static_cast<int64_t>(round.servers.size())},
                                   {"view", text_of(round.standing)}});
-  return serve_until_all_have_left();
+  TRY(serve_until_all_have_left());
+  report(server_->report());
+  tell_hot_rows();
+  return {};
+}
+
+void ServerProcess::tell_hot_rows() {
+  const std::vector<server::TableSpec>& tables = round_->catalog.tables;
+  for (uint32_t table = 0; table < tables.size(); ++table) {
+    std::string rows;
+    for (const server::HotRow& row : server_->hottest(table, kHotRows)) {
+      if (!rows.empty()) rows += ' ';
+      rows += std::to_string(row.key) + ":" + std::to_string(std::llround(row.frequency));
+    }
+    log_info("hottest rows", {{"table", tables[table].name}, {"keysAndUses", rows}});
+  }
 }
 
 Status ServerProcess::serve_until_all_have_left() {
@@ -223,8 +240,10 @@ void ServerProcess::report(const server::ParameterServer::Report& units) {
     bytes += unit.size.bytes;
   }
   Holdings& holdings = progress_.numbers().holdings;
-  if (holdings.parameters_bytes == bytes) return;
-  progress_.numbers().server_rows = static_cast<int64_t>(rows);
+  std::optional<int64_t>& shown_rows = progress_.numbers().server_rows;
+  const auto rows_now = static_cast<int64_t>(rows);
+  if (holdings.parameters_bytes == bytes && shown_rows == rows_now) return;
+  shown_rows = rows_now;
   holdings.parameters_bytes = bytes;
   holdings.sharding_ranks = 1;
   progress_.publish();

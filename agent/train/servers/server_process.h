@@ -41,6 +41,7 @@ class ServerProcess {
  private:
   Status serve();
   Status serve_until_all_have_left();
+  void tell_hot_rows();
   // Whether no worker needs this server any more.
   bool may_end();
   // Whether the job has fewer servers now, and this one is none of them.

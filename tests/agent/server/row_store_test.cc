@@ -28,6 +28,12 @@ std::vector<float> read(const RowStore& store, const std::vector<uint64_t>& keys
   return out;
 }
 
+std::vector<uint64_t> keys_of(const std::vector<HotRow>& rows) {
+  std::vector<uint64_t> keys;
+  for (const HotRow& row : rows) keys.push_back(row.key);
+  return keys;
+}
+
 TEST(RowStore, CreatesRowsThatDependOnSeedTableAndKeyAlone) {
   RowStore one(table(), {.seed = 5, .table = 1});
   RowStore other(table(), {.seed = 5, .table = 1});
@@ -96,8 +102,9 @@ TEST(RowStore, NamesTheHottestKeys) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(store.use(std::vector<uint64_t>{7}, 0).ok());
   ASSERT_TRUE(store.use(std::vector<uint64_t>{8, 9}, 4).ok());
   ASSERT_TRUE(store.use(std::vector<uint64_t>{9}, 4).ok());
-  EXPECT_EQ(store.hottest(2, 4), (std::vector<uint64_t>{9, 8}));
-  EXPECT_EQ(store.hottest(9, 4), (std::vector<uint64_t>{9, 8, 7}));
+  EXPECT_EQ(store.hottest(1, 4), (std::vector<HotRow>{{9, 2.0f}}));
+  EXPECT_EQ(keys_of(store.hottest(2, 4)), (std::vector<uint64_t>{9, 8}));
+  EXPECT_EQ(keys_of(store.hottest(9, 4)), (std::vector<uint64_t>{9, 8, 7}));
 }
 
 // A row decays once for all clocks since its last update, also where it was read in between.

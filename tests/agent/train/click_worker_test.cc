@@ -369,6 +369,45 @@ TEST(ClickWorkers, LearnWithEveryConsistency) {
   }
 }
 
+TEST(ClickWorkers, SendFewerBits) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kFactorizationMachine);
+  options.train.steps = 60;
+  WorkerWorld plain(options);
+  ASSERT_NO_FATAL_FAILURE(plain.run());
+  struct Kind {
+    const char* push;
+    const char* pull;
+  };
+  for (const Kind& kind : {Kind{"bf16", "fp32"}, Kind{"fp32", "bf16"}, Kind{"int8", "int8"}}) {
+    SCOPED_TRACE(std::string(kind.push) + " " + kind.pull);
+    options.servers->pushPrecision = kind.push;
+    options.servers->pullPrecision = kind.pull;
+    WorkerWorld world(options);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_NE(world.metric("loss"), plain.metric("loss"));
+    EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 5e-3);
+  }
+}
+
+TEST(ClickWorkers, ForgetRowsThatAreNotUsed) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kLogisticRegression);
+  options.train.steps = 100;  // less than an epoch
+  options.train.batch.global = 16;
+  const auto rows_at_the_end = [&] {
+    WorkerWorld world(options);
+    world.run();
+    EXPECT_NE(world.log(2).find("message=\"hottest rows\""), std::string::npos) << world.log(2);
+    return world.progress(2).server_rows.value_or(0) + world.progress(3).server_rows.value_or(0);
+  };
+  const int64_t all = rows_at_the_end();
+  options.servers->rows = {.idleSteps = 5, .minFrequency = 5};
+  const int64_t some = rows_at_the_end();
+  EXPECT_LT(some, all * 9 / 10);
+  EXPECT_GT(some, 0);
+}
+
 TEST(ClickWorkers, SaveTheSameStepWhenAnyOfThemOrAServerIsStopped) {
   const TemporaryFolder folder;
   for (const int64_t stopped : {1, 3}) {

@@ -170,6 +170,25 @@ TEST(DenseServers, LearnWithABackupWorker) {
   EXPECT_GE(late, 100) << "every step leaves one of three out, and some servers another one";
 }
 
+TEST(DenseServers, SendFewerBits) {
+  WorkerWorld::Options job = with_servers(mlp_job(), 2, {.nodes = 2});
+  WorkerWorld plain(job);
+  ASSERT_NO_FATAL_FAILURE(plain.run());
+  struct Kind {
+    const char* push;
+    const char* pull;
+  };
+  for (const Kind& kind : {Kind{"bf16", "fp32"}, Kind{"fp32", "bf16"}, Kind{"int8", "int8"}}) {
+    SCOPED_TRACE(std::string(kind.push) + " " + kind.pull);
+    job.servers->pushPrecision = kind.push;
+    job.servers->pullPrecision = kind.pull;
+    WorkerWorld world(job);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+    EXPECT_NE(world.metric("loss"), plain.metric("loss"));
+    EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 0.02);
+  }
+}
+
 TEST(DenseServers, ResumeWithTheSameBitsOnAnyNumberOfServers) {
   WorkerWorld world(with_servers(gpt_job(), 2, {.nodes = 2}));
   ASSERT_NO_FATAL_FAILURE(world.run());

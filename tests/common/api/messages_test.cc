@@ -273,6 +273,7 @@ TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {
   input.members[1].role = MemberRole::kServer;
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), 12);
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train, {.has_copies = true}), 13);
+  EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train, {.has_transfers = true}), 16);
   input.members[1].role = MemberRole::kWorker;
   spec.train.emplace();
   EXPECT_EQ(protocol_needed(*make_world(spec, input), spec.train), kProtocolOldest);

@@ -696,6 +696,20 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
             "spec.train.batch.micro: 4" + with +
                 " is not in this version, expected 0: a click model has no activations to save "
                 "memory of"},
+           {"/spec/parameterServers/pushPrecision", "fp16",
+            "spec.parameterServers.pushPrecision: found \"fp16\", expected fp32, bf16 or int8"},
+           {"/spec/parameterServers/pullPrecision", "int8", "no error"},
+           {"/spec/parameterServers/rows",
+            {{"idleSteps", 9}, {"minFrequency", 2}, {"halfLifeSteps", 100}},
+            "no error"},
+           {"/spec/parameterServers/rows",
+            {{"idleSteps", 9}},
+            "spec.parameterServers.rows.idleSteps: 9 needs minFrequency above 0: only rows that "
+            "are used less expire"},
+           {"/spec/parameterServers/rows",
+            {{"halfLifeSteps", 9}},
+            "spec.parameterServers.rows.halfLifeSteps: 9.0 needs idleSteps"},
+           {"/spec/parameterServers/rows", {{"decay", 0.001}}, "no error"},
            {"/spec/train/data/format", "tsv",
             "spec.train.data.format: found \"tsv\", expected criteo or libsvm"},
        }) {
@@ -704,13 +718,13 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
 }
 
 // Returns the whole error of a job with servers that trains this model on images.
-std::string image_servers_error(int64_t nodes, const std::string& model) {
+std::string image_servers_error(int64_t nodes, const std::string& model,
+                                const std::string& servers = "{nodes: 2}") {
   Json document = document_of(R"(
 apiVersion: lockstep.dev/v1alpha1
 kind: TrainingJob
 metadata: {name: digits}
 spec:
-  parameterServers: {nodes: 2}
   train:
     data: {features: /data/images.npy, targets: /data/targets.npy}
     steps: 100
@@ -718,6 +732,7 @@ spec:
     optimizer: {clipNorm: 0}
 )");
   document["spec"]["nodes"] = nodes;
+  document["spec"]["parameterServers"] = document_of(servers);
   document["spec"]["train"]["model"] = document_of(model);
   const Result<TrainingJob> job = valid_training_job_from_json(document);
   return job.ok() ? "no error" : job.error().message;
@@ -732,6 +747,11 @@ TEST(TrainingJob, WorkersNextToServersDoNotNormaliseTogether) {
   EXPECT_EQ(image_servers_error(2, "{preset: resnet20, batchNorm: local}"), "no error");
   EXPECT_EQ(image_servers_error(1, "{preset: resnet20}"), "no error");
   EXPECT_EQ(image_servers_error(2, "{preset: lenet5}"), "no error") << "it does not normalise";
+}
+
+TEST(TrainingJob, OnlyClickModelsHaveRows) {
+  EXPECT_EQ(image_servers_error(2, "{preset: lenet5}", "{nodes: 2, rows: {decay: 0.1}}"),
+            "spec.parameterServers.rows.decay: only valid with a click model, which has rows");
 }
 
 // Returns the whole error of the good document with this spec.parallelism, in YAML.

@@ -252,6 +252,9 @@ const std::vector<Json>& good_documents() {
                         "consistency: boundedStaleness, staleness: 4", "",
                         "factorizationMachine, factors: 16")),
       job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous")),
+      job_of(click_spec(kClickData + kNoClip,
+                        "pushPrecision: int8, pullPrecision: bf16, rows: {idleSteps: 100, "
+                        "minFrequency: 2, halfLifeSteps: 50, decay: 0.001}")),
       job_of(click_spec(kClickData + kNoClip, "", "", "wideAndDeep")),
       job_of(click_spec(kClickData + kNoClip, "", "",
                         "deepFactorizationMachine, factors: 4, hidden: [16, 8]")),
@@ -398,8 +401,17 @@ std::vector<Case> server_cases() {
       {"spec.train.model.family",
        "{train: {model: {family: logisticRegression}, " + kClickData + "}}"},
       {"spec.parameterServers", "{command: [a], parameterServers: {nodes: 1}}"},
-      {"spec.parameterServers", "{train: {model: {preset: resnet20}, data: {path: /d}" + kNoClip +
-                                    "}, parameterServers: {nodes: 1}}"},
+      {"spec.train.model.batchNorm",
+       "{nodes: 2, train: {model: {preset: resnet20}, data: {features: /x.npy, targets: /y.npy}" +
+           kNoClip + "}, parameterServers: {nodes: 1}}"},
+      {"spec.parameterServers.rows.idleSteps", click_spec(train, "rows: {idleSteps: 9}")},
+      {"spec.parameterServers.rows.minFrequency", click_spec(train, "rows: {minFrequency: 9}")},
+      {"spec.parameterServers.rows.halfLifeSteps", click_spec(train, "rows: {halfLifeSteps: 9}")},
+      {"spec.parameterServers.rows.idleSteps",
+       "{" + kTrain + kNoClip +
+           "}, parameterServers: {rows: {idleSteps: 9, minFrequency: 1, halfLifeSteps: 3}}}"},
+      {"spec.parameterServers.rows.decay",
+       "{" + kTrain + kNoClip + "}, parameterServers: {rows: {decay: 0.1}}}"},
       {"spec.train.ema", "{" + kTrain + kNoClip + ", ema: 0.9}, parameterServers: {nodes: 1}}"},
       {"spec.train.optimizer.clipNorm", "{" + kTrain + "}, parameterServers: {nodes: 1}}"},
       {"spec.parameterServers.staleness", click_spec(train, "staleness: 2")},
