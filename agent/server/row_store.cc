@@ -45,17 +45,6 @@ std::optional<uint32_t> RowStore::row_of(uint64_t key) const {
   return index_.find(hash_of(key), [&](uint32_t row) { return meta(row).key == key; });
 }
 
-void RowStore::look_ahead(std::span<const uint64_t> keys, size_t at) const {
-  constexpr size_t kRowsAhead = 6;
-  constexpr size_t kSlotsAhead = 2 * kRowsAhead;
-  if (at + kSlotsAhead < keys.size()) index_.prefetch(hash_of(keys[at + kSlotsAhead]));
-  if (at + kRowsAhead >= keys.size()) return;
-  const std::optional<uint32_t> row = index_.guess(hash_of(keys[at + kRowsAhead]));
-  if (!row) return;
-  __builtin_prefetch(&meta(*row));
-  __builtin_prefetch(floats(*row));
-}
-
 uint32_t RowStore::take_row() {
   if (!free_rows_.empty()) {
     const uint32_t row = free_rows_.back();
@@ -96,14 +85,11 @@ Status RowStore::use(std::span<const uint64_t> keys, uint64_t now) {
                          " and " + std::to_string(missing) + " new ones");
     }
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    look_ahead(keys, i);
-    const uint64_t key = keys[i];
-    const auto found = row_of(key);
-    RowMeta& used = meta(found ? *found : create(key, now));
+  look_up(keys, [&](size_t i, std::optional<uint32_t> found) {
+    RowMeta& used = meta(found ? *found : create(keys[i], now));
     used.frequency = frequency_at(used, now) + 1.0f;
     if (elapsed(used.used_at, now) > 0) used.used_at = clock_of(now);
-  }
+  });
   return {};
 }
 
@@ -121,19 +107,16 @@ float RowStore::decay_since(const RowMeta& meta, uint64_t now) const {
 void RowStore::read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) const {
   CHECK(out.size() == keys.size() * spec_.dim);
   float* to = out.data();
-  for (size_t i = 0; i < keys.size(); ++i) {
-    look_ahead(keys, i);
-    const auto row = row_of(keys[i]);
+  look_up(keys, [&](size_t, std::optional<uint32_t> row) {
     CHECK(row.has_value());
     const float* const values = floats(*row);
     const float factor = decay_since(meta(*row), now);
-    for (uint32_t d = 0; d < spec_.dim; ++d) to[d] = values[d] * factor;
+    for (uint32_t i = 0; i < spec_.dim; ++i) to[i] = values[i] * factor;
     to += spec_.dim;
-  }
+  });
 }
 
-RowStore::Row RowStore::begin_update(uint64_t key, uint64_t now) {
-  const auto found = row_of(key);
+RowStore::Row RowStore::begin_update(uint64_t key, std::optional<uint32_t> found, uint64_t now) {
   const uint32_t row = found ? *found : create(key, now);
   RowMeta& updated = meta(row);
   float* const values = floats(row);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -64,9 +65,11 @@ class RowStore {
   // Copies the values of rows that exist, decayed to clock `now`: out is [keys, dim].
   void read(std::span<const uint64_t> keys, uint64_t now, std::span<float> out) const;
 
-  // Fetches memory for keys that follow keys[at], which are about to be used, read or updated in
-  // their order: rows are all over the memory, and would be waited for one by one.
-  void look_ahead(std::span<const uint64_t> keys, size_t at) const;
+  // Calls `use(i, row)` for each key, in their order, with the number of its row, or none. Rows are
+  // all over the memory, so several keys are looked up at a time, and their memory arrives
+  // together. `use` may create rows, but not remove any.
+  template <class Use>
+  void look_up(std::span<const uint64_t> keys, const Use& use) const;
 
   // A row that is about to be updated.
   struct Row {
@@ -74,9 +77,11 @@ class RowStore {
     float* states = nullptr;  // [states, dim]
     uint32_t updates = 0;     // including this one
   };
-  // Decays the row to clock `now`, and counts an update. Creates the row if it has expired since
-  // its use. Rows do not move; they are valid until a sweep.
-  Row begin_update(uint64_t key, uint64_t now);
+  // Decays the row of the key, as look_up() has shown it, to clock `now`, and counts an update.
+  // Creates the row if it has expired since its use. Rows do not move; they are valid until a
+  // sweep.
+  Row begin_update(uint64_t key, std::optional<uint32_t> found, uint64_t now);
+  Row begin_update(uint64_t key, uint64_t now) { return begin_update(key, row_of(key), now); }
 
   // Looks at the next share of the rows (kSweepClocks), and removes those that have expired at
   // clock `now`. Returns their keys, valid until the next sweep.
@@ -134,5 +139,32 @@ class RowStore {
   uint32_t swept_to_ = 0;
   std::vector<uint64_t> expired_;
 };
+
+template <class Use>
+void RowStore::look_up(std::span<const uint64_t> keys, const Use& use) const {
+  constexpr size_t kAtATime = 16;
+  uint64_t hashes[kAtATime];
+  std::optional<uint32_t> guesses[kAtATime];
+  for (size_t first = 0; first < keys.size(); first += kAtATime) {
+    const size_t count = std::min(kAtATime, keys.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = hash_of(keys[first + i]);
+      index_.prefetch(hashes[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      guesses[i] = index_.guess(hashes[i]);
+      if (!guesses[i]) continue;
+      __builtin_prefetch(&meta(*guesses[i]));
+      __builtin_prefetch(floats(*guesses[i]));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t key = keys[first + i];
+      const bool is_right = guesses[i] && meta(*guesses[i]).key == key;
+      use(first + i, is_right ? guesses[i] : index_.find(hashes[i], [&](uint32_t row) {
+        return meta(row).key == key;
+      }));
+    }
+  }
+}
 
 }  // namespace lockstep::server

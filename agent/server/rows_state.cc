@@ -93,27 +93,21 @@ Gradient RowsState::add_up(std::span<const Gradient> gradients) {
 
 void RowsState::update(std::span<const Gradient> gradients, const UpdateStep& step) {
   const Gradient sum = add_up(gradients);
-  const float* gradient = sum.values.data();
   uint32_t updates = 0;
-  for (size_t i = 0; i < sum.keys.size(); ++i) {
+  store_.look_up(sum.keys, [&](size_t i, std::optional<uint32_t> found) {
     const uint64_t key = sum.keys[i];
-    store_.look_ahead(sum.keys, i);
-    if (!holds(key)) {
-      gradient += spec_.dim;
-      continue;
-    }
-    const RowStore::Row row = store_.begin_update(key, step.now);
+    if (!holds(key)) return;
+    const RowStore::Row row = store_.begin_update(key, found, step.now);
     // Rows with the same number of updates are one call of the kernel. Rows do not move.
     if (row.updates != updates) run(step.learning_rate, updates);
     updates = row.updates;
     kernels::UpdatedTensor tensor{.parameter = row.values,
-                                  .gradient = gradient,
+                                  .gradient = sum.values.data() + i * spec_.dim,
                                   .count = spec_.dim,
                                   .weight_decay = static_cast<float>(spec_.optimizer.weight_decay)};
     for (size_t k = 0; k < states_; ++k) tensor.states[k] = row.states + k * spec_.dim;
     tensors_.push_back(tensor);
-    gradient += spec_.dim;
-  }
+  });
   run(step.learning_rate, updates);
 }
 
