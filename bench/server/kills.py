@@ -5,8 +5,8 @@
   bench/server/kills.py --build build-release --runs 200 --results OTHER --servers 3 --copies 1
 
 A job has 2 workers and --servers servers, trains a logistic regression on a generated click log, and saves every 25 steps. Each
-run draws by its number a consistency, a victim (a worker, a server, or the agent of a pod, which is lost with it), a fault
-(SIGKILL, or SIGSTOP of a rank) and a moment. The job must complete. With synchronous updates its last checkpoint must have the bits of a run
+run draws by its number a consistency, a victim (a worker, a server, the agent of a pod, which is lost with it, or with --victims node a
+server's pod that falls silent, as on a lost node: its agent and its server are stopped), a fault (SIGKILL, or SIGSTOP of a rank) and a moment. The job must complete. With synchronous updates its last checkpoint must have the bits of a run
 without faults: no push was lost or counted twice. With the others, whose bits depend on timing, the validation loss must
 be within 2 % of that of such a run. With --copies, a server that is lost must not end the round.
 
@@ -43,7 +43,7 @@ CONSISTENCIES = {
     "bounded staleness 3": {"consistency": "boundedStaleness", "staleness": 3},
     "synchronous, 1 backup": {"consistency": "synchronous", "backupWorkers": 1},
 }
-VICTIMS = ("worker", "server", "agent")
+VICTIMS = ("worker", "server", "agent", "node")
 LOSS_RATIO = 1.02
 
 
@@ -66,7 +66,8 @@ def command_of(pid):
 
 
 def units(data):
-    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables, without its uses."""
+    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables, without its uses, and without the time
+    since which it is there if it was never updated."""
     count, = struct.unpack_from("<Q", data, 40)
     at = 48
     for _ in range(count):
@@ -80,7 +81,8 @@ def units(data):
         length = 24 + 4 * floats
         for i in range(0, size, length):
             row = body[i:i + length]
-            yield kind, index, first, row[:8] + row[12:16] + row[20:]
+            updated_at = row[12:16] if any(row[20:24]) else b""
+            yield kind, index, first, row[:8] + updated_at + row[20:]
 
 
 def digest_of(folder):
@@ -94,10 +96,10 @@ def digest_of(folder):
 class Fault:
     """Strikes a process once the job has trained for a while."""
 
-    def __init__(self, draw, steps, servers):
-        self.servers = servers
-        self.victim = draw.choice(VICTIMS)
-        self.stops = self.victim != "agent" and draw.random() < 0.25
+    def __init__(self, draw, options):
+        steps, self.servers = options.steps, options.servers
+        self.victim = draw.choice(options.victims)
+        self.stops = self.victim == "node" or (self.victim != "agent" and draw.random() < 0.25)
         self.after_steps = draw.randrange(5, steps * 4 // 5)
         self.choice = draw.random()
         self.struck_at = None
@@ -110,11 +112,24 @@ class Fault:
 
     def targets(self, root):
         pids = local_job.below(root)
+        agents = sorted(pid for pid in pids if command_of(pid).endswith("lockstep-agent"))
         if self.victim == "agent":
-            return sorted(pid for pid in pids if command_of(pid).endswith("lockstep-agent"))
+            return agents
+        if self.victim == "node":
+            return [agent for agent in agents if self.has_server(agent)]
         first, last = (0, WORKERS) if self.victim == "worker" else (WORKERS, WORKERS + self.servers)
         ranks = {local_job.rank_of(pid): pid for pid in pids}
         return [pid for rank, pid in sorted(item for item in ranks.items() if item[0] is not None) if first <= rank < last]
+
+    @staticmethod
+    def has_server(agent):
+        ranks = [local_job.rank_of(pid) for pid in local_job.below(agent)]
+        return any(rank is not None and rank >= WORKERS for rank in ranks)
+
+    def strike(self, target):
+        stopped = [target, *local_job.below(target)] if self.victim == "node" else [target]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP if self.stops else signal.SIGKILL)
 
     def look(self, root):
         ranks = {local_job.rank_of(pid): pid for pid in local_job.below(root)}
@@ -135,11 +150,10 @@ class Fault:
         if not targets:
             return
         target = targets[int(self.choice * len(targets))]
-        if self.victim == "agent":
-            ranks = [local_job.rank_of(pid) for pid in local_job.below(target)]
-            self.hits_server = any(rank is not None and rank >= WORKERS for rank in ranks)
+        if self.victim in ("agent", "node"):
+            self.hits_server = self.has_server(target)
         try:
-            os.kill(target, signal.SIGSTOP if self.stops else signal.SIGKILL)
+            self.strike(target)
         except ProcessLookupError:
             return
         self.struck_at = step
@@ -213,7 +227,7 @@ def undisturbed(options, consistency, data):
 def disturbed(options, number, data):
     draw = random.Random(options.seed * 1_000_003 + number)
     consistency = list(CONSISTENCIES)[number % len(CONSISTENCIES)]
-    fault = Fault(draw, options.steps, options.servers)
+    fault = Fault(draw, options)
     found = run(options, consistency, fault, data)
     return {"consistency": consistency, "fault": fault.text(), "victim": fault.victim, "stops": fault.stops,
             "struck": fault.struck_at is not None, **found}
@@ -227,6 +241,7 @@ def main():
     parser.add_argument("--rows", type=int, default=200_000, help="of its click log")
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--copies", type=int, default=0, help="of each parameter")
+    parser.add_argument("--victims", type=lambda words: words.split(","), default=list(VICTIMS[:3]), help="which are drawn: " + ",".join(VICTIMS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", help="a folder that keeps what is known of each run")
     options = parser.parse_args()

@@ -193,10 +193,28 @@ Status JobLink::await(SpreadCall& call, Enough enough, const Take& take) {
   }
 }
 
-Result<JobLink::Past> JobLink::come_back(int64_t since) {
+// Repeats what failed because a server is gone, or because there is another view.
+template <class T, class Try>
+Result<T> JobLink::again_in_later_views(const Try& attempt) const {
+  Duration waited{};
+  while (true) {
+    const ServersView now = view();
+    Result<T> done = attempt(now);
+    if (done.ok() || !may_pass(done.error())) return done;
+    const Duration most = done.error().code == Code::kConflict ? kOtherView : patience_;
+    if (!wait_for_view_after(now.number, most)) waited += most;
+    if (waited >= patience_) return Error{done.error().code, done.error().message};
+  }
+}
+
+Result<JobLink::Past> JobLink::come_back_in(const ServersView& view, int64_t since) {
   const ReturnCall head{.since = static_cast<uint64_t>(since)};
-  std::vector<rpc::Call> calls = call_all(kReturn, {.head = head_bytes(head)});
-  TRY(wait_all(calls));
+  std::vector<rpc::Call> calls;
+  for (size_t i = 0; i < view.servers.size(); ++i) {
+    if (is_absent(view.servers[i].state)) continue;
+    calls.push_back(call(i, kReturn, {.head = head_bytes(head)}));
+  }
+  TRY(wait_all(calls, servers_changed_in(view)));
   Past past;
   for (const rpc::Call& call : calls) {
     TRY_ASSIGN(const ReturnReply reply, reply_of<ReturnReply>(call));
@@ -212,6 +230,11 @@ Result<JobLink::Past> JobLink::come_back(int64_t since) {
     past.highest_clock = std::max(past.highest_clock, reply.highest_clock);
   }
   return past;
+}
+
+Result<JobLink::Past> JobLink::come_back(int64_t since) {
+  return again_in_later_views<Past>(
+      [&](const ServersView& view) { return come_back_in(view, since); });
 }
 
 // Others may still need the call of that meeting at a server that did not get it. In the first one
@@ -341,15 +364,8 @@ Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
 }
 
 Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
-  Duration waited{};
-  while (true) {
-    const ServersView now = view();
-    Result<std::vector<ManifestFile>> saved = save_in(now, folder);
-    if (saved.ok() || !may_pass(saved.error())) return saved;
-    const Duration most = saved.error().code == Code::kConflict ? kOtherView : patience_;
-    if (!wait_for_view_after(now.number, most)) waited += most;
-    if (waited >= patience_) return Error{saved.error().code, saved.error().message};
-  }
+  return again_in_later_views<std::vector<ManifestFile>>(
+      [&](const ServersView& view) { return save_in(view, folder); });
 }
 
 Status JobLink::leave(bool was_stopped) {

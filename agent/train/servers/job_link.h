@@ -96,6 +96,9 @@ class JobLink {
   // Whether a later view may help after this error.
   bool may_pass(const Error& error) const;
   bool wait_for_view_after(int64_t number, Duration at_most) const;
+  template <class T, class Try>
+  Result<T> again_in_later_views(const Try& attempt) const;
+  Result<Past> come_back_in(const ServersView& view, int64_t since);
 
   void move_servers(const ServersView& view);
   rpc::Call call(size_t server, const rpc::Method& method, rpc::CallOptions options) const;

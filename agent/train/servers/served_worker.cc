@@ -71,6 +71,13 @@ Status ServedWorker::form() {
   TRY_ASSIGN(round_, servers_round(config_));
   kernels::set_threads(static_cast<int>(config_.threads));
   TRY_ASSIGN(link_, JobLink::create(*round_));
+  progress_.show_view(round_->standing.number, false);
+  followed_ = round_->standing;
+  // From now on: a server may be lost while this worker looks for it.
+  feed_ = std::make_unique<ViewFeed>(
+      ViewFeed::Options{.fd = static_cast<int>(config_.rounds_fd),
+                        .now = round_->standing,
+                        .handler = [this](const ServersView& view) { follow(view); }});
   TRY(link_->connect(std::chrono::seconds(config_.rendezvous_timeout_seconds),
                      surroundings_.clock));
   std::optional<uint64_t> returned_at;
@@ -78,26 +85,30 @@ Status ServedWorker::form() {
     TRY_ASSIGN(past_, link_->come_back(since));
     returned_at = past_->newest_step();
   }
-  TRY_ASSIGN(calls_, rpc::Client::create({.self = round_->self}));
-  TRY_ASSIGN(parameters_, server::ParameterClient::create({.rpc = calls_.get(),
-                                                           .catalog = round_->catalog,
-                                                           .view = round_->view,
-                                                           .servers = round_->servers,
-                                                           .view_patience = round_->view_patience,
-                                                           .returned_at = returned_at}));
-  progress_.show_view(round_->standing.number, false);
-  followed_ = round_->standing;
-  feed_ = std::make_unique<ViewFeed>(
-      ViewFeed::Options{.fd = static_cast<int>(config_.rounds_fd),
-                        .now = round_->standing,
-                        .handler = [this](const ServersView& view) { follow(view); }});
+  TRY(make_client(returned_at));
   TRY_ASSIGN(schedule_, schedule_of(config_.train));
   return {};
 }
 
+// It begins in the newest view.
+Status ServedWorker::make_client(std::optional<uint64_t> returned_at) {
+  TRY_ASSIGN(calls_, rpc::Client::create({.self = round_->self}));
+  const std::lock_guard lock(view_mutex_);
+  TRY_ASSIGN(server::View view, view_of(*round_, followed_));
+  TRY_ASSIGN(parameters_,
+             server::ParameterClient::create({.rpc = calls_.get(),
+                                              .catalog = round_->catalog,
+                                              .view = std::move(view),
+                                              .servers = addresses_in(followed_, round_->servers),
+                                              .view_patience = round_->view_patience,
+                                              .returned_at = returned_at}));
+  return {};
+}
+
 void ServedWorker::follow(const ServersView& view) {
+  const std::lock_guard lock(view_mutex_);
   const auto installed = [&]() -> Status {
-    if (servers_changed_in(view) != servers_changed_in(followed_)) {
+    if (parameters_ != nullptr && servers_changed_in(view) != servers_changed_in(followed_)) {
       TRY_ASSIGN(const server::View next, view_of(*round_, view));
       parameters_->move_servers(addresses_in(view, round_->servers));
       TRY(parameters_->install(next));

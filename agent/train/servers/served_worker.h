@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "agent/optim/schedule.h"
@@ -38,6 +39,7 @@ class ServedWorker {
  private:
   Status run_phases();
   Status form();
+  Status make_client(std::optional<uint64_t> returned_at);
   // On the feed's thread.
   void follow(const ServersView& view);
   Status load();
@@ -84,7 +86,8 @@ class ServedWorker {
   std::optional<MetricsFile> metrics_;           // rank 0's
   OwnerRecord owner_;
   std::optional<ServersRound> round_;
-  ServersView followed_;  // the feed's thread alone uses it, once that runs
+  std::mutex view_mutex_;  // guards the next one, and that parameters_ is made
+  ServersView followed_;
   std::optional<JobLink::Past> past_;
   std::unique_ptr<JobLink> link_;
   std::unique_ptr<rpc::Client> calls_;  // of parameters_

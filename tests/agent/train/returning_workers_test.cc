@@ -195,6 +195,29 @@ TEST(ReturningWorkers, FailIfAStepOfSynchronousTrainingWasPushedInPart) {
   world.wait();
 }
 
+// The worker looks for a server that says nothing any more, and that is then found to be lost.
+TEST(ReturningWorkers, ComeBackThoughAServerIsLostMeanwhile) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder);
+  options.train.steps = 100'000;
+  options.servers->consistency = "asynchronous";
+  options.servers->copies = 1;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  ServersManager manager(world, {.workers = kWorkers, .servers = kServers});
+  world.wait_until(0, at_step(20));
+  world.kill(manager.rank_of(0), SIGSTOP);
+  manager.kill_worker(0);
+  world.wait_until(0, in_phase(WorkerPhase::kForming, 0));
+  manager.lose_pod(0);
+  world.wait_until(0, [&](const ProgressNumbers& now) {
+    manager.tend();
+    return manager.are_all_whole() && now.phase == WorkerPhase::kTraining && now.step > 40;
+  });
+  world.kill(1, SIGTERM);
+  for (const int code : world.wait()) EXPECT_EQ(code, kExitStopped) << world.log(0);
+}
+
 // LOCKSTEP_RETURNS: how many seeds, from LOCKSTEP_RETURNS_SEED.
 // Kills workers and servers at random moments.
 void run_with_random_kills(WorkerWorld& world, uint64_t seed, int64_t copies) {
