@@ -305,6 +305,11 @@ Status plan_served(const TrainingJobSpec& spec, JobPlan& plan) {
   TRY(validate(plan.options.design, 1, "spec.train.model"));
   TRY_ASSIGN(plan.memory, parallel::plan_memory(plan.options));
   plan.memory.others = train_memory(train, plan.options);
+  if (spec.parameterServers->pushPrecision != "fp32") {
+    const auto count = static_cast<uint64_t>(parameter_count(plan.options.design));
+    plan.memory.others.push_back({parallel::MemoryPlace::kHost, parallel::MemoryBasis::kExact,
+                                  "losses of gradients on their way", count * sizeof(float)});
+  }
   plan.server_nodes = spec.parameterServers->nodes;
   TRY_ASSIGN(plan.server,
              server_memory(spec, static_cast<uint64_t>(workers),

@@ -166,6 +166,45 @@ TEST(JobPlan, OfServersIsWhatWorkersAllocateAndServersHold) {
   }
 }
 
+TEST(JobPlan, OfServersCountsWhatGradientsInFewerBitsLose) {
+  const auto others = [](const char* precision) {
+    TrainingJobSpec spec = small_job();
+    spec.nodes = 2;
+    spec.parameterServers = ParameterServersSpec{.nodes = 1, .pushPrecision = precision};
+    spec.train->optimizer.clipNorm = 0;
+    uint64_t bytes = 0;
+    for (const parallel::MemoryPart& part : plan_job(spec).value().memory.others) {
+      if (part.basis == parallel::MemoryBasis::kExact) bytes += part.bytes;
+    }
+    return bytes;
+  };
+  const auto parameters =
+      static_cast<uint64_t>(parameter_count(plan_job(small_job()).value().options.design)) * 4;
+  EXPECT_EQ(others("int8"), others("fp32") + parameters);
+}
+
+// Running statistics have no optimizer's states.
+TEST(JobPlan, OfServersKnowsWhichTensorsHaveStates) {
+  TrainingJobSpec spec;
+  spec.nodes = 2;
+  spec.parameterServers = ParameterServersSpec{.nodes = 1};
+  spec.train.emplace();
+  spec.train->model = {.preset = "resnet20", .outputs = 10, .batchNorm = "local"};
+  spec.train->optimizer.clipNorm = 0;
+  const JobPlan job = plan_job(spec).value();
+  uint64_t statistics = 0;
+  for (const Parameter& parameter : parameter_table(job.options.design)) {
+    if (parameter.is_statistic) statistics += static_cast<uint64_t>(parameter.count());
+  }
+  ASSERT_GT(statistics, 0u);
+  uint64_t held = 0;
+  for (const parallel::MemoryPart& part : job.server) {
+    if (part.basis == parallel::MemoryBasis::kExact) held += part.bytes;
+  }
+  const auto parameters = static_cast<uint64_t>(parameter_count(job.options.design));
+  EXPECT_EQ(held, 4 * (4 * parameters - 2 * statistics)) << "values, two moments, and sums";
+}
+
 TEST(JobPlan, OfServersCountsTheirCopies) {
   const auto held = [](int64_t copies) {
     TrainingJobSpec spec = small_job();
