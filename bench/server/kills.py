@@ -66,8 +66,8 @@ def command_of(pid):
 
 
 def units(data):
-    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables, without its uses, and without the time
-    since which it is there if it was never updated."""
+    """Yields the units of a server's state (docs/formats.md): the ranges, and each row of the tables that was ever updated, without its uses.
+    Other rows are functions of their keys, and a copy does not have those that were only pulled."""
     count, = struct.unpack_from("<Q", data, 40)
     at = 48
     for _ in range(count):
@@ -81,8 +81,8 @@ def units(data):
         length = 24 + 4 * floats
         for i in range(0, size, length):
             row = body[i:i + length]
-            updated_at = row[12:16] if any(row[20:24]) else b""
-            yield kind, index, first, row[:8] + updated_at + row[20:]
+            if any(row[20:24]):
+                yield kind, index, first, row[:8] + row[12:16] + row[20:]
 
 
 def digest_of(folder):

@@ -4,6 +4,7 @@
 
 #include "controller/plan/names.h"
 #include "controller/plan/round_nodes.h"
+#include "controller/plan/servers.h"
 #include "controller/plan/world.h"
 
 namespace lockstep::plan {
@@ -70,6 +71,8 @@ std::string special_parts(const WorldAssignment& world, const TrainingJobSpec& s
   add(has_servers(world), "has servers");
   add(wishes.has_new_worker, "has workers that were started anew");
   add(wishes.has_moved_server, "has servers in other pods than when it began");
+  add(wishes.has_places, "has servers that may come and go");
+  add(wishes.has_transfers, "sends fewer bits to servers, or lets rows expire");
   for (std::string& part : sharing_parts(world.layout)) add(true, std::move(part));
   add(world.is_encrypted, "encrypts its traffic");
   add(world.tensor > 1, "shares layers");
@@ -97,6 +100,17 @@ AgentTrouble too_old_for_world(const PodView& pod, int64_t protocol, const World
                      " starts once the job is suspended and resumed, which recreates "
                      "its pods with the controller's version of Lockstep. If spec.image has an "
                      "older version, change it meanwhile"};
+}
+
+AgentTrouble too_old_to_join(const Pass& pass, const PodView& pod) {
+  return {.reason = "AgentTooOld",
+          .message = "the agent of " + pod.name + " speaks protocol version " +
+                     std::to_string(pass.last_report(&pod)->protocol) +
+                     ", but a server that is added to a round needs version " +
+                     std::to_string(kProtocolWithPlaces) +
+                     ". Training goes on without it until the job is suspended and resumed, which "
+                     "recreates its pods with the controller's version of Lockstep. If spec.image "
+                     "has an older version, change it meanwhile"};
 }
 
 // Returns the trouble of an agent of the round that speaks a served version, but does not know
@@ -132,6 +146,7 @@ std::optional<AgentTrouble> agent_trouble(const Pass& pass) {
       return unsupported_protocol(*pod, agent->state->protocol);
     if (agent->reports_too_much) return reported_too_much(*pod);
   }
+  if (const PodView* pod = pod_too_old_to_join(pass)) return too_old_to_join(pass, *pod);
   return all_have_assignment(pass) ? std::nullopt : trouble_with_world(pass, "round");
 }
 

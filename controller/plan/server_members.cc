@@ -80,6 +80,15 @@ int64_t incarnation_that_left(const Pass& pass, int64_t node_index) {
   return has_left ? view.servers[*server].move->to.incarnation : 0;
 }
 
+const PodView* pod_too_old_to_join(const Pass& pass) {
+  if (!has_places(pass) || !has_views(pass)) return nullptr;
+  const size_t counted = counted_servers(servers_view(pass));
+  const auto wanted = static_cast<size_t>(pass.spec().parameterServers->nodes);
+  const PodView* pod = wanted > counted ? pod_of_server(pass, counted) : nullptr;
+  const AgentState* state = pod != nullptr && runs(pod) ? pass.last_report(pod) : nullptr;
+  return state != nullptr && state->protocol < kProtocolWithPlaces ? pod : nullptr;
+}
+
 size_t members_to_keep(const Pass& pass) {
   if (!has_places(pass) || !has_views(pass)) return 0;
   const ServersView view = servers_view(pass);

@@ -24,6 +24,8 @@ std::string view_of_new_round(const Pass& pass);
 // members the job must have until those that leave it have left. Only if has_places().
 std::vector<int64_t> nodes_of_view(const Pass& pass);
 size_t members_to_keep(const Pass& pass);
+// Returns the pod of the next server to be added, if its agent is too old for that; else null.
+const PodView* pod_too_old_to_join(const Pass& pass);
 // Returns the nodes whose servers have left the round.
 std::set<int64_t> nodes_that_left(const Pass& pass);
 int64_t incarnation_that_left(const Pass& pass, int64_t node_index);  // 0: it has not

@@ -75,6 +75,26 @@ TEST(MoreServers, NeedAgentsThatKnowPlaces) {
   EXPECT_EQ(training(2, 0, false).status().serversView, "") << "the agents had not told";
 }
 
+TEST(MoreServers, WaitForAnAgentThatIsNotTooOldAndSayWhy) {
+  Scene scene = training(2, 0, true);
+  want_servers(scene, 3);
+  run_next_pod(scene, kWorkers + 2, 1, kNewHost);
+  server(scene, 2).protocol = kProtocolWithPlaces - 1;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "1:1,1#8");
+  const Condition* ready = find_condition(scene.status(), kReady);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->reason, "AgentTooOld");
+  EXPECT_TRUE(
+      ready->message.starts_with("the agent of job-server-4-1 speaks protocol version 15, "
+                                 "but a server that is added to a round needs version 16"))
+      << ready->message;
+  EXPECT_TRUE(is_true(scene.status(), kRunning)) << "training goes on";
+  server(scene, 2).protocol = kProtocolWithPlaces;
+  settle_all(scene);
+  EXPECT_EQ(scene.status().serversView, "2:1,1,*-2@>1/10.0.9.9#8");
+}
+
 TEST(MoreServers, AreAddedToTheRound) {
   Scene scene = training(2, 0, true);
   const std::string hash = scene.status().worldHash;
