@@ -66,17 +66,7 @@ Status ClientLink::tick(TimePoint now) {
   return {};
 }
 
-bool ClientLink::keeps(TimePoint now) {
-  if (!kept_since_) kept_since_ = now;
-  return outbox_.added_bytes() < kBurstBytes && now - *kept_since_ < kBurstTime;
-}
-
-void ClientLink::send_kept() {
-  if (kept_since_) flush();
-}
-
 void ClientLink::flush() {
-  kept_since_.reset();
   if (watches_writes_ || broken_) return;
   const Result<bool> all = outbox_.flush(*link_, kTurnBytes);
   sent_at_ = core_.now();

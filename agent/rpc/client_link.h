@@ -30,9 +30,8 @@ class ClientLink final : public FrameSink {
   void send(ServedCall& call);
   // (locked)
   void flush();
-  // (locked) Whether a burst may keep what was given to send(), and then send_kept() follows.
-  bool keeps(TimePoint now);
-  void send_kept();
+  // (locked) Bytes of replies that were given to send() since the last flush().
+  uint64_t added_bytes() const { return outbox_.added_bytes(); }
   // (locked) Takes all messages back, for the end of the connection.
   void close();
   // (locked) The call takes room in the client's windows, and gives it back.
@@ -79,7 +78,6 @@ class ClientLink final : public FrameSink {
   TimePoint heard_at_{};
   uint64_t heard_bytes_ = 0;
   TimePoint sent_at_{};
-  std::optional<TimePoint> kept_since_;  // the oldest reply that a burst keeps
   uint32_t calls_ = 0;
   uint64_t bytes_ = 0;
 };

@@ -18,9 +18,10 @@ constexpr size_t kCopiedBodyMax = 4096;
 constexpr size_t kRememberedReplyMax = kHeadMax + kCopiedBodyMax;
 // A client begins no call while the call this many numbers before it is unfinished (call_memory.h).
 constexpr uint64_t kUnfinishedMax = 4096;
-// A burst (client.h, server.h) keeps less than this many bytes for a connection ...
+// A burst (client.h, server.h) keeps fewer bytes than this for a connection.
 constexpr uint64_t kBurstBytes = uint64_t{64} << 10;
-// ... and a server's, no reply for longer than this and the task at hand.
+// A burst of replies sends all that it keeps with the first reply that comes this long after the
+// oldest one.
 constexpr Duration kBurstTime = std::chrono::microseconds(200);
 // The most segments of shared memory that a process offers to a peer (shared_memory.h).
 constexpr size_t kSegmentsMax = 8;

@@ -34,7 +34,7 @@ void OutMessage::clear() {
 void Outbox::add(OutMessage* message) {
   CHECK(!message->is_queued);
   message->left = bytes_in(message->body);
-  added_bytes_ += message->head.size() + message->left;
+  added_bytes_ += sizeof(FrameHeader) + message->header.total;
   message->part = message->at = 0;
   message->has_begun = false;
   message->is_queued = true;

@@ -52,7 +52,7 @@ class Outbox {
   // written.
   Result<bool> flush(comm::Link& link, size_t budget);
   bool is_empty() const;
-  // Bytes of messages that were added since the last flush().
+  // Bytes of messages that were added since the last flush(), also of those that are lent.
   uint64_t added_bytes() const { return added_bytes_; }
   // Messages that were sent since the last call, oldest first. The caller clears the list.
   std::vector<OutMessage*>& sent() { return sent_; }

@@ -156,8 +156,18 @@ void ServerCore::send_outcome(ServedCall& call, const CallOutcome& outcome) {
 // Replies of the loop's own thread go out with its next turn.
 void ServerCore::send_out(ClientLink& link) {
   if (is_loop()) return dirty_.push_back(link.number());
-  if (bursts_ > 0 && link.keeps(now())) return kept_.push_back(link.number());
-  link.flush();
+  if (bursts_ == 0) return link.flush();
+  const TimePoint at = now();
+  if (kept_.empty()) kept_since_ = at;
+  if (kept_.empty() || kept_.back() != link.number()) kept_.push_back(link.number());
+  if (link.added_bytes() >= kBurstBytes || at - kept_since_ >= kBurstTime) send_kept();
+}
+
+void ServerCore::send_kept() {
+  for (const uint64_t number : std::exchange(kept_, {})) {
+    ClientLink* const link = connection(number);
+    if (link != nullptr) link->flush();
+  }
 }
 
 void ServerCore::begin_burst() {
@@ -167,11 +177,7 @@ void ServerCore::begin_burst() {
 
 void ServerCore::end_burst() {
   const std::lock_guard lock(mutex);
-  if (--bursts_ > 0) return;
-  for (const uint64_t number : std::exchange(kept_, {})) {
-    ClientLink* const link = connection(number);
-    if (link != nullptr) link->send_kept();
-  }
+  if (--bursts_ == 0) send_kept();
 }
 
 // Fills in the reply's header. An error is sent instead.

@@ -92,6 +92,7 @@ class ServerCore {
   void unlink(ServedCall& call);
   void recycle_if_over(ServedCall& call);
   void send_out(ClientLink& link);
+  void send_kept();
   void run_deferred();
 
   Server::Options options_;
@@ -110,6 +111,7 @@ class ServerCore {
   std::vector<ServedCall*> free_states_;
   std::vector<uint64_t> dirty_;  // connections to flush
   std::vector<uint64_t> kept_;   // likewise, at the end of all bursts
+  TimePoint kept_since_{};       // the oldest of these replies
   size_t bursts_ = 0;
   std::vector<std::shared_ptr<Object>> garbage_;  // destroyed without the lock
   std::vector<std::function<void()>> deferred_;   // run without it

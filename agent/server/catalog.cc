@@ -115,9 +115,10 @@ Digest digest_of(const Catalog& catalog) {
     text.word("table");
     text.word(table.name);
     text.word(std::to_string(table.dim));
-    text.word(std::to_string(table.life.idle_max));
-    const double numbers[] = {table.deviation, table.life.frequency_min, table.life.half_life,
-                              table.life.decay};
+    const RowLife forever;
+    text.word(std::to_string(forever.idle_max));
+    const double numbers[] = {table.deviation, forever.frequency_min, forever.half_life,
+                              forever.decay};
     for (const double value : numbers) text.number(value);
     write(text, table.optimizer);
   }

@@ -56,7 +56,7 @@ struct Catalog {
 Status check_catalog(const Catalog& catalog);
 
 // SHA-256 of a text that has one line for each tensor and table, with every option, numbers
-// in hexadecimal.
+// in hexadecimal. The life of rows does not matter: it may change between rounds.
 Digest digest_of(const Catalog& catalog);
 
 }  // namespace lockstep::server

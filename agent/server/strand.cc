@@ -49,7 +49,11 @@ void Strand::loop() {
       if (tasks_.empty()) return;
     }
     if (around_.begin) around_.begin();
-    while (const Task task = next()) task();
+    for (int i = 0; i < kTasksMax; ++i) {
+      const Task task = next();
+      if (!task) break;
+      task();
+    }
     if (around_.end) around_.end();
   }
 }

@@ -13,8 +13,9 @@ namespace lockstep::server {
 class Strand {
  public:
   using Task = std::function<void()>;
-  // Called on the strand's thread before tasks that follow each other without a pause, and after
-  // them; may be empty.
+  static constexpr int kTasksMax = 16;
+  // Called on the strand's thread before tasks that follow each other without a pause, at most
+  // kTasksMax, and after them; may be empty.
   struct Around {
     Task begin;
     Task end;

@@ -221,10 +221,14 @@ void Unit::begin_at(uint64_t first) {
 }
 
 Unit::Report Unit::report() const {
+  const auto waits_for_others = [&](const SharedCall& call) {
+    return !clock_.waits_for_itself(call->worker, call->head.clock);
+  };
+  const auto pulls = static_cast<size_t>(std::ranges::count_if(waiting_pulls_, waits_for_others));
   return {.name = options_.name,
           .now = clock_.now(),
           .slowest = clock_.slowest(),
-          .waiting = waiting_pushes_.size() + waiting_pulls_.size(),
+          .waiting = waiting_pushes_.size() + pulls,
           .size = state_->size(),
           .is_primary = place_.is_primary,
           .sequence = sequence_,

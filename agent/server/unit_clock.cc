@@ -64,6 +64,10 @@ Result<UnitClock::Verdict> UnitClock::judge_pull(uint32_t worker, uint64_t clock
   return is_ready ? Verdict::kNow : Verdict::kWait;
 }
 
+bool UnitClock::waits_for_itself(uint32_t worker, uint64_t clock) const {
+  return !is_synchronous() && clock > 0 && !has_pushed(worker, clock - 1);
+}
+
 void UnitClock::take_push(uint32_t worker, uint64_t clock) {
   uint64_t& own = clocks_.at(worker);
   own = clock + 1;

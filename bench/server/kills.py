@@ -16,6 +16,7 @@ With --results, what is known of a run is kept in that folder, and such a run is
 with 1 if a run failed.
 """
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -127,9 +128,10 @@ class Fault:
         return any(rank is not None and rank >= WORKERS for rank in ranks)
 
     def strike(self, target):
-        stopped = [target, *local_job.below(target)] if self.victim == "node" else [target]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP if self.stops else signal.SIGKILL)
+        os.kill(target, signal.SIGSTOP if self.stops else signal.SIGKILL)
+        for pid in local_job.below(target) if self.victim == "node" else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def look(self, root):
         ranks = {local_job.rank_of(pid): pid for pid in local_job.below(root)}
@@ -241,7 +243,7 @@ def main():
     parser.add_argument("--rows", type=int, default=200_000, help="of its click log")
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--copies", type=int, default=0, help="of each parameter")
-    parser.add_argument("--victims", type=lambda words: words.split(","), default=list(VICTIMS[:3]), help="which are drawn: " + ",".join(VICTIMS))
+    parser.add_argument("--victims", nargs="+", choices=VICTIMS, default=list(VICTIMS[:3]), help="which are drawn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", help="a folder that keeps what is known of each run")
     options = parser.parse_args()

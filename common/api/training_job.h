@@ -297,7 +297,6 @@ struct ElasticSpec {
   bool operator==(const ElasticSpec&) const = default;
 };
 
-// Nodes that hold the parameters (docs/servers.md).
 // How long the rows of a click model's tables live (agent/server/catalog.h, RowLife).
 struct ServerRowsSpec {
   int64_t idleSteps = 0;  // 0: rows live forever
@@ -308,6 +307,7 @@ struct ServerRowsSpec {
   bool operator==(const ServerRowsSpec&) const = default;
 };
 
+// Nodes that hold the parameters (docs/servers.md).
 struct ParameterServersSpec {
   int64_t nodes = 1;
   std::string consistency = "synchronous";  // synchronous, asynchronous, boundedStaleness

@@ -398,14 +398,15 @@ struct Schema<ServerRowsSpec> {
                 .maximum = 1e9},
           &ServerRowsSpec::idleSteps);
     visit(Field{.name = "minFrequency",
-                .meaning = "Rows that are used more than this do not expire. The frequency is the "
-                           "number of uses, or with halfLifeSteps of recent ones. Needs idleSteps.",
+                .meaning = "Rows of at least this frequency do not expire. It is the number of "
+                           "uses, or with halfLifeSteps of recent ones; a pull and a push are a "
+                           "use each. Needs idleSteps.",
                 .minimum = 0,
                 .maximum = 1e9},
           &ServerRowsSpec::minFrequency);
     visit(Field{.name = "halfLifeSteps",
-                .meaning = "Steps in which a use comes to count half in the frequency; 0: each "
-                           "counts 1 forever. Needs idleSteps.",
+                .meaning = "Steps after which a use counts half in the frequency; 0: each counts 1 "
+                           "forever. Needs idleSteps.",
                 .minimum = 0,
                 .maximum = 1e9},
           &ServerRowsSpec::halfLifeSteps);

@@ -70,7 +70,7 @@ class ClickStep {
     std::vector<float> weights;
     std::vector<float> factors;
     std::vector<std::vector<float>> tensors;  // of the layers
-    std::vector<server::Transfer> pulls;      // go before the memory that they write
+    std::vector<server::Transfer> pulls;      // destroyed before the memory that they write
   };
   void begin_pull(const ClickRows& rows, uint64_t clock, Parameters& parameters);
   // Returns their staleness.

@@ -62,6 +62,7 @@ Status ClickTask::read(ClickRows& rows) {
 
 Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
   const TimePoint began = parts_.clock.now();
+  TRY(std::exchange(next_failure_, Status()));
   if (read_step_ == step.number) {
     std::swap(rows_, next_rows_);
   } else {
@@ -70,9 +71,9 @@ Result<ServedTask::Outcome> ClickTask::train(const Step& step) {
   Outcome outcome{.counted = rows_.size()};
   outcome.numbers.data_seconds = to_seconds(parts_.clock.now() - began);
   const auto read_next = [&]() -> Result<const ClickRows*> {
-    if (step.number >= parts_.config.train.steps) return nullptr;
-    TRY(read(next_rows_));
-    return &next_rows_;
+    if (step.number >= parts_.config.train.steps || !step.may_pull_ahead) return nullptr;
+    next_failure_ = read(next_rows_);
+    return next_failure_.ok() ? &next_rows_ : nullptr;
   };
   TRY_ASSIGN(const ClickStep::Outcome done,
              step_.train(rows_,

@@ -35,6 +35,7 @@ class ClickTask final : public ServedTask {
   int64_t read_step_ = 0;  // the last step whose rows were read
   ClickRows rows_;
   ClickRows next_rows_;  // of the step after that of rows_
+  Status next_failure_;  // to read them: the next step's
 };
 
 }  // namespace lockstep::train

@@ -21,7 +21,7 @@ void ClientParameters::pull(int64_t id, int64_t clock, std::span<float> into) {
   pulls_[at].transfer = client_.pull({.tensor = static_cast<uint32_t>(id),
                                       .clock = pulls_[at].clock,
                                       .into = into,
-                                      .encoding = encodings_.pull});
+                                      .encoding = encodings_[at].pull});
 }
 
 Status ClientParameters::finish_pull(int64_t id) {
@@ -38,11 +38,12 @@ Status ClientParameters::finish_pull(int64_t id) {
 }
 
 void ClientParameters::push(const Push& push) {
-  pushes_[static_cast<size_t>(push.id)] = client_.push({.tensor = static_cast<uint32_t>(push.id),
-                                                        .clock = static_cast<uint64_t>(push.clock),
-                                                        .gradient = push.gradient,
-                                                        .learning_rate = push.learning_rate,
-                                                        .encoding = encodings_.push});
+  const auto at = static_cast<size_t>(push.id);
+  pushes_[at] = client_.push({.tensor = static_cast<uint32_t>(push.id),
+                              .clock = static_cast<uint64_t>(push.clock),
+                              .gradient = push.gradient,
+                              .learning_rate = push.learning_rate,
+                              .encoding = encodings_[at].push});
 }
 
 Status ClientParameters::finish_pushes() {

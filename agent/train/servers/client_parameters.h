@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "agent/parallel/remote_parameters.h"
@@ -15,10 +16,12 @@ namespace lockstep::train {
 // error every call fails with it.
 class ClientParameters final : public parallel::RemoteParameters {
  public:
-  // The client outlives it.
-  ClientParameters(server::ParameterClient& client, size_t parameters,
-                   const server::Encodings& encodings)
-      : client_(client), encodings_(encodings), pulls_(parameters), pushes_(parameters) {}
+  // `encodings`: by id. The client outlives it.
+  ClientParameters(server::ParameterClient& client, std::vector<server::Encodings> encodings)
+      : client_(client),
+        encodings_(std::move(encodings)),
+        pulls_(encodings_.size()),
+        pushes_(encodings_.size()) {}
 
   Status put(int64_t id, std::span<const float> values) override;
   void pull(int64_t id, int64_t clock, std::span<float> into) override;
@@ -43,7 +46,7 @@ class ClientParameters final : public parallel::RemoteParameters {
   }
 
   server::ParameterClient& client_;
-  const server::Encodings encodings_;
+  const std::vector<server::Encodings> encodings_;
   std::vector<Pull> pulls_;                              // by id
   std::vector<std::optional<server::Transfer>> pushes_;  // likewise
   Status failure_;

@@ -16,11 +16,26 @@
 
 namespace lockstep::train {
 
+namespace {
+
+// Running statistics travel in fp32: they differ by orders of magnitude, and a variance must not
+// become 0.
+std::vector<server::Encodings> encodings_of(const ModelDesign& design,
+                                            const server::Encodings& encodings) {
+  std::vector<server::Encodings> by_id;
+  for (const Parameter& parameter : parameter_table(design)) {
+    by_id.push_back(parameter.is_statistic ? server::Encodings() : encodings);
+  }
+  return by_id;
+}
+
+}  // namespace
+
 DenseTask::DenseTask(const Parts& parts)
     : parts_(parts),
       train_(parts.config.train),
       design_(model_design(train_)),
-      remote_(parts.servers, parts.round.catalog.tensors.size(), parts.round.encodings) {}
+      remote_(parts.servers, encodings_of(design_, parts.round.encodings)) {}
 
 // Servers may never answer any more, so the model's end must not wait for them.
 DenseTask::~DenseTask() {

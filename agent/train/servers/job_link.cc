@@ -203,7 +203,7 @@ Result<T> JobLink::again_in_later_views(const Try& attempt) const {
     if (done.ok() || !may_pass(done.error())) return done;
     const Duration most = done.error().code == Code::kConflict ? kOtherView : patience_;
     if (!wait_for_view_after(now.number, most)) waited += most;
-    if (waited >= patience_) return Error{done.error().code, done.error().message};
+    if (waited >= patience_) return done;
   }
 }
 
@@ -364,8 +364,10 @@ Result<std::vector<ManifestFile>> JobLink::save_in(const ServersView& view,
 }
 
 Result<std::vector<ManifestFile>> JobLink::save(std::string_view folder) {
-  return again_in_later_views<std::vector<ManifestFile>>(
+  auto saved = again_in_later_views<std::vector<ManifestFile>>(
       [&](const ServersView& view) { return save_in(view, folder); });
+  if (saved.ok() || !may_pass(saved.error())) return saved;
+  return Error{saved.error().code, saved.error().message};
 }
 
 Status JobLink::leave(bool was_stopped) {

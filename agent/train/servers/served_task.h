@@ -44,6 +44,7 @@ class ServedTask {
     int64_t number = 1;  // counted from 1
     double learning_rate = 0;
     uint32_t counted_workers = 1;  // whose gradients count
+    bool may_pull_ahead = false;   // nothing is saved or validated before the next step
   };
   struct Outcome {
     double loss_sum = 0;     // over the terms of the loss of this rank, before the update

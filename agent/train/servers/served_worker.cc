@@ -314,7 +314,8 @@ Status ServedWorker::step_once() {
   Result<ServedTask::Outcome> outcome =
       task_->train({.number = step_ + 1,
                     .learning_rate = optim::learning_rate(schedule_, step_ + 1),
-                    .counted_workers = round_->workers - round_->consistency.backup_workers});
+                    .counted_workers = round_->workers - round_->consistency.backup_workers,
+                    .may_pull_ahead = !is_saved(step_ + 1) && !is_validated(step_ + 1)});
   if (!outcome.ok()) return blaming_servers(outcome.error());
   ++step_;
   // If updates are synchronous a pull has all of them, however far behind a worker is.

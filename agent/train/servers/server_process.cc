@@ -82,7 +82,7 @@ Status ServerProcess::serve() {
   followed_ = round.standing;
   desk_->note_lost(round.standing.workers);
   const ServerStanding& standing = round.standing.servers[round.self.rank - round.workers];
-  if (standing.state == ServerState::kWhole && standing.since == 1) first_step_ = 0;
+  if (standing.state == ServerState::kWhole && standing.since == 1) begin_at(0);
   TRY(server_->start());
   show_view();
   feed_ = std::make_unique<ViewFeed>(
@@ -296,8 +296,13 @@ Status ServerProcess::load(const rpc::Request& request) {
     }));
   }
   server_->begin_at(call.first);
-  first_step_ = call.first;
+  begin_at(call.first);
   return {};
+}
+
+void ServerProcess::begin_at(uint64_t step) {
+  first_step_ = step;
+  watch_.begin_at(step, surroundings_.clock.now());
 }
 
 void ServerProcess::tell_past(rpc::Request& request) {

@@ -55,6 +55,8 @@ class ServerProcess {
   // `done`: the body of the reply.
   static void answer(rpc::Request& request, const Result<std::string>& done);
   Status load(const rpc::Request& request);
+  // The round begins after this step.
+  void begin_at(uint64_t step);
   // Returns the list of files.
   Result<std::string> save(const rpc::Request& request);
   void tell_past(rpc::Request& request);

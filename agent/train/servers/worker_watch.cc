@@ -1,5 +1,6 @@
 #include "agent/train/servers/worker_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::train {
@@ -7,16 +8,29 @@ namespace {
 
 // Longest gap between two looks that counts against a worker.
 constexpr Duration kGapMax = std::chrono::seconds(2);
+constexpr uint64_t kStepsTakenMax = 5;  // of one look
 constexpr char kStep[] = "step";
 
 }  // namespace
 
+// All but the first of several steps have begun since the look before, however long ago that one
+// has.
+void WorkerWatch::take_steps(uint64_t steps, TimePoint looked_at, TimePoint now) {
+  const bool knows_first = step_at_ != TimePoint{};
+  const uint64_t known = knows_first ? steps : steps - 1;
+  if (known == 0 || !knows_step_) return;
+  const Duration took = now - (knows_first ? step_at_ : looked_at);
+  for (uint64_t i = 0; i < std::min(known, kStepsTakenMax); ++i) {
+    limit_.add_step(took / static_cast<int64_t>(known));
+  }
+}
+
 void WorkerWatch::look(uint64_t step, std::optional<AwaitedWorkers> awaited, TimePoint now) {
-  const Duration unseen = now - std::exchange(looked_at_, now);
-  if (step != step_) {
-    if (step_at_ != TimePoint{} && step > step_) {
-      limit_.add_step((now - step_at_) / static_cast<int64_t>(step - step_));
-    }
+  const TimePoint looked_at = std::exchange(looked_at_, now);
+  const Duration unseen = now - looked_at;
+  if (step != step_ && step > 0) {
+    if (step > step_) take_steps(step - step_, looked_at, now);
+    knows_step_ = true;
     step_ = step;
     step_at_ = now;
     since_ = now;

@@ -28,8 +28,14 @@ class WorkerWatch {
   // `floor`, `pause`: as HangLimit().
   WorkerWatch(Duration floor, Duration pause) : limit_(floor, pause) {}
 
-  // `step`: that all workers have completed. Time in which nobody looked does not count: the whole
-  // machine may have been paused.
+  // The workers begin after this step. Without it, it is unknown when the first steps have begun.
+  void begin_at(uint64_t step, TimePoint now) {
+    step_ = step;
+    knows_step_ = true;
+    looked_at_ = now;
+  }
+  // `step`: that all workers have completed; 0: none was seen. Time in which nobody looked does not
+  // count: the whole machine may have been paused.
   void look(uint64_t step, std::optional<AwaitedWorkers> awaited, TimePoint now);
   // The wait so far does not count: the workers may have waited for something else.
   void begin_anew() { awaited_.reset(); }
@@ -41,8 +47,11 @@ class WorkerWatch {
   std::optional<uint32_t> hung(TimePoint now) const;
 
  private:
+  void take_steps(uint64_t steps, TimePoint looked_at, TimePoint now);
+
   HangLimit limit_;
   uint64_t step_ = 0;
+  bool knows_step_ = false;
   TimePoint step_at_{};  // when the step was first seen; the epoch: none yet
   std::optional<AwaitedWorkers> awaited_;
   TimePoint since_{};

@@ -129,6 +129,29 @@ TEST_F(Bursts, OfRepliesGoOutAtTheirEndOrAfterAWhile) {
   EXPECT_EQ(text_of(calls[2].head()), "later");
 }
 
+TEST_F(Bursts, OfRepliesKeepNoneForLongerThanAnyOther) {
+  auto other_client = test::make_client({.rank = 1, .limits = limits_without_pings()});
+  Peer other = test::add_server(*other_client, listener_.port);
+  Call first = keep();
+  ASSERT_TRUE(has_kept(1));
+  Call second = other.call(kKeep, {.head = bytes_of("keep")});
+  ASSERT_TRUE(has_kept(2));
+  const ReplyBurst burst(*server_);
+  answer_one();
+  wait_a_while();
+  EXPECT_FALSE(first.is_done());
+  answer_one();
+  EXPECT_TRUE(second.wait().ok());
+  EXPECT_TRUE(first.wait().ok()) << "it goes with that of the other client";
+}
+
+TEST_F(Bursts, OfRequestsKeepEmptyOnesNoLonger) {
+  std::optional<RequestBurst> burst(*client_);
+  Call empty = peer_.call(kEcho, {});
+  burst.reset();
+  EXPECT_TRUE(empty.wait().ok());
+}
+
 TEST_F(Bursts, OfRepliesMayOutliveTheirClients) {
   std::optional<ReplyBurst> burst(*server_);
   Call kept = keep();

@@ -64,7 +64,7 @@ TEST(UnitClock, WithBackupWorkersLeavesTheLastOnesBehind) {
   EXPECT_EQ(clock.slowest().worker, 2u);
 }
 
-TEST(UnitClock, OfAsynchronousUpdatesLetsNobodyWait) {
+TEST(UnitClock, OfAsynchronousUpdatesLetsNobodyWaitForOthers) {
   UnitClock clock = clock_of(kAsynchronous);
   for (uint64_t step = 0; step < 100; ++step) {
     EXPECT_EQ(*clock.judge_pull(1, step), Verdict::kNow);
@@ -75,6 +75,20 @@ TEST(UnitClock, OfAsynchronousUpdatesLetsNobodyWait) {
   EXPECT_EQ(clock.now(), 100u);
   EXPECT_EQ(clock.judge_push(1, 99).error().message,
             "[server] rank 1: expected a push with clock 100, got 99");
+}
+
+TEST(UnitClock, LetsAPullWaitForTheWorkersOwnPushes) {
+  for (const Consistency& consistency : {kAsynchronous, bounded(3)}) {
+    UnitClock clock = clock_of(consistency);
+    EXPECT_EQ(*clock.judge_pull(1, 1), Verdict::kWait);
+    EXPECT_TRUE(clock.waits_for_itself(1, 1));
+    EXPECT_FALSE(clock.waits_for_itself(1, 0));
+    clock.take_push(1, 0);
+    EXPECT_EQ(*clock.judge_pull(1, 1), Verdict::kNow);
+    EXPECT_FALSE(clock.waits_for_itself(1, 1));
+    EXPECT_EQ(*clock.judge_pull(1, 2), Verdict::kWait);
+  }
+  EXPECT_FALSE(clock_of({}).waits_for_itself(1, 1)) << "it waits for all pushes of the step";
 }
 
 TEST(UnitClock, NamesTheSlowestWorker) {

@@ -405,6 +405,13 @@ TEST(ClickWorkers, ForgetRowsThatAreNotUsed) {
   options.servers->rows = {.idleSteps = 5, .minFrequency = 5};
   const int64_t some = rows_at_the_end();
   EXPECT_LT(some, all * 9 / 10);
+  options.checkpoint_every = 50;
+  WorkerWorld resumed(options);
+  ASSERT_NO_FATAL_FAILURE(resumed.run());
+  std::filesystem::remove_all(resumed.checkpoint_folder(100));
+  resumed.change_servers({.nodes = 2, .rows = {.decay = 0.001}});
+  ASSERT_NO_FATAL_FAILURE(resumed.run());
+  EXPECT_EQ(resumed.storage_notes(0).resumed_step, 50);
   EXPECT_GT(some, 0);
 }
 

@@ -67,6 +67,18 @@ TEST(ConvnetServers, KeepStatisticsWhateverTheOptimizer) {
   }
 }
 
+TEST(ConvnetServers, SendFewerBits) {
+  WorkerWorld::Options job = with_servers(local_job(2), {.nodes = 2});
+  WorkerWorld plain(job);
+  ASSERT_NO_FATAL_FAILURE(plain.run());
+  job.servers->pushPrecision = "int8";
+  job.servers->pullPrecision = "int8";
+  WorkerWorld world(job);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.metric("loss"), plain.metric("loss"));
+  EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 0.05);
+}
+
 TEST(ConvnetServers, LearnWithEveryConsistency) {
   const ParameterServersSpec kinds[] = {
       {.nodes = 2, .consistency = "asynchronous"},

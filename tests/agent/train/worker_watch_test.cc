@@ -69,6 +69,31 @@ TEST_F(WorkerWatchTest, IsPatientInTheFirstStepsAndInPauses) {
   EXPECT_FALSE(watch_.hung(now_)) << "the step after a pause may take as long";
 }
 
+// A small job may do many steps before the first look, and between two.
+TEST_F(WorkerWatchTest, KnowsSoonHowLongQuickStepsTake) {
+  watch_.begin_at(3, now_);
+  look_for(2 * kLook, 0, {});
+  look_for(kLook, 17, {});
+  look_for(kFloor - kLook, 17, step_of(18, {1}));
+  EXPECT_FALSE(watch_.hung(now_));
+  look_for(2 * kLook, 17, step_of(18, {1}));
+  EXPECT_EQ(watch_.hung(now_), 1u);
+}
+
+// The first step that is seen may have begun long ago, and so may all of them for a server that was
+// not there.
+TEST_F(WorkerWatchTest, IsPatientIfItHasNotSeenStepsBegin) {
+  watch_.begin_at(0, now_);
+  look_for(kLook, 1, {});
+  look_for(kPause - kLook, 1, step_of(2, {1}));
+  EXPECT_FALSE(watch_.hung(now_));
+  watch_ = WorkerWatch(kFloor, kPause);
+  look_for(kLook, 0, {});
+  look_for(kLook, 5000, {});
+  look_for(kPause - kLook, 5000, step_of(5001, {1}));
+  EXPECT_FALSE(watch_.hung(now_));
+}
+
 TEST_F(WorkerWatchTest, StepsThatTakeLongHaveALongerLimit) {
   for (int i = 0; i < 5; ++i) look_for(std::chrono::seconds(10), ++step_, {});
   look_for(std::chrono::seconds(49), step_, step_of(step_ + 1, {1}));

@@ -226,6 +226,21 @@ TEST(AgentMessages, NewSchedulesAveragesAndPiecesNeedTheirProtocolVersion) {
   EXPECT_EQ(needed("cosine"), 11);
 }
 
+TEST(AgentMessages, WhatTravelsToServersNeedsItsProtocolVersion) {
+  TrainingJobSpec spec;
+  EXPECT_FALSE(wishes_of(spec).has_transfers);
+  spec.parameterServers.emplace();
+  EXPECT_FALSE(wishes_of(spec).has_transfers);
+  for (const auto& change : {+[](ParameterServersSpec& servers) { servers.pushPrecision = "int8"; },
+                             +[](ParameterServersSpec& servers) { servers.pullPrecision = "bf16"; },
+                             +[](ParameterServersSpec& servers) { servers.rows.decay = 0.1; },
+                             +[](ParameterServersSpec& servers) { servers.rows.idleSteps = 7; }}) {
+    spec.parameterServers.emplace();
+    change(*spec.parameterServers);
+    EXPECT_TRUE(wishes_of(spec).has_transfers);
+  }
+}
+
 TEST(AgentMessages, ABertNeedsItsProtocolVersion) {
   TrainingJobSpec spec;
   spec.train.emplace();
