@@ -53,7 +53,7 @@ class UnitClock {
   bool has_pushed(uint32_t worker, uint64_t clock) const;
   // kConflict if the rank is not a worker of the view.
   Result<Verdict> judge_pull(uint32_t worker, uint64_t clock) const;
-  // Whether a pull that waits does so for the worker itself, whoever else it waits for.
+  // Whether a pull that waits does so for the worker itself, maybe among others.
   bool waits_for_itself(uint32_t worker, uint64_t clock) const;
 
   // The push takes place, or was late. Its verdict was not kWait.
