@@ -88,8 +88,9 @@ bool is_closed(const UniqueFd& fd) {
 class HandmadeRank {
  public:
   HandmadeRank(const Identity& self, const std::string& nonce, const SocketAddress& rank_0)
-      : fd_(connect_to(rank_0)),
-        handshake_(Handshake::client(self, sha256(nonce), {0, Channel::kControl})) {}
+      : self_(self),
+        fd_(connect_to(rank_0)),
+        handshake_(Handshake::client(self_, sha256(nonce), {0, Channel::kControl})) {}
 
   std::vector<std::byte> say() {
     const auto output = handshake_.output();
@@ -106,6 +107,7 @@ class HandmadeRank {
   bool done() const { return handshake_.done(); }
 
  private:
+  const Identity self_;  // outlives the handshake
   UniqueFd fd_;
   Handshake handshake_;
 };
