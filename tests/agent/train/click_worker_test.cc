@@ -23,6 +23,7 @@
 #include "agent/train/servers/round_plan.h"
 #include "common/crypto/aead.h"
 #include "tests/agent/train/click_world.h"
+#include "tests/agent/train/fewer_bits.h"
 #include "tests/agent/train/worker_world.h"
 
 namespace lockstep::train {
@@ -373,21 +374,7 @@ TEST(ClickWorkers, SendFewerBits) {
   const TemporaryFolder folder;
   WorkerWorld::Options options = click_job(folder, kFactorizationMachine);
   options.train.steps = 60;
-  WorkerWorld plain(options);
-  ASSERT_NO_FATAL_FAILURE(plain.run());
-  struct Kind {
-    const char* push;
-    const char* pull;
-  };
-  for (const Kind& kind : {Kind{"bf16", "fp32"}, Kind{"fp32", "bf16"}, Kind{"int8", "int8"}}) {
-    SCOPED_TRACE(std::string(kind.push) + " " + kind.pull);
-    options.servers->pushPrecision = kind.push;
-    options.servers->pullPrecision = kind.pull;
-    WorkerWorld world(options);
-    ASSERT_NO_FATAL_FAILURE(world.run());
-    EXPECT_NE(world.metric("loss"), plain.metric("loss"));
-    EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 5e-3);
-  }
+  expect_near_with_fewer_bits(options, 5e-3);
 }
 
 TEST(ClickWorkers, ForgetRowsThatAreNotUsed) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/agent/train/digits_world.h"
+#include "tests/agent/train/fewer_bits.h"
 
 namespace lockstep::train {
 namespace {
@@ -68,15 +69,7 @@ TEST(ConvnetServers, KeepStatisticsWhateverTheOptimizer) {
 }
 
 TEST(ConvnetServers, SendFewerBits) {
-  WorkerWorld::Options job = with_servers(local_job(2), {.nodes = 2});
-  WorkerWorld plain(job);
-  ASSERT_NO_FATAL_FAILURE(plain.run());
-  job.servers->pushPrecision = "int8";
-  job.servers->pullPrecision = "int8";
-  WorkerWorld world(job);
-  ASSERT_NO_FATAL_FAILURE(world.run());
-  EXPECT_NE(world.metric("loss"), plain.metric("loss"));
-  EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 0.05);
+  expect_near_with_fewer_bits(with_servers(local_job(2), {.nodes = 2}), 0.05);
 }
 
 TEST(ConvnetServers, LearnWithEveryConsistency) {

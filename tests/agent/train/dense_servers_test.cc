@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/agent/train/fewer_bits.h"
 #include "tests/agent/train/small_worker.h"
 #include "tests/agent/train/table_world.h"
 #include "tests/agent/train/worker_world.h"
@@ -171,22 +172,7 @@ TEST(DenseServers, LearnWithABackupWorker) {
 }
 
 TEST(DenseServers, SendFewerBits) {
-  WorkerWorld::Options job = with_servers(mlp_job(), 2, {.nodes = 2});
-  WorkerWorld plain(job);
-  ASSERT_NO_FATAL_FAILURE(plain.run());
-  struct Kind {
-    const char* push;
-    const char* pull;
-  };
-  for (const Kind& kind : {Kind{"bf16", "fp32"}, Kind{"fp32", "bf16"}, Kind{"int8", "int8"}}) {
-    SCOPED_TRACE(std::string(kind.push) + " " + kind.pull);
-    job.servers->pushPrecision = kind.push;
-    job.servers->pullPrecision = kind.pull;
-    WorkerWorld world(job);
-    ASSERT_NO_FATAL_FAILURE(world.run());
-    EXPECT_NE(world.metric("loss"), plain.metric("loss"));
-    EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 0.02);
-  }
+  expect_near_with_fewer_bits(with_servers(mlp_job(), 2, {.nodes = 2}), 0.02);
 }
 
 TEST(DenseServers, ResumeWithTheSameBitsOnAnyNumberOfServers) {
