@@ -10,7 +10,7 @@ namespace {
 
 std::vector<uint32_t> sorted_once(std::vector<uint32_t> ranks) {
   std::ranges::sort(ranks);
-  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 
@@ -44,9 +44,10 @@ size_t Routing::arc_of(uint64_t position) const {
 }
 
 std::pair<size_t, size_t> Routing::ranges_of(uint32_t tensor) const {
-  const auto found = std::ranges::equal_range(view_->ranges, tensor, {}, &DenseRange::tensor);
-  const auto first = static_cast<size_t>(found.begin() - view_->ranges.begin());
-  return {first, first + found.size()};
+  const std::vector<DenseRange>& ranges = view_->ranges;
+  const auto first = std::ranges::lower_bound(ranges, tensor, {}, &DenseRange::tensor);
+  const auto end = std::ranges::upper_bound(ranges, tensor, {}, &DenseRange::tensor);
+  return {static_cast<size_t>(first - ranges.begin()), static_cast<size_t>(end - ranges.begin())};
 }
 
 std::vector<RoutedKeys> Routing::split(std::span<const uint64_t> keys) const {
