@@ -10,10 +10,14 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr size_t kAlign = 64;  // bytes
+constexpr size_t kAlign = 256;  // bytes
+
+size_t aligned(size_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
 
 size_t float_bytes(int64_t count) {
-  return (static_cast<size_t>(count) * sizeof(float) + kAlign - 1) / kAlign * kAlign;
+  return aligned(static_cast<size_t>(count) * sizeof(float));
 }
 
 // Returns how many different shards tensor-parallel ranks have of a part, or of a whole matrix.
@@ -48,6 +52,8 @@ double cost_of(const MuonMatrix& matrix) {
   return newton_schulz_flops(matrix.shape);
 }
 
+constexpr int64_t kFactors = 3;  // update_factor(), 1, and that of a norm
+
 // The memory of the largest matrix of each kind.
 struct Sizes {
   size_t matrix = 0;
@@ -55,34 +61,49 @@ struct Sizes {
   size_t workspace = 0;
 };
 
-Sizes sizes_of(std::span<const MuonMatrix> matrices, const MuonOptions& options) {
+Sizes sizes_of(std::span<const MuonMatrix> matrices, const MuonOptions& options,
+               kernels::DeviceType device) {
   Sizes sizes;
   for (const MuonMatrix& matrix : matrices) {
     const int64_t side = matrix.shape.shorter();
     sizes.matrix = std::max(sizes.matrix, float_bytes(matrix.shape.count()));
     sizes.square = std::max(sizes.square, float_bytes(side * side));
-    sizes.workspace =
-        std::max(sizes.workspace, newton_schulz_workspace(matrix.shape, options.precision));
+    sizes.workspace = std::max(
+        sizes.workspace, aligned(newton_schulz_workspace(matrix.shape, options.precision, device)));
   }
   return sizes;
 }
 
 size_t bytes_of(const Sizes& sizes) {
-  return 2 * sizes.matrix + 2 * sizes.square + sizes.workspace;
+  return 2 * sizes.matrix + 2 * sizes.square + sizes.workspace +
+         aligned(sizeof(kernels::SquareSum)) + float_bytes(kFactors);
 }
 
-enum class Way : uint8_t { kToMatrix, kToShards };
-
-// Copies between a matrix and its shards of columns, which come one after the other.
-void copy_columns(const MuonMatrix& matrix, Way way, float* whole, float* shards) {
+// Makes a matrix of its shards of columns, which come one after the other.
+void join_columns(const kernels::OpTable& ops, kernels::Stream& stream, const MuonMatrix& matrix,
+                  const float* shards, float* whole) {
   const int64_t width = matrix.shard.columns;
   for (int64_t shard = 0; shard < matrix.shards; ++shard) {
-    for (int64_t row = 0; row < matrix.shape.rows; ++row) {
-      float* in_matrix = whole + row * matrix.shape.columns + shard * width;
-      float* in_shard = shards + (shard * matrix.shape.rows + row) * width;
-      if (way == Way::kToMatrix) std::copy_n(in_shard, width, in_matrix);
-      if (way == Way::kToShards) std::copy_n(in_matrix, width, in_shard);
-    }
+    ops.copy_rows(stream, {.from = shards + shard * matrix.shard.count(),
+                           .to = whole + shard * width,
+                           .rows = matrix.shape.rows,
+                           .width = width,
+                           .from_stride = width,
+                           .to_stride = matrix.shape.columns});
+  }
+}
+
+// The other way.
+void cut_columns(const kernels::OpTable& ops, kernels::Stream& stream, const MuonMatrix& matrix,
+                 const float* whole, float* shards) {
+  const int64_t width = matrix.shard.columns;
+  for (int64_t shard = 0; shard < matrix.shards; ++shard) {
+    ops.copy_rows(stream, {.from = whole + shard * width,
+                           .to = shards + shard * matrix.shard.count(),
+                           .rows = matrix.shape.rows,
+                           .width = width,
+                           .from_stride = matrix.shape.columns,
+                           .to_stride = width});
   }
 }
 
@@ -106,14 +127,15 @@ std::vector<MuonMatrix> muon_matrices(const ModelDesign& design, const Parameter
   return matrices;
 }
 
-size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options) {
-  return bytes_of(sizes_of(matrices, options));
+size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options,
+                  kernels::DeviceType device) {
+  return bytes_of(sizes_of(matrices, options, device));
 }
 
 Muon::Muon(Setup setup)
     : setup_(std::move(setup)),
       matrices_(muon_matrices(setup_.design, setup_.arena, setup_.ranks.ranks)) {
-  const Sizes sizes = sizes_of(matrices_, setup_.options);
+  const Sizes sizes = sizes_of(matrices_, setup_.options, setup_.device);
   CHECK(setup_.memory.bytes >= bytes_of(sizes));
   char* next = static_cast<char*>(setup_.memory.data);
   const auto take = [&next](size_t bytes) { return std::exchange(next, next + bytes); };
@@ -123,6 +145,10 @@ Muon::Muon(Setup setup)
   memory_.x = reinterpret_cast<float*>(take(sizes.matrix));
   memory_.gram = reinterpret_cast<float*>(take(sizes.square));
   memory_.polynomial = reinterpret_cast<float*>(take(sizes.square));
+  memory_.squares =
+      reinterpret_cast<kernels::SquareSum*>(take(aligned(sizeof(kernels::SquareSum))));
+  factors_ = reinterpret_cast<float*>(take(float_bytes(kFactors)));
+  memory_.factor = factors_ + 2;
   memory_.workspace = {take(sizes.workspace), sizes.workspace};
 }
 
@@ -137,7 +163,7 @@ std::vector<ShardSlice> Muon::slices_of(int rank, const MuonMatrix& matrix) cons
 
 // From zero and with the rate -1, SGD's step is its direction.
 void Muon::make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
-                           float gradient_scale) const {
+                           const GradientScale& scale) const {
   for (const MuonMatrix& matrix : matrices_) {
     for (const ShardSlice& slice : slices_of(rank(), matrix)) {
       float* gradient = setup_.gradients + place_of(slice, setup_.gradients_layout);
@@ -151,10 +177,22 @@ void Muon::make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
                        .learning_rate = -1,
                        .momentum = static_cast<float>(setup_.options.momentum),
                        .nesterov = true,
-                       .gradient_scale = gradient_scale});
+                       .gradient_scale = scale.factor,
+                       .device_scale = scale.device_factor});
       ops.cast(stream, {.x = memory_.x, .out = gradient, .count = slice.count});
     }
   }
+}
+
+// Zero times a number is zero only if the number is finite.
+const float* Muon::update_factor(const kernels::OpTable& ops, kernels::Stream& stream,
+                                 const float* device_factor) const {
+  float* one = factors_ + 1;
+  ops.fill(stream, {.out = one, .count = 1, .value = 1});
+  if (device_factor == nullptr) return one;
+  ops.scale(stream, {.x = device_factor, .out = factors_, .count = 1, .factor = 0});
+  ops.add(stream, {.a = factors_, .b = one, .out = factors_, .count = 1});
+  return factors_;
 }
 
 void Muon::orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
@@ -162,7 +200,7 @@ void Muon::orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
   const int64_t count = matrix.shape.count();
   const bool is_cut = matrix.has_columns && matrix.shards > 1;
   if (is_cut) {
-    copy_columns(matrix, Way::kToMatrix, memory_.x, shards_);
+    join_columns(ops, stream, matrix, shards_, memory_.x);
   } else {
     ops.cast(stream, {.x = shards_, .out = memory_.x, .count = count});
   }
@@ -174,18 +212,18 @@ void Muon::orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
   const auto factor = static_cast<float>(std::sqrt(std::max(1.0, ratio)));
   float* update = is_cut ? memory_.x : shards_;
   ops.scale(stream, {.x = shards_, .out = update, .count = count, .factor = factor});
-  if (is_cut) copy_columns(matrix, Way::kToShards, update, shards_);
+  if (is_cut) cut_columns(ops, stream, matrix, update, shards_);
 }
 
 void Muon::orthogonalise_all(const kernels::OpTable& ops, kernels::Stream& stream) const {
   CHECK(setup_.ranks.ranks == 1);
   for (const MuonMatrix& matrix : matrices_) {
     for (const MuonRun& run : collected(matrix)) {
-      std::copy_n(gradients() + run.place, run.count, shards_ + run.at);
+      ops.cast(stream, {.x = gradients() + run.place, .out = shards_ + run.at, .count = run.count});
     }
     orthogonalise(ops, stream, matrix);
     for (const MuonRun& run : spread(matrix)) {
-      std::copy_n(shards_ + run.at, run.count, gradients() + run.place);
+      ops.cast(stream, {.x = shards_ + run.at, .out = gradients() + run.place, .count = run.count});
     }
   }
 }

@@ -56,9 +56,10 @@ struct MuonRanks {
 std::vector<MuonMatrix> muon_matrices(const ModelDesign& design, const ParameterArena& arena,
                                       int ranks);
 
-// Returns the bytes that a Muon of these matrices works in, whatever the owners; 0 without a
-// matrix. Pure, except that it depends on set_threads() and the CPU's instructions.
-size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options);
+// Returns the bytes that a Muon of these matrices works in, whatever the owners. Pure, except that
+// on CPUs it depends on set_threads() and the CPU's instructions.
+size_t muon_bytes(std::span<const MuonMatrix> matrices, const MuonOptions& options,
+                  kernels::DeviceType device);
 
 // A run of floats of a matrix that a rank has. Its owner has room for all shards of the matrix, one
 // after the other.
@@ -77,7 +78,7 @@ struct MuonRun {
 //
 // Directions and updates take the places of gradients. For each matrix, its owner gets the shards
 // of the direction (collected()) into shards(), calls orthogonalise(), and returns those of the
-// update (spread()).
+// update (spread()). All of it is issued to a stream: nothing is read by the host.
 class Muon {
  public:
   struct Setup {
@@ -89,15 +90,25 @@ class Muon {
     ArrayLayout gradients_layout = ArrayLayout::kArena;
     float* buffers = nullptr;  // the numbers b of what this rank updates
     ArrayLayout buffers_layout = ArrayLayout::kArena;
-    kernels::Workspace memory = {};  // muon_bytes()
+    kernels::DeviceType device = kernels::DeviceType::kCpu;
+    kernels::Workspace memory = {};  // muon_bytes(), aligned to 256 bytes on a GPU
   };
-  // The arrays are memory of the CPU, and outlive it.
+  // The arrays are memory of the device, and outlive it.
   explicit Muon(Setup setup);
 
-  // Replaces the gradients of what this rank updates by directions. `gradient_scale` must be
-  // finite.
+  // The factor of gradients.
+  struct GradientScale {
+    float factor = 1;
+    const float* device_factor = nullptr;  // in memory of the device; null: 1
+  };
+  // Replaces the gradients of what this rank updates by directions; by zeros, and keeps the
+  // momentum, if the scale is not finite.
   void make_directions(const kernels::OpTable& ops, kernels::Stream& stream,
-                       float gradient_scale) const;
+                       const GradientScale& scale) const;
+  // Returns the factor of updates in memory of the device: 1, or NaN, with which optimizers write
+  // nothing, if *device_factor is not finite. It lasts until the next call.
+  const float* update_factor(const kernels::OpTable& ops, kernels::Stream& stream,
+                             const float* device_factor) const;
   // Replaces the direction of a matrix in shards() by its update.
   void orthogonalise(const kernels::OpTable& ops, kernels::Stream& stream,
                      const MuonMatrix& matrix) const;
@@ -125,7 +136,8 @@ class Muon {
   Setup setup_;
   std::vector<MuonMatrix> matrices_;
   float* shards_ = nullptr;
-  NewtonSchulz memory_;  // its matrix is set for each call
+  float* factors_ = nullptr;  // two: update_factor(), and 1
+  NewtonSchulz memory_;       // its matrix is set for each call
 };
 
 }  // namespace lockstep::optim

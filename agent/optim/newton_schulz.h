@@ -23,7 +23,8 @@ struct MatrixShape {
 // For a matrix with more rows than columns A = X^T X multiplies from the right: the same values
 // from smaller products. Sources: Jordan et al., "Muon: An optimizer for hidden layers in neural
 // networks", 2024, https://kellerjordan.github.io/posts/muon/; Bernstein and Newhouse, "Old
-// optimizer, new norm: an anthology", 2024. All memory is the CPU's.
+// optimizer, new norm: an anthology", 2024. With Precision::kBf16 a GPU keeps all matrices in bf16
+// from the division by the norm on. All memory is that of the stream's device.
 struct NewtonSchulz {
   float* x = nullptr;    // [rows, columns], overwritten
   float* out = nullptr;  // [rows, columns], not x
@@ -31,14 +32,16 @@ struct NewtonSchulz {
   kernels::Precision precision = kernels::Precision::kF32;  // of the products
   float* gram = nullptr;                                    // [shorter, shorter]
   float* polynomial = nullptr;                              // [shorter, shorter]
+  kernels::SquareSum* squares = nullptr;                    // one
+  float* factor = nullptr;                                  // one
   kernels::Workspace workspace = {};                        // newton_schulz_workspace()
 };
 
-// `stream` is the CPU's.
 void newton_schulz(const kernels::OpTable& ops, kernels::Stream& stream, const NewtonSchulz& args);
 
 // Returns the bytes of the products' workspace.
-size_t newton_schulz_workspace(const MatrixShape& shape, kernels::Precision precision);
+size_t newton_schulz_workspace(const MatrixShape& shape, kernels::Precision precision,
+                               kernels::DeviceType device);
 
 // Returns the floating-point operations of a matrix, additions and multiplications.
 double newton_schulz_flops(const MatrixShape& shape);

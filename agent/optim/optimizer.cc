@@ -41,11 +41,6 @@ Args arguments(const OptimizerOptions& options, const OptimizerStep& step,
           .average_rate = static_cast<float>(rate)};
 }
 
-// Whether the update changes anything. The scale is in the CPU's memory.
-bool is_finite(const OptimizerStep& step) {
-  return step.device_scale == nullptr || std::isfinite(step.gradient_scale * *step.device_scale);
-}
-
 }  // namespace
 
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
@@ -192,14 +187,11 @@ void Optimizer::add(const OptimizerArenas& arenas, const ShardSlice& slice,
 
 Status Optimizer::take_matrices(const ModelDesign& design, const ParameterArena& arena,
                                 const OptimizerArenas& arenas, kernels::Device device) {
-  if (device.type != kernels::DeviceType::kCpu) {
-    return invalid("[optimizer] muon is only for CPUs in this version", Blame::kConfig);
-  }
   kernels::Workspace memory = arenas.muon_memory;
   if (memory.data == nullptr) {
     const std::vector<MuonMatrix> matrices = muon_matrices(design, arena, 1);
-    TRY_ASSIGN(muon_memory_, kernels::Buffer::allocate(device, muon_bytes(matrices, options_.muon),
-                                                       "Muon's matrices"));
+    const size_t bytes = muon_bytes(matrices, options_.muon, device.type);
+    TRY_ASSIGN(muon_memory_, kernels::Buffer::allocate(device, bytes, "Muon's matrices"));
     memory = muon_memory_.workspace();
   }
   muon_.emplace(Muon::Setup{.design = design,
@@ -210,26 +202,27 @@ Status Optimizer::take_matrices(const ModelDesign& design, const ParameterArena&
                             .gradients_layout = arenas.gradients_layout,
                             .buffers = states_[0].values,
                             .buffers_layout = arenas.states_layout,
+                            .device = device.type,
                             .memory = memory});
   return {};
 }
 
 void Optimizer::step(kernels::Stream& stream, const OptimizerStep& step) {
-  if (make_directions(stream, step)) muon_->orthogonalise_all(*ops_, stream);
+  make_directions(stream, step);
+  if (muon_) muon_->orthogonalise_all(*ops_, stream);
   apply(stream, step);
 }
 
-bool Optimizer::make_directions(kernels::Stream& stream, const OptimizerStep& step) const {
-  if (!muon_ || !is_finite(step)) return false;
-  const float scale = step.device_scale ? *step.device_scale : 1.0f;
-  muon_->make_directions(*ops_, stream, step.gradient_scale * scale);
-  return true;
+void Optimizer::make_directions(kernels::Stream& stream, const OptimizerStep& step) const {
+  if (!muon_) return;
+  muon_->make_directions(*ops_, stream,
+                         {.factor = step.gradient_scale, .device_factor = step.device_scale});
 }
 
 void Optimizer::apply(kernels::Stream& stream, const OptimizerStep& step) const {
   if (!muon_) return update(stream, step, tensors_);
   update(stream, step, others_);
-  if (is_finite(step)) apply_matrices(stream, step);
+  apply_matrices(stream, step);
 }
 
 // SGD without momentum: its weight decay is decoupled, because the updates are no gradients.
@@ -237,7 +230,7 @@ void Optimizer::apply_matrices(kernels::Stream& stream, const OptimizerStep& ste
   OptimizerStep plain = step;
   plain.learning_rate *= options_.muon.rate;
   plain.gradient_scale = 1;
-  plain.device_scale = nullptr;
+  plain.device_scale = muon_->update_factor(*ops_, stream, step.device_scale);
   ops_->sgd(stream, arguments<kernels::Sgd>(options_, plain, matrices_));
 }
 

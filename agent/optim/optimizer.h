@@ -109,7 +109,7 @@ void update_tensors(const kernels::OpTable& ops, kernels::Stream& stream,
 // apply() the updates.
 class Optimizer {
  public:
-  // kUnavailable if memory is short, kInvalid for kMuon on a GPU.
+  // kUnavailable if memory is short.
   static Result<Optimizer> create(const ModelDesign& design, const ParameterArena& arena,
                                   const OptimizerArenas& arenas, const OptimizerOptions& options,
                                   kernels::Device device, const kernels::OpTable& ops);
@@ -117,9 +117,8 @@ class Optimizer {
   // Updates every parameter, its states and its copy. Changes nothing if device_scale is not
   // finite. For a rank that is alone with its matrices.
   void step(kernels::Stream& stream, const OptimizerStep& step);
-  // Makes the directions of matrices. Returns whether they are to be orthogonalised: not without
-  // kMuon, nor if device_scale is not finite.
-  bool make_directions(kernels::Stream& stream, const OptimizerStep& step) const;
+  // Makes the directions of matrices, if there are any (muon()).
+  void make_directions(kernels::Stream& stream, const OptimizerStep& step) const;
   // Updates everything, matrices by their updates.
   void apply(kernels::Stream& stream, const OptimizerStep& step) const;
   // Null without kMuon.

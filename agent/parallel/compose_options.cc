@@ -112,11 +112,10 @@ Status check_versions(const ComposeOptions& options) {
 
 Status check_muon(const ComposeOptions& options) {
   if (options.optimizer.kind != optim::OptimizerKind::kMuon) return {};
-  if (options.device.type != kernels::DeviceType::kCpu ||
-      options.exchange != Exchange::kAllReduce || options.offload.offload != Offload::kNone) {
+  if (options.exchange != Exchange::kAllReduce || options.offload.offload != Offload::kNone) {
     return invalid(
-        "[compose] muon works in this version only on CPUs, with the exchange allReduce, and "
-        "without offload",
+        "[compose] muon works in this version only with the exchange allReduce and without "
+        "offload",
         Blame::kConfig);
   }
   if (std::ranges::none_of(parameter_table(options.design), &Parameter::is_hidden_matrix)) {

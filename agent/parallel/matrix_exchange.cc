@@ -5,43 +5,71 @@
 #include <span>
 #include <vector>
 
+#include "agent/parallel/works.h"
+
 namespace lockstep::parallel {
 namespace {
 
 enum class Way : uint8_t { kToOwner, kFromOwner };
 
-// Adds this rank's part in the way of a run, or copies it if it stays here.
-void move(const optim::Muon& muon, const optim::MuonRun& run, int owner, Way way,
-          std::vector<comm::Call>& calls) {
-  float* gradients = muon.gradients() + run.place;
-  float* shards = muon.shards() + run.at;
-  const bool is_owner = muon.rank() == owner;
-  const bool has_run = muon.rank() == run.rank;
-  if (is_owner && has_run) {
-    std::copy_n(way == Way::kToOwner ? gradients : shards, run.count,
-                way == Way::kToOwner ? shards : gradients);
-  } else if (is_owner || has_run) {
-    const bool sends = is_owner == (way == Way::kFromOwner);
-    calls.push_back({.kind = sends ? comm::Collective::kSend : comm::Collective::kReceive,
-                     .buffer = {.data = is_owner ? shards : gradients, .count = run.count},
-                     .rank = is_owner ? run.rank : owner});
-  }
-}
+// The messages and copies of one call of orthogonalise().
+class MatrixMoves {
+ public:
+  MatrixMoves(const optim::Muon& muon, const MatrixGroup& group, const kernels::OpTable& ops,
+              kernels::Stream& stream)
+      : muon_(muon), group_(group), ops_(ops), stream_(stream) {}
 
-Status move(const optim::Muon& muon, const MatrixGroup& group,
-            std::span<const optim::MuonMatrix> round, Way way) {
-  std::vector<comm::Call> calls;
-  for (const optim::MuonMatrix& matrix : round) {
-    const std::vector<optim::MuonRun> runs =
-        way == Way::kToOwner ? muon.collected(matrix) : muon.spread(matrix);
-    for (const optim::MuonRun& run : runs) move(muon, run, matrix.owner, way, calls);
+  // Moves the shards of a round's matrices. The stream's next work finds them there.
+  Status move(std::span<const optim::MuonMatrix> round, Way way) {
+    std::vector<comm::Call> calls;
+    for (const optim::MuonMatrix& matrix : round) {
+      const std::vector<optim::MuonRun> runs =
+          way == Way::kToOwner ? muon_.collected(matrix) : muon_.spread(matrix);
+      for (const optim::MuonRun& run : runs) move(run, matrix.owner, way, calls);
+    }
+    return calls.empty() ? Status() : issue(calls);
   }
-  if (calls.empty()) return {};
-  if (group.observe_waits) group.observe_waits(true);
-  const Status moved = group.ranks->run(calls);
-  if (group.observe_waits) group.observe_waits(false);
-  return moved;
-}
+  Status wait() { return wait_for(works_); }
+
+ private:
+  // Adds this rank's part in the way of a run, or copies it if it stays here.
+  void move(const optim::MuonRun& run, int owner, Way way, std::vector<comm::Call>& calls) {
+    float* gradients = muon_.gradients() + run.place;
+    float* shards = muon_.shards() + run.at;
+    const bool is_owner = muon_.rank() == owner;
+    const bool has_run = muon_.rank() == run.rank;
+    if (is_owner && has_run) {
+      ops_.cast(stream_, {.x = way == Way::kToOwner ? gradients : shards,
+                          .out = way == Way::kToOwner ? shards : gradients,
+                          .count = run.count});
+    } else if (is_owner || has_run) {
+      const bool sends = is_owner == (way == Way::kFromOwner);
+      calls.push_back({.kind = sends ? comm::Collective::kSend : comm::Collective::kReceive,
+                       .buffer = {.data = is_owner ? shards : gradients,
+                                  .count = run.count,
+                                  .device = stream_.device(),
+                                  .stream = stream_.handle()},
+                       .rank = is_owner ? run.rank : owner});
+    }
+  }
+
+  Status issue(std::span<const comm::Call> calls) {
+    if (group_.ranks->device_traits().is_stream_ordered) {
+      works_.push_back(group_.ranks->start(calls));
+      return {};
+    }
+    if (group_.observe_waits) group_.observe_waits(true);
+    const Status moved = group_.ranks->run(calls);
+    if (group_.observe_waits) group_.observe_waits(false);
+    return moved;
+  }
+
+  const optim::Muon& muon_;
+  const MatrixGroup& group_;
+  const kernels::OpTable& ops_;
+  kernels::Stream& stream_;
+  std::vector<comm::Work> works_;
+};
 
 }  // namespace
 
@@ -51,19 +79,20 @@ Status orthogonalise(const optim::Muon& muon, const MatrixGroup& group, const ke
     muon.orthogonalise_all(ops, stream);
     return {};
   }
+  MatrixMoves moves(muon, group, ops, stream);
   std::span<const optim::MuonMatrix> rest = muon.matrices();
   while (!rest.empty()) {
     const auto next = std::ranges::find_if(
         rest, [&](const optim::MuonMatrix& matrix) { return matrix.round != rest[0].round; });
     const auto round = rest.first(static_cast<size_t>(next - rest.begin()));
-    TRY(move(muon, group, round, Way::kToOwner));
+    TRY(moves.move(round, Way::kToOwner));
     for (const optim::MuonMatrix& matrix : round) {
       if (matrix.owner == muon.rank()) muon.orthogonalise(ops, stream, matrix);
     }
-    TRY(move(muon, group, round, Way::kFromOwner));
+    TRY(moves.move(round, Way::kFromOwner));
     rest = rest.subspan(round.size());
   }
-  return {};
+  return moves.wait();
 }
 
 }  // namespace lockstep::parallel

@@ -122,7 +122,7 @@ uint64_t offload_buffer_bytes(const ComposeOptions& options, const ShardMemory& 
 uint64_t muon_bytes(const ComposeOptions& options) {
   if (options.optimizer.kind != optim::OptimizerKind::kMuon) return 0;
   return optim::muon_bytes(optim::muon_matrices(options.design, arena_of(options), 1),
-                           options.optimizer.muon);
+                           options.optimizer.muon, options.device.type);
 }
 
 std::string gathered_blocks(const ComposeOptions& options) {
@@ -252,12 +252,17 @@ const char* name_of(MemoryPlace place) {
 // alone in a group exchanges nothing there. Along the tensor axis, one of all ranks and one of
 // those with the same heads of keys and values. One if ranks share batches. With stages, one for
 // each channel, one of all stages and one of those that hold a tied embedding.
+bool divides_matrices(const ComposeOptions& options) {
+  return options.optimizer.kind == optim::OptimizerKind::kMuon &&
+         options.mesh.data * options.mesh.tensor > 1;
+}
+
 uint64_t device_groups(const ComposeOptions& options) {
   const int64_t shards = options.sharding.ranks;
   const Mesh& mesh = options.mesh;
   return (shards > 1 ? 2 : 0) + (mesh.data > shards ? 1 : 0) + (mesh.tensor > 1 ? 1 : 0) +
          (shares_heads(options) ? 1 : 0) + (adds_up_batches(options) ? 1 : 0) +
-         (mesh.pipeline > 1 ? channel_count(options) + 2 : 0);
+         (divides_matrices(options) ? 1 : 0) + (mesh.pipeline > 1 ? channel_count(options) + 2 : 0);
 }
 
 Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindings& findings) {

@@ -38,7 +38,8 @@ Status ShardUpdate::apply(const UpdateRequest& request, StepValues* values) {
                                   .step = request.step,
                                   .first_update = request.first_update};
   if (!far_) {
-    if (optimizer_.make_directions(*stream_, step)) {
+    optimizer_.make_directions(*stream_, step);
+    if (optimizer_.muon() != nullptr) {
       TRY(orthogonalise(*optimizer_.muon(), matrices_, *ops_, *stream_));
     }
     optimizer_.apply(*stream_, step);

@@ -88,7 +88,8 @@ Status check_world(const Assignment& assignment) {
                                           .has_transfers = has_transfers(servers),
                                           .has_moved_server = has_moved_server(*view),
                                           .has_new_worker = !view->workers.empty(),
-                                          .has_places = view->places > 0});
+                                          .has_places = view->places > 0,
+                                          .has_gpus = assignment.gpus_per_node > 0});
   if (assignment.protocol < needed) {
     return invalid("assignment.protocol: " + std::to_string(assignment.protocol) + ", expected " +
                    std::to_string(needed) +
@@ -167,7 +168,8 @@ WorkerWishes wishes_of(const TrainingJobSpec& spec) {
   return {.keeps_states = spec.checkpoint.memory.has_value(),
           .losses = spec.train ? loss_rules(spec) : LossRules(),
           .has_copies = spec.parameterServers && spec.parameterServers->copies > 0,
-          .has_transfers = has_transfers(spec.parameterServers)};
+          .has_transfers = has_transfers(spec.parameterServers),
+          .has_gpus = spec.gpusPerNode > 0};
 }
 
 int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainSpec>& train,
@@ -176,7 +178,8 @@ int64_t protocol_needed(const WorldAssignment& world, const std::optional<TrainS
   if (has_servers(world) && wishes.has_transfers) return kProtocolWithTransfers;
   const bool trains_convnet = train && is_convnet(train->model);
   if (has_servers(world) && trains_convnet) return kProtocolWithServedConvnets;
-  if (train && train->optimizer.name == "muon") return kProtocolWithMuon;
+  const bool has_muon = train && train->optimizer.name == "muon";
+  if (has_muon) return wishes.has_gpus ? kProtocolWithMuonOnGpus : kProtocolWithMuon;
   if (has_servers(world) && wishes.has_new_worker) return kProtocolWithNewWorkers;
   if (has_servers(world) && wishes.has_moved_server) return kProtocolWithMoves;
   if (train && is_bert(train->model)) return kProtocolWithBerts;

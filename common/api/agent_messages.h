@@ -67,7 +67,7 @@ namespace lockstep {
 //  15  workers know the optimizer muon; views say which workers were started anew
 //  16  views have places, and servers may be added to a round and leave it; workers train
 //      convolutional networks whose parameters are on servers, send fewer bits to and from
-//      servers, and rows may expire
+//      servers, and rows may expire; the optimizer muon works on GPUs
 inline constexpr int64_t kProtocolNewest = 16;
 inline constexpr int64_t kProtocolOldest = 1;
 constexpr bool is_served(int64_t protocol) {
@@ -105,6 +105,7 @@ inline constexpr int64_t kProtocolWithBerts = 14;
 inline constexpr int64_t kProtocolWithNewWorkers = 15;
 // Older workers refuse such an optimizer.
 inline constexpr int64_t kProtocolWithMuon = 15;
+inline constexpr int64_t kProtocolWithMuonOnGpus = 16;
 // Older agents refuse a view that has places, and so servers that are added to a round.
 inline constexpr int64_t kProtocolWithPlaces = 16;
 // Older workers would send all bits, and older servers would keep all rows.
@@ -131,6 +132,7 @@ struct WorkerWishes {
   bool has_moved_server = false;  // a view of the round's servers says so
   bool has_new_worker = false;    // likewise
   bool has_places = false;        // the view has them
+  bool has_gpus = false;          // TrainingJobSpec::gpusPerNode
 };
 
 WorkerWishes wishes_of(const TrainingJobSpec& spec);

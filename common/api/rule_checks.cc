@@ -374,7 +374,6 @@ std::vector<Unsupported> unsupported_with_servers(const TrainingJobSpec& spec) {
 std::vector<Unsupported> unsupported_with_muon(const TrainingJobSpec& spec) {
   const ParallelismSpec& parallelism = spec.parallelism;
   return {
-      {spec.gpusPerNode > 0, "spec.gpusPerNode", text(spec.gpusPerNode), "0"},
       {spec.parameterServers.has_value(), "spec.parameterServers", "a job with servers", "none"},
       {parallelism.offload != "none", "spec.parallelism.offload", parallelism.offload, "none"},
       {parallelism.exchange != "allReduce", "spec.parallelism.exchange", parallelism.exchange,

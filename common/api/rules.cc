@@ -491,8 +491,7 @@ void Table::add_optimizer() {
   only_with("nesterov", name == "sgd", "sgd");
   only_with("matrixLearningRate", name == "muon", "muon");
   only_with("matrixMomentum", name == "muon", "muon");
-  check(check_muon,
-        {"spec.train", "spec.parallelism", "spec.parameterServers", "spec.gpusPerNode"});
+  check(check_muon, {"spec.train", "spec.parallelism", "spec.parameterServers"});
   const Expression schedule = optimizer["schedule"];
   const auto only_scheduled = [&](const char* field, const char* with) {
     require(

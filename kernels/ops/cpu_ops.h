@@ -50,6 +50,7 @@ void cast(Stream&, const Cast&);
 void scale(Stream&, const Scale&);
 void dropout(Stream&, const Dropout&);
 void add(Stream&, const Add&);
+void copy_rows(Stream&, const CopyRows&);
 
 void own_gemm(const Gemm& args);
 void fill_normal(const NormalFill& args);

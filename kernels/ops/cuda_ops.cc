@@ -49,12 +49,14 @@ Result<const OpTable*> cuda_ops() {
       .ftrl = cuda::ftrl,
       .squared_norm = cuda::squared_norm,
       .clip_scale = cuda::clip_scale,
+      .inverse_norm = cuda::inverse_norm,
       .loss_sum = cuda::loss_sum,
       .fill = cuda::fill,
       .cast = cuda::cast,
       .scale = cuda::scale,
       .dropout = cuda::dropout,
       .add = cuda::add,
+      .copy_rows = cuda::copy_rows,
       .sample = cuda::sample,
   };
   return &kOps;

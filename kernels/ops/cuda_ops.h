@@ -52,12 +52,14 @@ void adagrad(Stream&, const Adagrad&);
 void ftrl(Stream&, const Ftrl&);
 void squared_norm(Stream&, const SquaredNorm&);
 void clip_scale(Stream&, const ClipScale&);
+void inverse_norm(Stream&, const InverseNorm&);
 void loss_sum(Stream&, const LossSum&);
 void fill(Stream&, const Fill&);
 void cast(Stream&, const Cast&);
 void scale(Stream&, const Scale&);
 void dropout(Stream&, const Dropout&);
 void add(Stream&, const Add&);
+void copy_rows(Stream&, const CopyRows&);
 void sample(Stream&, const Sample&);
 
 }  // namespace lockstep::kernels::cuda

@@ -96,8 +96,9 @@ void cast(Stream&, const Cast& args) {
 }
 
 void scale(Stream&, const Scale& args) {
+  const float factor = args.device_factor ? args.factor * *args.device_factor : args.factor;
   parallel_vectors(args.count, [&](int64_t at, int64_t n) {
-    store_any(args.out, at, load_any(args.x, at, n) * args.factor, n);
+    store_any(args.out, at, load_any(args.x, at, n) * factor, n);
   });
 }
 
@@ -118,6 +119,16 @@ void dropout(Stream&, const Dropout& args) {
 void add(Stream&, const Add& args) {
   parallel_vectors(args.count, [&](int64_t at, int64_t n) {
     store_any(args.out, at, load_any(args.a, at, n) + load_any(args.b, at, n), n);
+  });
+}
+
+void copy_rows(Stream&, const CopyRows& args) {
+  if (args.width == 0) return;
+  parallel_for(args.rows, max_of(kGrain / args.width, int64_t{1}), [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r) {
+      __builtin_memcpy(args.to + r * args.to_stride, args.from + r * args.from_stride,
+                       static_cast<size_t>(args.width) * sizeof(float));
+    }
   });
 }
 

@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(kElementThreads)
 
 template <class T, int N>
 __global__ void __launch_bounds__(kElementThreads)
-    multiply(const T* x, T* out, int64_t count, float factor) {
+    multiply(const T* x, T* out, int64_t count, float factor, const float* device_factor) {
+  if (device_factor) factor *= *device_factor;
   for_own_elements<T, N>(count, [&](auto pack, int64_t at) {
     float values[pack.kCount];
     load_values(values, x + at);
@@ -82,6 +83,13 @@ __global__ void __launch_bounds__(kElementThreads)
     for (int i = 0; i < pack.kCount; ++i) left[i] += right[i];
     store_values(out + at, left);
   });
+}
+
+__global__ void __launch_bounds__(kElementThreads) copy_block(CopyRows args) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= args.rows * args.width) return;
+  const int64_t row = at / args.width, column = at % args.width;
+  args.to[row * args.to_stride + column] = args.from[row * args.from_stride + column];
 }
 
 }  // namespace
@@ -117,7 +125,7 @@ void scale(Stream& stream, const Scale& args) {
   const PackedRows rows{.dtype = args.out.dtype, .begins = {args.x.data, args.out.data}};
   dispatch(rows, [&]<class T, int N>(Pack<T, N>) {
     launch(stream, elements_shape("scale", args.count, N), multiply<T, N>, elements_of<T>(args.x),
-           elements_of<T>(args.out), args.count, args.factor);
+           elements_of<T>(args.out), args.count, args.factor, args.device_factor);
   });
 }
 
@@ -137,6 +145,10 @@ void add(Stream& stream, const Add& args) {
     launch(stream, elements_shape("add", args.count, N), add_both<T, N>, elements_of<T>(args.a),
            elements_of<T>(args.b), elements_of<T>(args.out), args.count);
   });
+}
+
+void copy_rows(Stream& stream, const CopyRows& args) {
+  launch(stream, elements_shape("copy_rows", args.rows * args.width, 1), copy_block, args);
 }
 
 }  // namespace lockstep::kernels::cuda

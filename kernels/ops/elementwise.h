@@ -26,12 +26,13 @@ struct Cast {
   ElementIndex index = {};
 };
 
-// out = x * factor; out may be x (in-place).
+// out = x * (factor * *device_factor); out may be x (in-place).
 struct Scale {
   ConstView x = {};
   View out = {};
   int64_t count = 0;
   float factor = 1.0f;
+  const float* device_factor = nullptr;  // in device memory; null: 1
 };
 
 // out = a + b; out may be a or b (in-place).
@@ -40,6 +41,16 @@ struct Add {
   ConstView b = {};
   View out = {};
   int64_t count = 0;
+};
+
+// Copies a block of a matrix: to[r * to_stride + i] = from[r * from_stride + i], i below width.
+struct CopyRows {
+  const float* from = nullptr;
+  float* to = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t from_stride = 0;
+  int64_t to_stride = 0;
 };
 
 }  // namespace lockstep::kernels

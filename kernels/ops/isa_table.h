@@ -36,6 +36,7 @@ std::span<const IsaTable* const> supported_isas();
 // Not vectorised, hence shared by all tables (sampling.cc, scalars.cc).
 void sample(Stream&, const Sample&);
 void clip_scale(Stream&, const ClipScale&);
+void inverse_norm(Stream&, const InverseNorm&);
 void loss_sum(Stream&, const LossSum&);
 
 }  // namespace lockstep::kernels

@@ -13,6 +13,7 @@
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/ftrl.h"
 #include "kernels/ops/gelu.h"
+#include "kernels/ops/inverse_norm.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/loss_sum.h"
 #include "kernels/ops/matmul.h"
@@ -78,12 +79,14 @@ struct OpTable {
   void (*ftrl)(Stream&, const Ftrl&);
   void (*squared_norm)(Stream&, const SquaredNorm&);
   void (*clip_scale)(Stream&, const ClipScale&);
+  void (*inverse_norm)(Stream&, const InverseNorm&);
   void (*loss_sum)(Stream&, const LossSum&);
   void (*fill)(Stream&, const Fill&);
   void (*cast)(Stream&, const Cast&);
   void (*scale)(Stream&, const Scale&);
   void (*dropout)(Stream&, const Dropout&);
   void (*add)(Stream&, const Add&);
+  void (*copy_rows)(Stream&, const CopyRows&);
   void (*sample)(Stream&, const Sample&);
 };
 

@@ -11,6 +11,10 @@ void clip_scale(Stream&, const ClipScale& args) {
   if (args.norm) *args.norm = static_cast<float>(norm);
 }
 
+void inverse_norm(Stream&, const InverseNorm& args) {
+  *args.factor = static_cast<float>(1.0 / (std::sqrt(value_of(*args.squares)) + args.epsilon));
+}
+
 void loss_sum(Stream&, const LossSum& args) {
   double sum = 0.0;
   for (int64_t i = 0; i < args.count; ++i) sum += static_cast<double>(args.losses[i]);

@@ -25,10 +25,19 @@ __global__ void __launch_bounds__(kWarpThreads) scale_of_norm(ClipScale args) {
   if (args.norm) *args.norm = static_cast<float>(norm);
 }
 
+__global__ void __launch_bounds__(kWarpThreads) inverse_of_norm(InverseNorm args) {
+  if (threadIdx.x > 0) return;
+  *args.factor = static_cast<float>(1.0 / (sqrt(value_of(*args.squares)) + args.epsilon));
+}
+
 }  // namespace
 
 void clip_scale(Stream& stream, const ClipScale& args) {
   launch(stream, {.name = "clip_scale", .threads = kWarpThreads}, scale_of_norm, args);
+}
+
+void inverse_norm(Stream& stream, const InverseNorm& args) {
+  launch(stream, {.name = "inverse_norm", .threads = kWarpThreads}, inverse_of_norm, args);
 }
 
 void loss_sum(Stream& stream, const LossSum& args) {

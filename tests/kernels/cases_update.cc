@@ -277,6 +277,60 @@ OpCase scale(int64_t count) {
   return c;
 }
 
+OpCase inverse_norm(int64_t count) {
+  OpCase c = elementwise("inverse_norm", count);
+  c.activations = {};  // the norm is that of fp32
+  c.outputs.push_back({"factor", 1});
+  c.workspace_bytes = sizeof(SquareSum);
+  c.forward = [count](const OpTable& ops, Stream& stream, Tensors& t) {
+    auto* sum = static_cast<SquareSum*>(t.workspace.data());
+    ops.fill(stream, {.out = View(t.workspace.f32()), .count = 2 * kSquareWords});
+    const FlatTensor tensor{.data = t.at("x"), .count = count};
+    ops.squared_norm(stream, {.tensors = {&tensor, 1}, .sum = sum});
+    ops.inverse_norm(stream, {.squares = sum, .factor = t.at("factor"), .epsilon = 0.01});
+    ops.scale(stream, {.x = t.at("x"),
+                       .out = t.at("out"),
+                       .count = count,
+                       .factor = 3.0f,
+                       .device_factor = t.at("factor")});
+  };
+  c.reference = [](Doubles& d, const Ints&) {
+    double sum = 0.0;
+    for (const double x : d["x"]) sum += x * x;
+    const double factor = 1 / (std::sqrt(sum) + 0.01);
+    d["factor"][0] = factor;
+    std::ranges::transform(d["x"], d["out"].begin(), [=](double x) { return x * 3 * factor; });
+  };
+  return c;
+}
+
+// From a matrix that is two columns wider to one that is three wider.
+OpCase copy_rows(int64_t rows, int64_t width) {
+  OpCase c;
+  c.name = "copy_rows " + std::to_string(rows) + " x " + std::to_string(width);
+  const int64_t from_stride = width + 2, to_stride = width + 3;
+  c.inputs = {{"x", rows * from_stride}};
+  c.outputs = {{"out", rows * to_stride}};
+  c.tolerance = 1e-12;
+  c.forward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
+    ops.copy_rows(stream, {.from = static_cast<float*>(t.at("x")) + 1,
+                           .to = static_cast<float*>(t.at("out")) + 2,
+                           .rows = rows,
+                           .width = width,
+                           .from_stride = from_stride,
+                           .to_stride = to_stride});
+  };
+  c.reference = [=](Doubles& d, const Ints&) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < width; ++i) {
+        d["out"][static_cast<size_t>(r * to_stride + 2 + i)] =
+            d["x"][static_cast<size_t>(r * from_stride + 1 + i)];
+      }
+    }
+  };
+  return c;
+}
+
 OpCase dropout(int64_t count, double probability) {
   constexpr int64_t kFirst = 1000;
   constexpr uint64_t kKey = dropout_key(7, 3);

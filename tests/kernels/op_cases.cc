@@ -82,6 +82,8 @@ std::vector<OpCase> test_cases() {
     cases.push_back(pointwise(Pointwise::kRelu, count));
     cases.push_back(pointwise(Pointwise::kTanh, count));
     cases.push_back(scale(count));
+    cases.push_back(inverse_norm(count));
+    cases.push_back(copy_rows(7, count));
     cases.push_back(dropout(count, 0.3));
     cases.push_back(add(count));
     cases.push_back(fill(count));

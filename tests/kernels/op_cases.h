@@ -205,6 +205,8 @@ OpCase squared_norm(const std::vector<int64_t>& counts);
 OpCase clip_scale(double clip_norm);
 OpCase loss_sum(int64_t count);
 OpCase scale(int64_t count);
+OpCase inverse_norm(int64_t count);
+OpCase copy_rows(int64_t rows, int64_t width);
 OpCase dropout(int64_t count, double probability);
 OpCase add(int64_t count);
 OpCase fill(int64_t count);

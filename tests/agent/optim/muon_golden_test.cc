@@ -124,7 +124,10 @@ TEST_P(NewtonSchulzAgainstPyTorch, OrthogonalisesAMatrix) {
   std::vector<float> ours(x.size());
   std::vector<float> gram(static_cast<size_t>(shape.shorter() * shape.shorter()));
   std::vector<float> polynomial(gram.size());
-  std::vector<char> workspace(newton_schulz_workspace(shape, kernels::Precision::kF32));
+  std::vector<char> workspace(
+      newton_schulz_workspace(shape, kernels::Precision::kF32, kernels::DeviceType::kCpu));
+  kernels::SquareSum squares;
+  float factor = 0;
   kernels::Stream stream;
   newton_schulz(kernels::cpu_ops(), stream,
                 {.x = x.data(),
@@ -132,6 +135,8 @@ TEST_P(NewtonSchulzAgainstPyTorch, OrthogonalisesAMatrix) {
                  .shape = shape,
                  .gram = gram.data(),
                  .polynomial = polynomial.data(),
+                 .squares = &squares,
+                 .factor = &factor,
                  .workspace = {workspace.data(), workspace.size()}});
   for (size_t i = 0; i < ours.size(); ++i) {
     EXPECT_NEAR(ours[i], theirs[i], test::kDeviations * test::kUnitRoundoff * kGrowth) << i;

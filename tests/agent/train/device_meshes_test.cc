@@ -118,6 +118,41 @@ TEST_P(DeviceMeshes, EvaluateAndWriteLikeOneRankOnTheCpu) {
       });
 }
 
+// Each matrix is orthogonalised by one rank, which gets the shards of the others.
+TEST(DeviceMuon, TakesTheStepsOfOneRankOnTheCpu) {
+  TrainingSetup alone{.device = {}, .design = kLlama, .accumulation = 4};
+  alone.optimizer = optim::OptimizerKind::kMuon;
+  const Trained expected = train_ranks(alone, GradientPath::kCpu, kFewSteps).front();
+  for (const GradientPath path : {GradientPath::kHostMemory, GradientPath::kNccl}) {
+    for (const Case& mesh : {Case{"Data", path, 1, 2, 1}, Case{"DataAndTensor", path, 1, 2, 2}}) {
+      if (!can_exchange(path, mesh.data * mesh.tensor)) continue;
+      for (const Sharding sharding : {Sharding::kNone, Sharding::kParameters}) {
+        SCOPED_TRACE(std::string(mesh.name) + ", " + std::string(sharding_name(sharding)));
+        TrainingSetup setup = setup_of(mesh, kLlama, sharding);
+        setup.optimizer = optim::OptimizerKind::kMuon;
+        for (const Trained& rank : train_ranks(setup, path, kFewSteps)) {
+          expect_near(rank.losses, expected.losses, 1e-4);
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceMuon, HasTheSameBitsInWhateverOrderStreamsRun) {
+  const GradientPath path =
+      can_exchange(GradientPath::kNccl, 4) ? GradientPath::kNccl : GradientPath::kHostMemory;
+  TrainingSetup setup = setup_of({"", path, 1, 2, 2}, kLlama, Sharding::kParameters);
+  setup.optimizer = optim::OptimizerKind::kMuon;
+  setup.precision = kernels::Precision::kBf16;
+  std::vector<Trained> first;
+  for (const uint64_t seed : {1, 2, 3}) {
+    vary_order(seed);
+    const std::vector<Trained> ranks = train_ranks(setup, path, kFewSteps);
+    if (first.empty()) first = ranks;
+    EXPECT_TRUE(ranks == first) << "seed " << seed;
+  }
+}
+
 // Messages are under way, and versions are copied, from one step to the next.
 TEST(DevicePipeDream, TakesTheStepsThatRanksOnTheCpuTake) {
   ModelConfig design = kConfig;

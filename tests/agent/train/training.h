@@ -69,6 +69,7 @@ struct TrainingSetup {
   const Clock* clock = nullptr;  // for the times of steps; null: the system's
   ShardingOptions sharding = {};
   OffloadOptions offload = {};
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
 
   Mesh mesh() const {
     return {.pipeline = pipeline,
@@ -218,7 +219,9 @@ class Training {
                  .micro_batch = batch_.micro,
                  .sequence = transformer_of(setup.design) != nullptr ? kContext : 1,
                  .bucket_bytes = kBucketBytes,
-                 .optimizer = {.rounding_seed = setup.rounding_seed},
+                 .optimizer = {.kind = setup.optimizer,
+                               .rounding_seed = setup.rounding_seed,
+                               .muon = {.rate = 2, .precision = setup.precision}},
                  .precision = setup.precision,
                  .recompute = setup.recompute,
                  .sharding = setup.sharding,

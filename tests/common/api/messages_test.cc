@@ -254,6 +254,7 @@ TEST(AgentMessages, ABertNeedsItsProtocolVersion) {
   EXPECT_EQ(protocol_needed(world, spec.train), kProtocolOldest);
   spec.train->optimizer.name = "muon";
   EXPECT_EQ(protocol_needed(world, spec.train), 15);
+  EXPECT_EQ(protocol_needed(world, spec.train, {.has_gpus = true}), 16);
 }
 
 TEST(AgentMessages, AWorldWithGapsRolesOrALayoutNeedsItsProtocolVersion) {

@@ -241,7 +241,7 @@ const std::vector<Json>& good_documents() {
              ", optimizer: {schedule: step, milestones: [10, 20, 999], factor: 0.5}}}"),
       job_of("{nodes: 4, " + kTrain +
              ", optimizer: {name: muon, matrixLearningRate: 0.01, matrixMomentum: 0.9, beta1: "
-             "0.8, beta2: 0.99, epsilon: 1.0e-7}}, parallelism: {pipeline: 2}}"),
+             "0.8, beta2: 0.99, epsilon: 1.0e-7}}, gpusPerNode: 1, parallelism: {pipeline: 2}}"),
       job_of("{processesPerNode: 8, command: [a], rendezvous: {port: 29336, variables: [jax]}, "
              "processGroups: [{name: a-b, ranks: '0::2'}], parallelism: {tensor: 2, pipeline: 2}, "
              "checkpoint: "
@@ -365,11 +365,10 @@ std::vector<Case> family_cases() {
   return cases;
 }
 
-// Jobs whose matrices are not in the memory of CPUs, or that have none.
+// Jobs whose matrices no rank has as a whole, or that have none.
 std::vector<Case> muon_cases() {
   const std::string train = kTrain + ", optimizer: {name: muon, clipNorm: 0}}";
   return {
-      {"spec.gpusPerNode", "{gpusPerNode: 1, " + train + "}"},
       {"spec.parameterServers", "{" + train + ", parameterServers: {nodes: 1}}"},
       {"spec.parallelism.offload", "{" + train + ", parallelism: {offload: optimizer}}"},
       {"spec.parallelism.exchange",
