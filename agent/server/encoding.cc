@@ -116,17 +116,22 @@ void decode(const EncodedFloats& what, std::span<const std::byte> bytes, std::sp
   });
 }
 
+void encode_and_keep_loss(const EncodedFloats& what, std::span<float> values,
+                          std::span<std::byte> out) {
+  encode(what, values, out);
+  std::vector<float> sent(values.size());
+  decode(what, out, sent);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float lost = values[i] - sent[i];
+    values[i] = std::isfinite(lost) ? lost : 0.0f;
+  }
+}
+
 void encode_with_feedback(const EncodedFloats& what, std::span<const float> values,
                           std::span<float> residual, std::span<std::byte> out) {
   CHECK(residual.size() == values.size());
   for (size_t i = 0; i < values.size(); ++i) residual[i] += values[i];
-  encode(what, residual, out);
-  std::vector<float> sent(values.size());
-  decode(what, out, sent);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float lost = residual[i] - sent[i];
-    residual[i] = std::isfinite(lost) ? lost : 0.0f;
-  }
+  encode_and_keep_loss(what, residual, out);
 }
 
 }  // namespace lockstep::server

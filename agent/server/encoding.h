@@ -18,11 +18,18 @@ enum class Encoding : uint32_t {
 };
 constexpr uint64_t kRangeBlock = 256;
 
-// The encodings of a worker's transfers.
+// How a worker's transfers are sent.
 struct Encodings {
   Encoding push = Encoding::kF32;
   Encoding pull = Encoding::kF32;
+  float push_threshold = 0;  // ParameterClient::RowsPush::threshold
 };
+
+// Returns the encoding that `wished` stands for with blocks of this length: bf16 instead of int8
+// where the scale makes the latter no smaller.
+constexpr Encoding encoding_for(Encoding wished, uint64_t block) {
+  return wished == Encoding::kInt8 && block <= 4 ? Encoding::kBf16 : wished;
+}
 
 // Floats in blocks of `block`.
 struct EncodedFloats {
@@ -37,6 +44,9 @@ void encode(const EncodedFloats& what, std::span<const float> values, std::span<
 // Reads encoded_bytes() bytes, of any value, aligned to 4.
 void decode(const EncodedFloats& what, std::span<const std::byte> bytes, std::span<float> values);
 
+// Encodes values, and replaces them by what that loses, or by 0 if that is not finite.
+void encode_and_keep_loss(const EncodedFloats& what, std::span<float> values,
+                          std::span<std::byte> out);
 // Encodes values + residual, and keeps in `residual` what that loses, so that it is sent with the
 // next values. Over many pushes nothing is lost but the last residual. A residual that is not
 // finite becomes 0. Source: Seide et al., "1-bit stochastic gradient descent", Interspeech 2014.

@@ -24,15 +24,17 @@ Status check_table_call(CallKind kind, const CallHead& head) {
 
 Status check_range_call(const CallHead& head) {
   const bool sends_keys = (head.flags & CallHead::kSendsKeys) != 0;
-  if (sends_keys || head.signature != 0 || head.key_count != 0 || head.slot != 0) {
+  const bool selects = (head.flags & CallHead::kSelects) != 0;
+  if (sends_keys || selects || head.signature != 0 || head.key_count != 0 || head.slot != 0) {
     return invalid("[server] a range has no keys");
   }
   return {};
 }
 
 Status check_flags(CallKind kind, const CallHead& head) {
-  const bool may_repeat = kind == CallKind::kPush;
-  const uint32_t known = CallHead::kSendsKeys | (may_repeat ? CallHead::kRepeats : 0u);
+  const bool is_push = kind == CallKind::kPush;
+  const uint32_t known =
+      CallHead::kSendsKeys | (is_push ? CallHead::kRepeats | CallHead::kSelects : 0u);
   if ((head.flags & ~known) != 0) return wrong("flags of at most", known, head.flags);
   return {};
 }
@@ -103,6 +105,9 @@ Result<CopyHead> parse_copy(rpc::Bytes head) {
     if (sends_keys != (copy.call.kind == UnitKind::kTable)) {
       return invalid("[server] expected the keys of a push of rows");
     }
+    if ((copy.call.flags & CallHead::kSelects) != 0) {
+      return invalid("[server] expected the keys of the selected rows alone");
+    }
   } else if (copy.kind == CopyKind::kPut) {
     TRY(parse_call(CallKind::kPut, call));
   } else {
@@ -155,22 +160,48 @@ EncodedFloats encoded_floats(const CallHead& head, uint64_t floats) {
   return {head.encoding, floats, kRangeBlock};
 }
 
+namespace {
+
+// Reads the selection of a body, which begins after `before` bytes.
+Result<RowSelection> parse_selection(const CallHead& head, rpc::Bytes body, uint64_t before) {
+  RowSelection selection(selection_words(head.key_count));
+  const uint64_t bytes = selection.size() * sizeof(uint64_t);
+  if (body.size() < before + bytes) {
+    return wrong("a body of bytes of at least", before + bytes, body.size());
+  }
+  if (bytes > 0) std::memcpy(selection.data(), body.data() + before, bytes);
+  if (!is_selection_of(selection, head.key_count)) {
+    return invalid("[server] expected a selection of " + std::to_string(head.key_count) +
+                   " keys, got more");
+  }
+  return selection;
+}
+
+}  // namespace
+
 Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats, rpc::Bytes body) {
-  const EncodedFloats what = encoded_floats(head, floats);
+  CallBody parsed;
   const bool sends_keys = (head.flags & CallHead::kSendsKeys) != 0;
   const uint64_t key_bytes = sends_keys ? head.key_count * sizeof(uint64_t) : 0;
-  const uint64_t float_bytes = kind == CallKind::kPull ? 0 : encoded_bytes(what);
-  if (body.size() != key_bytes + float_bytes) {
-    return wrong("a body of bytes", key_bytes + float_bytes, body.size());
+  CallHead sent = head;
+  uint64_t before_floats = key_bytes;
+  if ((head.flags & CallHead::kSelects) != 0) {
+    TRY_ASSIGN(parsed.selection, parse_selection(head, body, key_bytes));
+    sent.key_count = selected_count(parsed.selection);
+    before_floats += parsed.selection.size() * sizeof(uint64_t);
   }
-  CallBody parsed;
+  const EncodedFloats what = encoded_floats(sent, floats);
+  const uint64_t float_bytes = kind == CallKind::kPull ? 0 : encoded_bytes(what);
+  if (body.size() != before_floats + float_bytes) {
+    return wrong("a body of bytes", before_floats + float_bytes, body.size());
+  }
   if (sends_keys) {
     auto keys = std::make_shared<std::vector<uint64_t>>(head.key_count);
     if (key_bytes > 0) std::memcpy(keys->data(), body.data(), key_bytes);
     if (!is_ascending(*keys)) return invalid("[server] expected keys in ascending order");
     parsed.keys = std::move(keys);
   }
-  const rpc::Bytes values = body.subspan(key_bytes);
+  const rpc::Bytes values = body.subspan(before_floats);
   parsed.sent = values;
   if (what.encoding != Encoding::kF32 && kind == CallKind::kPush) {
     parsed.decoded.resize(what.floats);

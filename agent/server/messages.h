@@ -9,6 +9,7 @@
 #include "agent/rpc/method.h"
 #include "agent/rpc/wire.h"
 #include "agent/server/encoding.h"
+#include "agent/server/row_selection.h"
 #include "agent/server/view.h"
 #include "common/base/result.h"
 
@@ -30,13 +31,16 @@ enum class CallKind : uint8_t { kPush, kPull, kPut };
 
 // The head of a request. Its body:
 // - of a range: the floats of the range [end - begin]; none in a pull
-// - of a table: the keys, if they are sent, and the floats [keys, dim]; none in a pull
+// - of a table: the keys, if they are sent, and the floats [keys, dim]; none in a pull. With
+//   kSelects a RowSelection comes before the floats, which are those of the selected keys
 // The encoding is that of a push's floats, or of a pull's reply.
 struct CallHead {
   static constexpr uint32_t kMagic = 0x3153504c;  // "LPS1"
   static constexpr uint16_t kSendsKeys = 1;
   // Push: the worker sends it again, to a server that may have taken it already.
   static constexpr uint16_t kRepeats = 2;
+  // Push of rows: the others count as if the worker had not had their keys.
+  static constexpr uint16_t kSelects = 4;
 
   uint32_t magic = kMagic;
   UnitKind kind = UnitKind::kRange;
@@ -135,7 +139,8 @@ using KeyList = std::shared_ptr<const std::vector<uint64_t>>;
 
 // A request's body. The floats are where they have arrived, unless they were encoded.
 struct CallBody {
-  KeyList keys;  // null unless they are sent
+  KeyList keys;            // null unless they are sent
+  RowSelection selection;  // only with kSelects
   std::span<const float> values;
   std::vector<float> decoded;  // memory of `values`, or empty
   rpc::Bytes sent;             // the floats as they arrived

@@ -29,6 +29,7 @@ struct ParameterClient::RowsCall {
   std::span<float> into;
   bool is_push = false;
   Encoding encoding = Encoding::kF32;
+  float threshold = 0;
 };
 
 namespace {
@@ -123,20 +124,21 @@ Transfer ParameterClient::begin(const TensorCall& call) {
   const auto [first, last] = routing->ranges_of(call.tensor);
   for (size_t i = first; i < last; ++i) {
     const DenseRange& range = routing->view().ranges[i];
+    const uint64_t count = range.end - range.begin;
+    const Encoding encoding = encoding_for(call.encoding, count);
     auto part = part_of(*call.method, {.kind = UnitKind::kRange,
                                        .unit = static_cast<uint32_t>(i),
-                                       .encoding = call.encoding,
+                                       .encoding = encoding,
                                        .clock = call.clock,
                                        .learning_rate = call.learning_rate});
-    const uint64_t count = range.end - range.begin;
     if (!call.into.empty()) {
       part->into = call.into.subspan(range.begin, count);
       part->reply = encoded_floats(part->head, count);
-    } else if (call.encoding == Encoding::kF32) {
+    } else if (encoding == Encoding::kF32) {
       part->values = std::as_bytes(call.values.subspan(range.begin, count));
     } else {
-      part->encoded = residuals_.encode_range(
-          call.tensor, range.begin, call.values.subspan(range.begin, count), call.encoding);
+      part->encoded = residuals_.encode_range(call.tensor, range.begin,
+                                              call.values.subspan(range.begin, count), encoding);
       part->values = part->encoded;
     }
     view_->begin(*part);
@@ -145,10 +147,33 @@ Transfer ParameterClient::begin(const TensorCall& call) {
   return Transfer(std::move(parts));
 }
 
+// Sets what a push to one unit sends of the gradients of its rows.
+void ParameterClient::set_values(const RowsCall& call, std::span<const float> rows,
+                                 TransferPart& part) {
+  pushed_rows_ += part.keys.size();
+  if (part.head.encoding == Encoding::kF32 && call.threshold == 0) {
+    part.values = std::as_bytes(rows);
+    return;
+  }
+  Residuals::EncodedRows encoded = residuals_.encode_rows({.table = call.table,
+                                                           .keys = part.keys,
+                                                           .clock = call.clock,
+                                                           .gradients = rows,
+                                                           .encoding = part.head.encoding,
+                                                           .threshold = call.threshold});
+  part.selection = std::move(encoded.selection);
+  part.encoded = std::move(encoded.floats);
+  part.values = part.encoded;
+  if (!part.selection.empty()) {
+    kept_back_rows_ += part.keys.size() - selected_count(part.selection);
+  }
+}
+
 Transfer ParameterClient::begin(const RowsCall& call) {
   if (const Status checked = check(call); !checked.ok()) return Transfer(checked.error());
   const rpc::RequestBurst together = burst();
   const size_t dim = options_.catalog.tables[call.table].dim;
+  const Encoding encoding = encoding_for(call.encoding, dim);
   std::vector<RoutedKeys> lists = view_->routing()->split(call.keys);
   const bool is_whole = lists.size() == 1;
   std::vector<std::unique_ptr<TransferPart>> parts;
@@ -156,7 +181,7 @@ Transfer ParameterClient::begin(const RowsCall& call) {
     if (!call.is_push && list.keys.empty() && !is_whole) continue;
     auto part = part_of(*call.method, {.kind = UnitKind::kTable,
                                        .unit = call.table,
-                                       .encoding = call.encoding,
+                                       .encoding = encoding,
                                        .clock = call.clock,
                                        .learning_rate = call.learning_rate,
                                        .slot = list.slot});
@@ -168,12 +193,7 @@ Transfer ParameterClient::begin(const RowsCall& call) {
       if (!is_whole) part->rows = gather(call.values, part->routed.places, dim);
       const std::span<const float> rows =
           is_whole ? call.values : std::span<const float>(part->rows);
-      part->values = std::as_bytes(rows);
-      if (call.encoding != Encoding::kF32) {
-        part->encoded =
-            residuals_.encode_rows(call.table, part->keys, call.clock, rows, call.encoding);
-        part->values = part->encoded;
-      }
+      set_values(call, rows, *part);
     } else {
       part->reply = encoded_floats(part->head, dim);
       part->into = call.into;
@@ -206,7 +226,8 @@ Transfer ParameterClient::push(const RowsPush& push) {
                         .learning_rate = push.learning_rate,
                         .values = push.gradients,
                         .is_push = true,
-                        .encoding = push.encoding});
+                        .encoding = push.encoding,
+                        .threshold = push.threshold});
 }
 
 Transfer ParameterClient::pull(const TensorPull& pull) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -114,6 +115,10 @@ class ParameterClient {
     std::span<const float> gradients;  // [keys, dim]
     double learning_rate = 0;
     Encoding encoding = Encoding::kF32;
+    // Above 0: a row of which no element is above it in magnitude is kept back, and added to this
+    // worker's next push of that row. Source: the "significantly modified" filter of Li et al.,
+    // "Scaling distributed machine learning with the parameter server", OSDI 2014.
+    float threshold = 0;
   };
   Transfer push(const RowsPush& push);
 
@@ -140,6 +145,13 @@ class ParameterClient {
   };
   Transfer put(const TensorPut& put);
 
+  // The rows of all pushes so far, and those of them that were kept back.
+  struct RowCounts {
+    uint64_t all = 0;
+    uint64_t kept_back = 0;
+  };
+  RowCounts pushed_rows() const { return {pushed_rows_, kept_back_rows_}; }
+
   // The transfers that begin while it lives go out together, if they are small.
   rpc::RequestBurst burst() { return rpc::RequestBurst(*options_.rpc); }
 
@@ -151,11 +163,14 @@ class ParameterClient {
   Transfer begin(const RowsCall& call);
   Status check(const TensorCall& call) const;
   Status check(const RowsCall& call) const;
+  void set_values(const RowsCall& call, std::span<const float> rows, TransferPart& part);
   std::unique_ptr<TransferPart> part_of(const rpc::Method& method, const CallHead& head) const;
 
   Options options_;
   std::shared_ptr<CurrentView> view_;
   Residuals residuals_;
+  std::atomic<uint64_t> pushed_rows_ = 0;
+  std::atomic<uint64_t> kept_back_rows_ = 0;
 };
 
 }  // namespace lockstep::server

@@ -119,7 +119,7 @@ Status ParameterServer::start() {
 
 void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::Request request) {
   const auto fail = [&](const Error& error) { request.fail(error.code, error.message); };
-  const auto head = parse_call(kind, request.head());
+  auto head = parse_call(kind, request.head());
   if (!head.ok()) return fail(head.error());
   const Take again = [this, kind, handler](rpc::Request taken) {
     take(kind, handler, std::move(taken));
@@ -134,6 +134,7 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
   if (!body.ok()) return fail(body.error());
   auto keys = keys_of(request.rank(), *head, *body);
   if (!keys.ok()) return fail(keys.error());
+  if ((head->flags & CallHead::kSelects) != 0) take_selected(body->selection, *head, *keys);
   const uint32_t worker = request.rank();
   if (request.body().size() >= rpc::kBurstBytes) burst_.reset();
   (unit->second.get()->*handler)({.request = std::move(request),
@@ -143,6 +144,14 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
                                   .values = body->values,
                                   .decoded = std::move(body->decoded),
                                   .sent = body->sent});
+}
+
+// Makes of a push of selected rows one that has no other keys.
+void ParameterServer::take_selected(const RowSelection& selection, CallHead& head, KeyList& keys) {
+  keys = std::make_shared<const std::vector<uint64_t>>(
+      selected(std::span<const uint64_t>(*keys), selection));
+  head.key_count = keys->size();
+  head.flags = static_cast<uint16_t>(head.flags & ~CallHead::kSelects);
 }
 
 bool ParameterServer::is_of_this_view(const Fence& fence, rpc::Request& request,

@@ -5,6 +5,15 @@
 #include "common/base/check.h"
 
 namespace lockstep::server {
+namespace {
+
+std::vector<float> gather(std::span<float* const> rows, uint64_t dim) {
+  std::vector<float> values(rows.size() * dim);
+  for (size_t i = 0; i < rows.size(); ++i) std::copy_n(rows[i], dim, values.data() + i * dim);
+  return values;
+}
+
+}  // namespace
 
 std::vector<std::byte> Residuals::encode_range(uint32_t tensor, uint64_t begin,
                                                std::span<const float> gradient, Encoding encoding) {
@@ -26,27 +35,30 @@ RowStore& Residuals::rows_of(uint32_t table) {
   return tables_.try_emplace(table, spec, RowStore::Options{}).first->second;
 }
 
-std::vector<std::byte> Residuals::encode_rows(uint32_t table, std::span<const uint64_t> keys,
-                                              uint64_t clock, std::span<const float> gradients,
-                                              Encoding encoding) {
-  const uint64_t dim = catalog_.tables[table].dim;
-  const EncodedFloats what{encoding, gradients.size(), dim};
-  std::vector<std::byte> out(encoded_bytes(what));
-  std::vector<float> residual(gradients.size());
+Residuals::EncodedRows Residuals::encode_rows(const Rows& push) {
+  const uint64_t dim = catalog_.tables[push.table].dim;
   const std::lock_guard lock(mutex_);
-  RowStore& rows = rows_of(table);
-  rows.sweep(clock);
-  CHECK(rows.use(keys, clock).ok());
+  RowStore& rows = rows_of(push.table);
+  rows.sweep(push.clock);
+  CHECK(rows.use(push.keys, push.clock).ok());
   std::vector<float*> kept;
-  for (const uint64_t key : keys) kept.push_back(rows.begin_update(key, clock).values);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    std::copy_n(kept[i], dim, residual.data() + i * dim);
+  for (const uint64_t key : push.keys) kept.push_back(rows.begin_update(key, push.clock).values);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    for (size_t k = 0; k < dim; ++k) kept[i][k] += push.gradients[i * dim + k];
   }
-  encode_with_feedback(what, gradients, residual, out);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    std::copy_n(residual.data() + i * dim, dim, kept[i]);
+  EncodedRows encoded;
+  if (push.threshold > 0) {
+    encoded.selection = rows_above(gather(kept, dim), dim, push.threshold);
+    kept = selected(std::span<float* const>(kept), encoded.selection);
   }
-  return out;
+  std::vector<float> values = gather(kept, dim);
+  const EncodedFloats what{push.encoding, values.size(), dim};
+  encoded.floats.resize(encoded_bytes(what));
+  encode_and_keep_loss(what, values, encoded.floats);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    std::copy_n(values.data() + i * dim, dim, kept[i]);
+  }
+  return encoded;
 }
 
 }  // namespace lockstep::server

@@ -15,9 +15,11 @@ TransferPart::~TransferPart() {
 void TransferPart::begin(bool sends_keys) {
   const bool says_so = repeats && method == &kPush;
   head.flags = static_cast<uint16_t>((sends_keys ? CallHead::kSendsKeys : 0) |
-                                     (says_so ? CallHead::kRepeats : 0));
+                                     (says_so ? CallHead::kRepeats : 0) |
+                                     (selection.empty() ? 0 : CallHead::kSelects));
   std::vector<rpc::Bytes> body;
   if (sends_keys) body.push_back(std::as_bytes(keys));
+  if (!selection.empty()) body.push_back(std::as_bytes(std::span(selection)));
   if (!values.empty()) body.push_back(values);
   const bool is_encoded = reply.encoding != Encoding::kF32;
   if (is_encoded) encoded.resize(encoded_bytes(reply));

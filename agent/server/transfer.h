@@ -36,6 +36,7 @@ struct TransferPart {
   std::shared_ptr<SentLists> sent;  // null for a range
 
   std::span<const uint64_t> keys;  // in `routed`, or the caller's
+  RowSelection selection;          // push of rows; empty: all
   rpc::Bytes values;               // push, put
   std::span<float> into;           // pull
   EncodedFloats reply;             // pull

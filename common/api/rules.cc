@@ -701,9 +701,10 @@ void Table::add_servers() {
             {rows[field]});
   }
   const Expression has_rows = is_one_of(spec_["train.model.family"], kClickFamilies);
-  for (const char* field : {"idleSteps", "decay"}) {
+  for (const char* field : {"idleSteps", "decay", "pushThreshold"}) {
     const std::string path = std::string("parameterServers.rows.") + field;
-    const Expression is_off = field == std::string("decay") ? spec_[path] == 0.0 : spec_[path] == 0;
+    const bool is_integer = field == std::string("idleSteps");
+    const Expression is_off = is_integer ? spec_[path] == 0 : spec_[path] == 0.0;
     require(spec_, path.c_str(), in_train(!has_servers || has_rows || is_off),
             "only valid with a click model, which has rows", {});
   }

@@ -297,12 +297,14 @@ struct ElasticSpec {
   bool operator==(const ElasticSpec&) const = default;
 };
 
-// How long the rows of a click model's tables live (agent/server/catalog.h, RowLife).
+// How long the rows of a click model's tables live (agent/server/catalog.h, RowLife), and which
+// gradients of rows are sent.
 struct ServerRowsSpec {
   int64_t idleSteps = 0;  // 0: rows live forever
   double minFrequency = 0;
   double halfLifeSteps = 0;
   double decay = 0;
+  double pushThreshold = 0;
 
   bool operator==(const ServerRowsSpec&) const = default;
 };

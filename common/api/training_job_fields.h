@@ -416,6 +416,13 @@ struct Schema<ServerRowsSpec> {
                 .minimum = 0,
                 .maximum = 0.5},
           &ServerRowsSpec::decay);
+    visit(Field{.name = "pushThreshold",
+                .meaning = "A row's gradient is kept back, and added to the worker's next one of "
+                           "that row, while no element is above this in magnitude. 0: every row is "
+                           "sent.",
+                .minimum = 0,
+                .maximum = 1e6},
+          &ServerRowsSpec::pushThreshold);
   }
 };
 
@@ -467,8 +474,10 @@ struct Schema<ParameterServersSpec> {
                 .meaning = "Type of parameters on their way to workers. Servers keep them in fp32.",
                 .choices = "fp32 bf16 int8"},
           &ParameterServersSpec::pullPrecision);
-    visit(Field{.name = "rows", .meaning = "How long rows of a click model live on servers."},
-          &ParameterServersSpec::rows);
+    visit(
+        Field{.name = "rows",
+              .meaning = "How long rows of a click model live on servers, and when they are sent."},
+        &ParameterServersSpec::rows);
   }
 };
 

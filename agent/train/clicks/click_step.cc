@@ -161,7 +161,8 @@ std::vector<server::Transfer> ClickStep::begin_push(const float& bias_gradient,
                                        .clock = options.clock,
                                        .gradients = gradients,
                                        .learning_rate = options.learning_rate,
-                                       .encoding = encodings_.push}));
+                                       .encoding = encodings_.push,
+                                       .threshold = encodings_.push_threshold}));
   };
   push_tensor(kBiasTensor, std::span(&bias_gradient, 1));
   push_rows(kWeightsTable, weight_gradients_);

@@ -129,8 +129,10 @@ Result<ServersRound> servers_round(const WorkerConfig& config) {
                                 ? click_catalog(config.train, config.parameter_servers->rows)
                                 : dense_catalog(config.train));
   round.consistency = consistency_of(*config.parameter_servers);
-  round.encodings = {.push = encoding_of(config.parameter_servers->pushPrecision),
-                     .pull = encoding_of(config.parameter_servers->pullPrecision)};
+  round.encodings = {
+      .push = encoding_of(config.parameter_servers->pushPrecision),
+      .pull = encoding_of(config.parameter_servers->pullPrecision),
+      .push_threshold = static_cast<float>(config.parameter_servers->rows.pushThreshold)};
   TRY_ASSIGN(round.standing, servers_view_from_text(config.servers_view, round.servers.size()));
   const int64_t copies = config.parameter_servers->copies;
   TRY_ASSIGN(round.first, server::place(round.catalog,

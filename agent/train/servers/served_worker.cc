@@ -486,6 +486,10 @@ Status ServedWorker::finish() {
   TRY(leave());
   log_info("consistency",
            {{"rank", config_.rank}, {"staleness", staleness_}, {"lateSteps", late_steps_}});
+  const server::ParameterClient::RowCounts rows = parameters_->pushed_rows();
+  if (rows.all > 0) {
+    log_info("rows pushed", {{"rows", rows.all}, {"rowsKeptBack", rows.kept_back}});
+  }
   return {};
 }
 

@@ -213,6 +213,52 @@ TEST_F(ServerCalls, MayBeInFewerBits) {
   }
 }
 
+class ServerCallsWithCopies : public ServerCalls {
+ protected:
+  ServerCallsWithCopies() : ServerCalls(with_copies()) {}
+  static ServersSetup with_copies() {
+    ServersSetup made = setup();
+    made.placement.copies = 1;
+    return made;
+  }
+};
+
+// Also over the way to the copies, and with a list of keys that the server knows.
+TEST_F(ServerCallsWithCopies, AreSentOfRowsThatChangeEnough) {
+  const Worker worker(servers_, 1);
+  ParameterClient& client = *worker.parameters;
+  const std::vector<uint64_t> keys = some_keys(100);
+  std::vector<float> before(keys.size()), after(before);
+  const auto pull = [&](std::vector<float>& into) {
+    return message_of(
+        client.pull(ParameterClient::RowsPull{.table = 1, .keys = keys, .into = into}));
+  };
+  ASSERT_EQ(pull(before), "");
+  std::vector<float> gradients(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) gradients[i] = i % 3 == 0 ? -2.0f : 0.3f;
+  gradients[4] = 0;
+  for (const Encoding encoding : {Encoding::kF32, Encoding::kBf16}) {
+    for (int i = 0; i < 4; ++i, ++clock_) {
+      ASSERT_EQ(message_of(client.push(ParameterClient::RowsPush{.table = 1,
+                                                                 .keys = keys,
+                                                                 .clock = clock_,
+                                                                 .gradients = gradients,
+                                                                 .learning_rate = 1,
+                                                                 .encoding = encoding,
+                                                                 .threshold = 1})),
+                "");
+    }
+  }
+  ASSERT_EQ(pull(after), "");
+  for (size_t i = 0; i < keys.size(); ++i) {
+    // Four pushes of 0.3 are sent with the fourth one, and four with the eighth.
+    const double sum = i == 4 ? 0 : i % 3 == 0 ? -16 : 2.4;
+    EXPECT_NEAR(before[i] - after[i], sum, 0.02) << i;
+  }
+  EXPECT_EQ(client.pushed_rows().all, 800u);
+  EXPECT_EQ(client.pushed_rows().kept_back, 65u * 6 + 8);
+}
+
 TEST_F(ServerCalls, TakeEachPushOnce) {
   const Worker worker(servers_, 1);
   const std::vector<float> gradient = counted(3);

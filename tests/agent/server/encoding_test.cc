@@ -36,6 +36,18 @@ TEST(Encoding, TakesTheBytesThatItSays) {
   EXPECT_EQ(encoded_bytes({Encoding::kInt8, 0, 256}), 0u);
 }
 
+TEST(Encoding, OfShortBlocksIsTheSmallest) {
+  for (const Encoding wished : {Encoding::kF32, Encoding::kBf16, Encoding::kInt8}) {
+    for (const uint64_t block : {1, 2, 4, 5, 64}) {
+      const Encoding used = encoding_for(wished, block);
+      EXPECT_LE(encoded_bytes({used, 3 * block, block}), encoded_bytes({wished, 3 * block, block}));
+      if (block > 4) {
+        EXPECT_EQ(used, wished);
+      }
+    }
+  }
+}
+
 TEST(Encoding, LosesNoMoreThanItsStep) {
   const std::vector<float> values = normal(1000);
   EXPECT_EQ(through({Encoding::kF32, 1000, 7}, values), values);
@@ -105,12 +117,60 @@ TEST(Residuals, AreKeptForEveryRangeAndRow) {
   EXPECT_NE(first, second);
   const std::vector<float> rows = {1.0f / 3, 1.0f / 3, 1.0f / 3, 1.0f / 3};
   const std::vector<uint64_t> keys = {5, 9}, later = {7, 9};
-  residuals.encode_rows(0, keys, 0, rows, Encoding::kBf16);
-  const auto bytes = residuals.encode_rows(0, later, 1, rows, Encoding::kBf16);
+  residuals.encode_rows({.keys = keys, .gradients = rows, .encoding = Encoding::kBf16});
+  const auto encoded = residuals.encode_rows(
+      {.keys = later, .clock = 1, .gradients = rows, .encoding = Encoding::kBf16});
+  EXPECT_TRUE(encoded.selection.empty());
   std::vector<float> sent(4);
-  decode({Encoding::kBf16, 4, 2}, bytes, sent);
+  decode({Encoding::kBf16, 4, 2}, encoded.floats, sent);
   EXPECT_EQ(sent[0], sent[1]);  // key 7 is new
   EXPECT_NE(sent[0], sent[2]);  // key 9 has a residual
+}
+
+TEST(RowSelection, HasTheRowsThatAreSomewhereAboveTheThreshold) {
+  std::vector<float> values(2 * 70);
+  values[2 * 3 + 1] = -1.5f;
+  values[2 * 64] = std::numeric_limits<float>::quiet_NaN();
+  values[2 * 69 + 1] = 1.0f;
+  const RowSelection selection = rows_above(values, 2, 1);
+  EXPECT_EQ(selection, (RowSelection{uint64_t{1} << 3, 1}));
+  EXPECT_EQ(selected_count(selection), 2u);
+  std::vector<int> list(70);
+  std::iota(list.begin(), list.end(), 0);
+  EXPECT_EQ(selected(std::span<const int>(list), selection), (std::vector<int>{3, 64}));
+  EXPECT_TRUE(rows_above({}, 2, 1).empty());
+}
+
+TEST(RowSelection, IsThatOfAListOfItsLength) {
+  EXPECT_TRUE(is_selection_of({}, 0));
+  EXPECT_FALSE(is_selection_of({0}, 0));
+  EXPECT_TRUE(is_selection_of({uint64_t{1} << 63}, 64));
+  EXPECT_TRUE(is_selection_of({0, 1}, 65));
+  EXPECT_FALSE(is_selection_of({0, 2}, 65));
+  EXPECT_FALSE(is_selection_of({0}, 65));
+}
+
+// The sum that reaches servers is that of all gradients, but for what is still kept back.
+TEST(Residuals, KeepRowsBackUntilTheyAreAboveTheThreshold) {
+  const Catalog catalog{.tables = {{.name = "t", .dim = 1}}};
+  Residuals residuals(catalog);
+  const std::vector<uint64_t> keys = {5, 9};
+  std::vector<double> given(2), sent(2);
+  for (uint64_t step = 0; step < 200; ++step) {
+    const std::vector<float> gradients = normal(2, step);
+    const auto encoded = residuals.encode_rows(
+        {.keys = keys, .clock = step, .gradients = gradients, .threshold = 2});
+    std::vector<float> floats(encoded.floats.size() / sizeof(float));
+    decode({Encoding::kF32, floats.size(), 1}, encoded.floats, floats);
+    for (size_t i = 0, next = 0; i < 2; ++i) {
+      given[i] += static_cast<double>(gradients[i]);
+      if (!is_selected(encoded.selection, i)) continue;
+      EXPECT_GT(std::abs(floats[next]), 2);
+      sent[i] += static_cast<double>(floats[next++]);
+    }
+    for (size_t i = 0; i < 2; ++i) EXPECT_LT(std::abs(given[i] - sent[i]), 2.001);
+  }
+  EXPECT_NE(sent[0], 0);
 }
 
 }  // namespace

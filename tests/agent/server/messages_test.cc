@@ -52,7 +52,9 @@ TEST(Messages, RefuseHeadsThatNoWorkerSends) {
       {CallKind::kPush, {}, [](CallHead& h) { h.learning_rate = NAN; }, "at least 0"},
       {CallKind::kPut, rows(1), [](CallHead&) {}, "rows cannot be put"},
       {CallKind::kPull, rows(1), [](CallHead& h) { h.flags = 3; }, "got 3"},
-      {CallKind::kPush, rows(1), [](CallHead& h) { h.flags = 4; }, "flags of at most 3, got 4"},
+      {CallKind::kPush, rows(1), [](CallHead& h) { h.flags = 8; }, "flags of at most 7, got 8"},
+      {CallKind::kPush, {}, [](CallHead& h) { h.flags = 4; }, "a range has no keys"},
+      {CallKind::kPull, rows(1), [](CallHead& h) { h.flags = 4; }, "flags of at most 1, got 4"},
       {CallKind::kPull, {}, [](CallHead& h) { h.slot = 1; }, "a range has no keys"},
       {CallKind::kPull, {}, [](CallHead& h) { h.spare = 1; }, "spare bytes"},
       {CallKind::kPull, rows(1), [](CallHead& h) { h.key_count = kKeysMax + 1; },
@@ -155,6 +157,26 @@ TEST(Messages, HaveKeysAndThenFloats) {
   EXPECT_EQ(range->values.size(), 6u);
   EXPECT_TRUE(parse(CallKind::kPull, rows(2), {.keys = {3, 8}}, 3).ok());
   EXPECT_TRUE(parse(CallKind::kPull, rows(0), {}, 3).ok());
+}
+
+// A selection looks like a further key.
+TEST(Messages, MayHaveFloatsOfSelectedKeysOnly) {
+  CallHead head = rows(3);
+  head.flags |= CallHead::kSelects;
+  const auto parsed =
+      parse(CallKind::kPush, head, {.keys = {3, 8, 9, 0b101}, .values = {1, 2, 3, 4}}, 2);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(*parsed->keys, (std::vector<uint64_t>{3, 8, 9}));
+  EXPECT_EQ(parsed->selection, RowSelection{0b101});
+  EXPECT_EQ(parsed->values.size(), 4u);
+  EXPECT_TRUE(parse(CallKind::kPush, head, {.keys = {3, 8, 9, 0}}, 2).ok());
+  for (const Body& wrong :
+       {Body{.keys = {3, 8, 9, 0b111}, .values = {1, 2, 3, 4}},
+        Body{.keys = {3, 8, 9, 0b1001}, .values = {1, 2, 3, 4}}, Body{.keys = {3, 8, 9}}}) {
+    const auto refused = parse(CallKind::kPush, head, wrong, 2);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Code::kInvalid);
+  }
 }
 
 TEST(Messages, RefuseBodiesOfAnotherSize) {

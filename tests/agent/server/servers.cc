@@ -36,6 +36,7 @@ void Servers::start() {
                                                          .limits = quick_limits()},
                                                  .catalog = setup_.catalog,
                                                  .view = view_,
+                                                 .servers = addresses(),
                                                  .consistency = setup_.consistency,
                                                  .seed = setup_.seed,
                                                  .rows_max = setup_.rows_max,

@@ -377,6 +377,24 @@ TEST(ClickWorkers, SendFewerBits) {
   expect_near_with_fewer_bits(options, 5e-3);
 }
 
+TEST(ClickWorkers, KeepBackRowsThatChangeLittle) {
+  const TemporaryFolder folder;
+  WorkerWorld::Options options = click_job(folder, kFactorizationMachine);
+  options.train.steps = 60;
+  WorkerWorld plain(options);
+  ASSERT_NO_FATAL_FAILURE(plain.run());
+  options.servers->rows.pushThreshold = 1e-3;
+  WorkerWorld world(options);
+  ASSERT_NO_FATAL_FAILURE(world.run());
+  EXPECT_NE(world.metric("loss"), plain.metric("loss"));
+  EXPECT_NEAR(world.metric("validationLoss").back(), plain.metric("validationLoss").back(), 0.02);
+  const std::string log = world.log(0);
+  const size_t at = log.find("rowsKeptBack=");
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_GT(std::stoll(log.substr(at + 13)), 0);
+  EXPECT_EQ(plain.log(0).find("rowsKeptBack=0") == std::string::npos, false);
+}
+
 TEST(ClickWorkers, ForgetRowsThatAreNotUsed) {
   const TemporaryFolder folder;
   WorkerWorld::Options options = click_job(folder, kLogisticRegression);

@@ -234,6 +234,7 @@ TEST(AgentMessages, WhatTravelsToServersNeedsItsProtocolVersion) {
   for (const auto& change : {+[](ParameterServersSpec& servers) { servers.pushPrecision = "int8"; },
                              +[](ParameterServersSpec& servers) { servers.pullPrecision = "bf16"; },
                              +[](ParameterServersSpec& servers) { servers.rows.decay = 0.1; },
+                             +[](ParameterServersSpec& servers) { servers.rows.pushThreshold = 1; },
                              +[](ParameterServersSpec& servers) { servers.rows.idleSteps = 7; }}) {
     spec.parameterServers.emplace();
     change(*spec.parameterServers);

@@ -709,7 +709,10 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
            {"/spec/parameterServers/rows",
             {{"halfLifeSteps", 9}},
             "spec.parameterServers.rows.halfLifeSteps: 9.0 needs idleSteps"},
-           {"/spec/parameterServers/rows", {{"decay", 0.001}}, "no error"},
+           {"/spec/parameterServers/rows", {{"decay", 0.001}, {"pushThreshold", 0.01}}, "no error"},
+           {"/spec/parameterServers/rows",
+            {{"pushThreshold", -1}},
+            "spec.parameterServers.rows.pushThreshold: -1 is out of range, expected 0 to 1e+06"},
            {"/spec/train/data/format", "tsv",
             "spec.train.data.format: found \"tsv\", expected criteo or libsvm"},
        }) {

@@ -254,7 +254,7 @@ const std::vector<Json>& good_documents() {
       job_of(click_spec(kClickData + kNoClip, "consistency: asynchronous")),
       job_of(click_spec(kClickData + kNoClip,
                         "pushPrecision: int8, pullPrecision: bf16, rows: {idleSteps: 100, "
-                        "minFrequency: 2, halfLifeSteps: 50, decay: 0.001}")),
+                        "minFrequency: 2, halfLifeSteps: 50, decay: 0.001, pushThreshold: 0.1}")),
       job_of(click_spec(kClickData + kNoClip, "", "", "wideAndDeep")),
       job_of(click_spec(kClickData + kNoClip, "", "",
                         "deepFactorizationMachine, factors: 4, hidden: [16, 8]")),
@@ -411,6 +411,8 @@ std::vector<Case> server_cases() {
            "}, parameterServers: {rows: {idleSteps: 9, minFrequency: 1, halfLifeSteps: 3}}}"},
       {"spec.parameterServers.rows.decay",
        "{" + kTrain + kNoClip + "}, parameterServers: {rows: {decay: 0.1}}}"},
+      {"spec.parameterServers.rows.pushThreshold",
+       "{" + kTrain + kNoClip + "}, parameterServers: {rows: {pushThreshold: 0.1}}}"},
       {"spec.train.ema", "{" + kTrain + kNoClip + ", ema: 0.9}, parameterServers: {nodes: 1}}"},
       {"spec.train.optimizer.clipNorm", "{" + kTrain + "}, parameterServers: {nodes: 1}}"},
       {"spec.parameterServers.staleness", click_spec(train, "staleness: 2")},
