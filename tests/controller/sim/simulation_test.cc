@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "common/api/servers_view.h"
 #include "common/base/log.h"
 #include "controller/plan/conditions.h"
 #include "controller/plan/network_policy.h"
@@ -437,6 +438,48 @@ TEST(Simulation, RoundsGoOnWithMoreAndFewerServers) {
   EXPECT_GT(removed, 40);
   std::printf("%llu servers added, %llu removed\n", static_cast<unsigned long long>(added),
               static_cast<unsigned long long>(removed));
+}
+
+// Returns how many servers count in the newest view of the round.
+int64_t servers_now(const Simulation& simulation, const std::string& key, int64_t workers) {
+  const TrainingJobStatus status = simulation.status(key);
+  if (!status.rendezvous) return 0;
+  const Result<ServersView> view = servers_view_from_text(
+      status.serversView, static_cast<size_t>(status.rendezvous->worldSize - workers));
+  return view.ok() ? static_cast<int64_t>(counted_servers(*view)) : -1;
+}
+
+// Within the round, or in the next one if something else ended it.
+TEST(Simulation, RoundsReachTheNumberOfServersThatUsersWantedLast) {
+  constexpr int64_t kWorkers = 2;
+  int64_t changed = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    World& world = simulation.world;
+    const std::string key = world.users.add_job({.name = "served",
+                                                 .nodes = kWorkers,
+                                                 .steps = 100000,
+                                                 .max_restarts = 1000,
+                                                 .saves = true,
+                                                 .servers = 3,
+                                                 .copies = static_cast<int64_t>(seed % 2)});
+    disturb_messages(world, 0.01);
+    world.chance.rate(Fault::kScaleServers) = 0.05;
+    world.chance.rate(Fault::kWorkerKilled) = seed % 3 == 0 ? 0.002 : 0;
+    world.chance.rate(Fault::kPodDeleted) = seed % 4 == 0 ? 0.002 : 0;
+    world.chance.rate(Fault::kNodeLost) = seed % 5 == 0 ? 0.001 : 0;
+    simulation.run(std::chrono::minutes(3), [] { return false; });
+    world.calm_down();
+    const Json& job = *world.store.find(loop::kTrainingJobs, key);
+    const int64_t wanted = job["spec"]["parameterServers"]["nodes"].get<int64_t>();
+    EXPECT_TRUE(simulation.run(std::chrono::minutes(15),
+                               [&] { return servers_now(simulation, key, kWorkers) == wanted; }))
+        << "wanted " << wanted << ", have " << servers_now(simulation, key, kWorkers) << '\n'
+        << simulation.describe();
+    changed += wanted != 3;
+  }
+  EXPECT_GT(changed, 10);
 }
 
 TEST(Simulation, AFailureIsCountedOnceHoweverManyRanksSawIt) {
