@@ -13,8 +13,8 @@
 // (B=4, T=64), with bf16 weights too if the CPU multiplies them, and compares each product with
 // direct calls of oneDNN, interleaved. On a GPU it runs GPT-2 124M, B=64, T=1024, with the head in
 // chunks of 8192 rows and activations in --dtype (bf16), timed by the device's clock; a sample is
-// as many calls as take two milliseconds. With --attention it runs only these shapes, forward and
-// backward, with our kernels or cuDNN's.
+// as many calls as take two milliseconds. Convolutions run once more by cuDNN. With --attention it
+// runs only these shapes, forward and backward, with our kernels or cuDNN's.
 //
 // Times are medians, with the middle half of the samples as spread, from --seconds (0.3) of samples
 // per row. --tiny runs every row once on small shapes, for the tests. --json appends one object per
@@ -207,7 +207,14 @@ std::vector<Row> gpu_rows(const KernelOptions& options) {
   model.dtype = options.dtype;
   model.precision =
       options.dtype == kernels::DType::kBf16 ? kernels::Precision::kBf16 : kernels::Precision::kF32;
-  return rows_of(model);
+  std::vector<Row> rows = rows_of(model);
+  Result<std::vector<Row>> more = cudnn_conv_rows(model, {kernels::DeviceType::kCuda, 0});
+  if (!more.ok()) {
+    std::printf("no convolutions by cuDNN: %s\n", more.error().message.c_str());
+    return rows;
+  }
+  for (Row& row : *more) rows.push_back(std::move(row));
+  return rows;
 }
 
 std::vector<Row> cpu_rows(const KernelOptions& options) {

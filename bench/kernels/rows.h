@@ -42,5 +42,8 @@ std::vector<Row> matmul_rows(const Model& model);
 // Returns a forward and a backward row.
 std::vector<Row> attention_rows(const kernels::AttentionShape& shape, kernels::DType dtype,
                                 kernels::AttentionBy by = kernels::AttentionBy::kOwn);
+// Returns the rows of convolutions once more, by cuDNN. kUnavailable, with the reason, if cuDNN
+// does not compute all passes on the device.
+Result<std::vector<Row>> cudnn_conv_rows(const Model& model, kernels::Device device);
 
 }  // namespace lockstep::bench

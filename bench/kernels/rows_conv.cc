@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/kernels/rows_parts.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::bench {
 
@@ -30,32 +31,40 @@ kernels::PoolShape pool_shape(const Model& m) {
           .stride = 2};
 }
 
-kernels::Workspace conv_workspace(Memory& memory, const Model& m) {
-  return memory.workspace(
-      kernels::conv2d_workspace(conv_shape(m), memory.bench_device().device().type));
+// A convolution, by our own kernels or by those that were prepared.
+struct Convolution {
+  kernels::Conv2dShape shape;
+  kernels::DType dtype = kernels::DType::kF32;
+  kernels::dnn::PreparedConv2d prepared = {};
+};
+
+kernels::Workspace conv_workspace(Memory& memory, const Convolution& c) {
+  const size_t own = kernels::conv2d_workspace(c.shape, memory.bench_device().device().type);
+  return memory.workspace(std::max(own, c.prepared.workspace_bytes));
 }
 
-Call conv2d_forward(Memory& memory, const Model& m) {
-  const kernels::Conv2dShape shape = conv_shape(m);
-  return memory.call(&kernels::OpTable::conv2d_forward,
-                     kernels::Conv2dForward{.x = memory.numbers(shape.in_count(), m.dtype),
-                                            .weight = memory.numbers(shape.weight_count(), m.dtype),
-                                            .y = memory.numbers(shape.out_count(), m.dtype),
-                                            .shape = shape,
-                                            .workspace = conv_workspace(memory, m)});
+Call conv2d_forward(Memory& memory, const Convolution& c) {
+  return memory.call(
+      &kernels::OpTable::conv2d_forward,
+      kernels::Conv2dForward{.x = memory.numbers(c.shape.in_count(), c.dtype),
+                             .weight = memory.numbers(c.shape.weight_count(), c.dtype),
+                             .y = memory.numbers(c.shape.out_count(), c.dtype),
+                             .shape = c.shape,
+                             .workspace = conv_workspace(memory, c),
+                             .by = c.prepared.kernels});
 }
 
-Call conv2d_backward(Memory& memory, const Model& m) {
-  const kernels::Conv2dShape shape = conv_shape(m);
+Call conv2d_backward(Memory& memory, const Convolution& c) {
   return memory.call(
       &kernels::OpTable::conv2d_backward,
-      kernels::Conv2dBackward{.dy = memory.numbers(shape.out_count(), m.dtype),
-                              .x = memory.numbers(shape.in_count(), m.dtype),
-                              .weight = memory.numbers(shape.weight_count(), m.dtype),
-                              .dx = memory.numbers(shape.in_count(), m.dtype),
-                              .dweight = memory.floats(shape.weight_count()),
-                              .shape = shape,
-                              .workspace = conv_workspace(memory, m)});
+      kernels::Conv2dBackward{.dy = memory.numbers(c.shape.out_count(), c.dtype),
+                              .x = memory.numbers(c.shape.in_count(), c.dtype),
+                              .weight = memory.numbers(c.shape.weight_count(), c.dtype),
+                              .dx = memory.numbers(c.shape.in_count(), c.dtype),
+                              .dweight = memory.floats(c.shape.weight_count()),
+                              .shape = c.shape,
+                              .workspace = conv_workspace(memory, c),
+                              .by = c.prepared.kernels});
 }
 
 // Arguments of batch normalisation.
@@ -190,20 +199,37 @@ Call pool_backward(Memory& memory, const Model& m) {
                                            .shape = shape});
 }
 
+// As many channels as early layers have.
+Model narrow(Model model) {
+  model.width /= 8;
+  return model;
+}
+
+std::string sizes_of(const Model& m) {
+  return "N=" + std::to_string(m.batch) + " pixels " + std::to_string(m.sequence) +
+         " C=" + std::to_string(m.width);
+}
+
+void add_convolution(const Convolution& c, const std::string& sizes, std::vector<Row>& list) {
+  list.push_back({.op = "conv2d_forward", .sizes = sizes, .prepare = [c](Memory& memory) {
+                    return conv2d_forward(memory, c);
+                  }});
+  list.push_back({.op = "conv2d_backward", .sizes = sizes, .prepare = [c](Memory& memory) {
+                    return conv2d_backward(memory, c);
+                  }});
+}
+
 }  // namespace
 
 void add_conv_rows(const Model& model, std::vector<Row>& list) {
-  Model m = model;
-  m.width = model.width / 8;  // as many channels as early layers have
-  const std::string sizes = "N=" + std::to_string(m.batch) + " pixels " +
-                            std::to_string(m.sequence) + " C=" + std::to_string(m.width);
+  const Model m = narrow(model);
+  const std::string sizes = sizes_of(m);
   const auto add = [&](const char* op, Call (*prepare)(Memory&, const Model&)) {
     list.push_back({.op = op, .sizes = sizes, .prepare = [m, prepare](Memory& memory) {
                       return prepare(memory, m);
                     }});
   };
-  add("conv2d_forward", conv2d_forward);
-  add("conv2d_backward", conv2d_backward);
+  add_convolution({.shape = conv_shape(m), .dtype = m.dtype}, sizes, list);
   add("batchnorm_sums", batchnorm_sums);
   add("batchnorm_moments", batchnorm_moments);
   add("batchnorm_forward", batchnorm_forward);
@@ -212,6 +238,17 @@ void add_conv_rows(const Model& model, std::vector<Row>& list) {
   add("batchnorm_running", batchnorm_running);
   add("pool_forward", pool_forward);
   add("pool_backward", pool_backward);
+}
+
+Result<std::vector<Row>> cudnn_conv_rows(const Model& model, kernels::Device device) {
+  const Model m = narrow(model);
+  Convolution c{.shape = conv_shape(m), .dtype = m.dtype};
+  TRY_ASSIGN(c.prepared,
+             kernels::dnn::prepare_conv2d(device, {.shape = c.shape, .dtype = c.dtype}));
+  if (!c.prepared.refusals.empty()) return unavailable(c.prepared.refusals);
+  std::vector<Row> rows;
+  add_convolution(c, sizes_of(m) + " cuDNN", rows);
+  return rows;
 }
 
 }  // namespace lockstep::bench

@@ -4,9 +4,11 @@
 #include "kernels/device/cuda/reduce.cuh"
 #include "kernels/ops/cuda_ops.h"
 #include "kernels/ops/dispatch.cuh"
+#include "kernels/ops/dnn/dnn.h"
 #include "kernels/ops/geometry.h"
 
-// Simple kernels, in which a thread or a block computes one value.
+// Simple kernels, in which a thread or a block computes one value. cuDNN has faster ones for most
+// convolutions.
 namespace lockstep::kernels::cuda {
 
 namespace {
@@ -106,6 +108,22 @@ __global__ void __launch_bounds__(kFilterThreads)
   if (threadIdx.x == 0) dbias[blockIdx.x] += sum;
 }
 
+// y[at] += bias[at % filters]
+template <class T>
+__global__ void __launch_bounds__(kElementThreads)
+    add_bias(const float* bias, T* y, int64_t count, int64_t filters) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= count) return;
+  const float sum[1] = {value_at(y, at) + bias[at % filters]};
+  store_values(y + at, sum);
+}
+
+__global__ void __launch_bounds__(kElementThreads)
+    add_gradient(const Bf16* gradient, float* dweight, int64_t count) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at < count) dweight[at] += to_float(gradient[at]);
+}
+
 LaunchShape blocks_shape(const char* name, int64_t blocks) {
   return {.name = name,
           .blocks = {.x = blocks},
@@ -113,9 +131,49 @@ LaunchShape blocks_shape(const char* name, int64_t blocks) {
           .shared_bytes = kFilterThreads / kWarpThreads * sizeof(float)};
 }
 
+void tell(Stream& stream, const Status& status) {
+  if (!status.ok()) stream.fail(status.error());
+}
+
+void forward_by_cudnn(Stream& stream, const Conv2dForward& args) {
+  const Conv2dShape& s = args.shape;
+  tell(stream, dnn::conv2d_forward(stream, args));
+  if (args.bias == nullptr) return;
+  dispatch({.dtype = args.y.dtype}, [&]<class T, int N>(Pack<T, N>) {
+    launch(stream, elements_shape("conv2d_add_bias", s.out_count(), 1), add_bias<T>, args.bias,
+           elements_of<T>(args.y), s.out_count(), s.filters);
+  });
+}
+
+void filters_by_cudnn(Stream& stream, const Conv2dBackward& args) {
+  tell(stream, dnn::conv2d_filters(stream, args));
+  if (args.dy.dtype == DType::kF32) return;
+  const int64_t count = args.shape.weight_count();
+  launch(stream, elements_shape("conv2d_add_gradient", count, 1), add_gradient,
+         static_cast<const Bf16*>(args.workspace.data), args.dweight, count);
+}
+
+template <class T>
+void backward_filters_of(Stream& stream, const Conv2dBackward& args) {
+  if (args.by.filters == Conv2dBy::kCudnn) return filters_by_cudnn(stream, args);
+  launch(stream, blocks_shape("conv2d_backward_filters", args.shape.weight_count()),
+         backward_filters<T>, elements_of<T>(args.dy), elements_of<T>(args.x), args.dweight,
+         args.shape);
+}
+
+template <class T>
+void backward_inputs_of(Stream& stream, const Conv2dBackward& args) {
+  if (args.by.inputs == Conv2dBy::kCudnn) return tell(stream, dnn::conv2d_inputs(stream, args));
+  launch(stream, elements_shape("conv2d_backward_inputs", args.shape.in_count(), 1),
+         backward_inputs<T>, elements_of<T>(args.dy), elements_of<T>(args.weight),
+         elements_of<T>(args.dx), args.shape, args.adds_dx);
+}
+
 }  // namespace
 
 void conv2d_forward(Stream& stream, const Conv2dForward& args) {
+  if (args.shape.out_count() == 0) return;
+  if (args.by.forward == Conv2dBy::kCudnn) return forward_by_cudnn(stream, args);
   dispatch({.dtype = args.y.dtype}, [&]<class T, int N>(Pack<T, N>) {
     launch(stream, elements_shape("conv2d_forward", args.shape.out_count(), 1), forward<T>,
            elements_of<T>(args.x), elements_of<T>(args.weight), args.bias, elements_of<T>(args.y),
@@ -127,18 +185,12 @@ void conv2d_backward(Stream& stream, const Conv2dBackward& args) {
   const Conv2dShape& s = args.shape;
   if (s.out_count() == 0) return;
   dispatch({.dtype = args.dy.dtype}, [&]<class T, int N>(Pack<T, N>) {
-    const T* dy = elements_of<T>(args.dy);
     if (args.dbias != nullptr) {
-      launch(stream, blocks_shape("conv2d_backward_bias", s.filters), backward_bias<T>, dy,
-             args.dbias, s);
+      launch(stream, blocks_shape("conv2d_backward_bias", s.filters), backward_bias<T>,
+             elements_of<T>(args.dy), args.dbias, s);
     }
-    if (args.dweight != nullptr) {
-      launch(stream, blocks_shape("conv2d_backward_filters", s.weight_count()), backward_filters<T>,
-             dy, elements_of<T>(args.x), args.dweight, s);
-    }
-    if (!args.dx) return;
-    launch(stream, elements_shape("conv2d_backward_inputs", s.in_count(), 1), backward_inputs<T>,
-           dy, elements_of<T>(args.weight), elements_of<T>(args.dx), s, args.adds_dx);
+    if (args.dweight != nullptr) backward_filters_of<T>(stream, args);
+    if (args.dx) backward_inputs_of<T>(stream, args);
   });
 }
 

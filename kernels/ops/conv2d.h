@@ -37,11 +37,22 @@ struct Conv2dShape {
   bool operator==(const Conv2dShape&) const = default;
 };
 
+// The kernels that compute a pass on CUDA: our own, or cuDNN's (kernels/ops/dnn/dnn.h). cuDNN's
+// need the workspace that dnn::prepare_conv2d() returns, and tensors that are aligned to 16 bytes.
+enum class Conv2dBy : uint8_t { kOwn, kCudnn };
+struct Conv2dKernels {
+  Conv2dBy forward = Conv2dBy::kOwn;
+  Conv2dBy inputs = Conv2dBy::kOwn;   // dx
+  Conv2dBy filters = Conv2dBy::kOwn;  // dweight
+
+  bool operator==(const Conv2dKernels&) const = default;
+};
+
 // y[n,p,q,k] = bias[k] + sum over r, s, c of x[n,h,w,c] * weight[k,r,s,c], where
 // h = p stride - padding + r, w = q stride - padding + s, and x = 0 outside the image. A fully
 // connected layer is a convolution whose filter has the size of the image.
-// On CUDA x, weight, y are all fp32 or all bf16; sums are fp32 and rounded once. On the CPU all are
-// fp32.
+// On CUDA x, weight, y are all fp32 or all bf16; sums are fp32 and rounded once. By cuDNN a sum is
+// rounded before the bias is added, and again after it. On the CPU all are fp32.
 struct Conv2dForward {
   ConstView x = {};             // [N,H,W,C]
   ConstView weight = {};        // [K,R,S,C/G]
@@ -49,10 +60,12 @@ struct Conv2dForward {
   View y = {};                  // [N,P,Q,K]
   Conv2dShape shape = {};
   Workspace workspace = {};  // conv2d_workspace(shape, device's type)
+  Conv2dKernels by = {};
 };
 
 // dx = the gradient of x, or with adds_dx dx += it; dweight += and dbias += their gradients, each
-// sum in an order that does not depend on timing.
+// sum in an order that does not depend on timing. By cuDNN with bf16, the gradient of the filters
+// is rounded to bf16 before it is added.
 struct Conv2dBackward {
   ConstView dy = {};         // [N,P,Q,K]
   ConstView x = {};          // [N,H,W,C]; needed for dweight
@@ -63,8 +76,10 @@ struct Conv2dBackward {
   Conv2dShape shape = {};
   bool adds_dx = false;
   Workspace workspace = {};  // conv2d_workspace(shape, device's type)
+  Conv2dKernels by = {};
 };
 
+// Returns the bytes that our own kernels need.
 size_t conv2d_workspace(const Conv2dShape& shape, DeviceType device);
 
 }  // namespace lockstep::kernels

@@ -117,9 +117,10 @@ void batchnorm_backward_of(const BatchNormSizes& sizes, const OpTable& ops, Stre
 
 }  // namespace
 
-OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split) {
+OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split, const Conv2dKernels& by) {
   OpCase c;
-  c.name = "conv2d " + text_of(shape) + (adds_dx ? " adds dx" : "") + (is_split ? " split" : "");
+  c.name = std::string("conv2d ") + (by == Conv2dKernels() ? "" : "by cuDNN ") + text_of(shape) +
+           (adds_dx ? " adds dx" : "") + (is_split ? " split" : "");
   c.inputs = {{"x", shape.in_count()}, {"weight", shape.weight_count()}, {"bias", shape.filters}};
   c.outputs = {{"y", shape.out_count()}};
   c.workspace_bytes = std::max(conv2d_workspace(shape, DeviceType::kCpu),
@@ -128,13 +129,15 @@ OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split) {
   c.loss_outputs = {"y"};
   c.gradients = {{"x", adds_dx, true}, {"weight", true}, {"bias", true}};
   c.any_threads = false;
+  if (by.forward == Conv2dBy::kCudnn) c.bf16_tolerance *= 2;  // rounded before the bias and after
   c.forward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
     ops.conv2d_forward(stream, {.x = t.at("x"),
                                 .weight = t.at("weight"),
                                 .bias = t.at("bias"),
                                 .y = t.at("y"),
                                 .shape = shape,
-                                .workspace = {t.workspace.data(), t.workspace.bytes()}});
+                                .workspace = {t.workspace.data(), t.workspace.bytes()},
+                                .by = by});
   };
   c.backward = [=](const OpTable& ops, Stream& stream, Tensors& t) {
     Conv2dBackward inputs{.dy = t.at("dy"),
@@ -142,7 +145,8 @@ OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split) {
                           .dx = t.at("dx"),
                           .shape = shape,
                           .adds_dx = adds_dx,
-                          .workspace = {t.workspace.data(), t.workspace.bytes()}};
+                          .workspace = {t.workspace.data(), t.workspace.bytes()},
+                          .by = by};
     Conv2dBackward weights = inputs;
     if (is_split) {
       ops.conv2d_backward(stream, inputs);
@@ -297,57 +301,60 @@ OpCase pool(const PoolShape& shape, Pooling kind) {
   return c;
 }
 
+std::vector<Conv2dShape> conv2d_shapes() {
+  return {
+      Conv2dShape{.batch = 1, .height = 1, .width = 1, .channels = 1, .filters = 1},
+      Conv2dShape{.batch = 2,
+                  .height = 5,
+                  .width = 6,
+                  .channels = 3,
+                  .filters = 7,
+                  .filter_height = 3,
+                  .filter_width = 3,
+                  .padding = 1},
+      Conv2dShape{.batch = 3,
+                  .height = 9,
+                  .width = 8,
+                  .channels = 4,
+                  .filters = 6,
+                  .filter_height = 3,
+                  .filter_width = 2,
+                  .stride = 2,
+                  .padding = 1,
+                  .groups = 2},
+      Conv2dShape{.batch = 2,
+                  .height = 7,
+                  .width = 7,
+                  .channels = 6,
+                  .filters = 6,
+                  .filter_height = 3,
+                  .filter_width = 3,
+                  .stride = 1,
+                  .padding = 1,
+                  .groups = 6},
+      Conv2dShape{.batch = 2, .height = 6, .width = 6, .channels = 17, .filters = 33, .stride = 2},
+      Conv2dShape{.batch = 4, .height = 4, .width = 4, .channels = 16, .filters = 32},
+      Conv2dShape{.batch = 3,
+                  .height = 4,
+                  .width = 3,
+                  .channels = 5,
+                  .filters = 10,
+                  .filter_height = 4,
+                  .filter_width = 3},
+      Conv2dShape{.batch = 2,
+                  .height = 13,
+                  .width = 13,
+                  .channels = 3,
+                  .filters = 16,
+                  .filter_height = 7,
+                  .filter_width = 7,
+                  .stride = 2,
+                  .padding = 3}};
+}
+
 std::vector<OpCase> convnet_cases() {
   std::vector<OpCase> cases;
-  for (const Conv2dShape& shape :
-       {Conv2dShape{.batch = 1, .height = 1, .width = 1, .channels = 1, .filters = 1},
-        Conv2dShape{.batch = 2,
-        .height = 5,
-        .width = 6,
-        .channels = 3,
-        .filters = 7,
-        .filter_height = 3,
-        .filter_width = 3,
-        .padding = 1},
-        Conv2dShape{.batch = 3,
-        .height = 9,
-        .width = 8,
-        .channels = 4,
-        .filters = 6,
-        .filter_height = 3,
-        .filter_width = 2,
-        .stride = 2,
-        .padding = 1,
-        .groups = 2},
-        Conv2dShape{.batch = 2,
-        .height = 7,
-        .width = 7,
-        .channels = 6,
-        .filters = 6,
-        .filter_height = 3,
-        .filter_width = 3,
-        .stride = 1,
-        .padding = 1,
-        .groups = 6},
-        Conv2dShape{
-            .batch = 2, .height = 6, .width = 6, .channels = 17, .filters = 33, .stride = 2},
-        Conv2dShape{.batch = 4, .height = 4, .width = 4, .channels = 16, .filters = 32},
-        Conv2dShape{.batch = 3,
-        .height = 4,
-        .width = 3,
-        .channels = 5,
-        .filters = 10,
-        .filter_height = 4,
-        .filter_width = 3},
-        Conv2dShape{.batch = 2,
-        .height = 13,
-        .width = 13,
-        .channels = 3,
-        .filters = 16,
-        .filter_height = 7,
-        .filter_width = 7,
-        .stride = 2,
-        .padding = 3}}) {
+  for (const Conv2dShape& shape : conv2d_shapes()) {
     cases.push_back(conv2d(shape, false, false));
     cases.push_back(conv2d(shape, true, false));
     cases.push_back(conv2d(shape, true, true));

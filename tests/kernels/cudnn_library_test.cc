@@ -7,6 +7,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/ops/dnn/cudnn.h"
 
@@ -119,8 +121,10 @@ class InstalledCudnn : public testing::Test {
     library_.finalize = finalize;
     library_.get_attribute = get_attribute;
   }
-  // Returns the workspace bytes, or the library's error if it does not support the shape.
-  Result<size_t> prepare(const Gpu& gpu, const AttentionShape& shape) {
+  // Returns what Cudnn::prepare() does on such a device.
+  template <class Shape>
+  auto prepare(const Gpu& gpu, const Shape& shape)
+      -> decltype(std::declval<Cudnn&>().prepare(shape)) {
     const std::string json = json_of(gpu);
     told.capability = gpu.capability;
     const CudnnCalls calls(*told.real, 0);
@@ -169,6 +173,54 @@ TEST_F(InstalledCudnn, CompilesBothPassesForHopperAndAmpere) {
     ASSERT_TRUE(bytes.ok()) << c.name << ", " << c.gpu.name << ": " << bytes.error().message;
     EXPECT_EQ(told.plans, 2) << c.name << ", " << c.gpu.name;
     EXPECT_GE(*bytes, score_bytes(c.shape)) << c.name << ", " << c.gpu.name;
+  }
+}
+
+Conv2dShape convolution(int64_t batch, int64_t edge, int64_t channels, int64_t filters,
+                        int64_t filter_edge, int64_t stride = 1, int64_t padding = 0) {
+  return {.batch = batch,
+          .height = edge,
+          .width = edge,
+          .channels = channels,
+          .filters = filters,
+          .filter_height = filter_edge,
+          .filter_width = filter_edge,
+          .stride = stride,
+          .padding = padding};
+}
+
+std::vector<Conv2dShape> convolutions() {
+  std::vector<Conv2dShape> shapes = {
+      convolution(128, 28, 1, 6, 5, 1, 2),    convolution(128, 14, 6, 16, 5),
+      convolution(128, 5, 16, 120, 5),        convolution(128, 1, 120, 84, 1),
+      convolution(128, 1, 84, 10, 1),         convolution(128, 32, 3, 64, 3, 1, 1),
+      convolution(128, 4, 512, 512, 3, 1, 1), convolution(128, 32, 16, 16, 3, 1, 1),
+      convolution(128, 32, 16, 32, 3, 2, 1),  convolution(128, 32, 16, 32, 1, 2),
+      convolution(64, 224, 3, 64, 7, 2, 3),   convolution(64, 56, 64, 64, 3, 1, 1),
+      convolution(64, 56, 64, 128, 1, 2)};
+  Conv2dShape grouped = convolution(3, 9, 4, 6, 3, 2, 1);
+  grouped.filter_width = 2;
+  grouped.groups = 2;
+  shapes.push_back(grouped);
+  return shapes;
+}
+
+// Those of lenet5, vgg11, resnet20 and resnet18, and one in groups.
+TEST_F(InstalledCudnn, HasKernelsForAllPassesOfConvolutions) {
+  constexpr Conv2dKernels kAll{Conv2dBy::kCudnn, Conv2dBy::kCudnn, Conv2dBy::kCudnn};
+  for (const Gpu& gpu : {kH100, kA100}) {
+    for (const Conv2dShape& shape : convolutions()) {
+      for (const DType dtype : {DType::kF32, DType::kBf16}) {
+        for (const bool adds : {false, true}) {
+          const Result<PreparedConv2d> made =
+              prepare(gpu, Conv2dUse{.shape = shape, .dtype = dtype, .adds_dx = adds});
+          ASSERT_TRUE(made.ok()) << made.error().message;
+          EXPECT_EQ(made->kernels, kAll)
+              << gpu.name << ", " << shape.height << "x" << shape.width << "x" << shape.channels
+              << (dtype == DType::kF32 ? " f32: " : " bf16: ") << made->refusals;
+        }
+      }
+    }
   }
 }
 

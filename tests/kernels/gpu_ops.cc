@@ -32,12 +32,43 @@ Status run_cudnn_on_gpu(const kernels::AttentionShape& shape) {
   return run_on_gpu(c, {.device = kGpu, .dtype = kernels::DType::kBf16});
 }
 
+// Also tells which passes cuDNN leaves to our own kernels.
+Status run_cudnn_conv2d_on_gpu(const kernels::Conv2dShape& shape, bool adds_dx,
+                               kernels::DType dtype) {
+  TRY_ASSIGN(
+      const kernels::dnn::PreparedConv2d prepared,
+      kernels::dnn::prepare_conv2d(kGpu, {.shape = shape, .dtype = dtype, .adds_dx = adds_dx}));
+  OpCase c = kernels::op_cases::conv2d(shape, adds_dx, false, prepared.kernels);
+  c.workspace_bytes = std::max(c.workspace_bytes, prepared.workspace_bytes);
+  if (!prepared.refusals.empty()) {
+    std::printf("%s: not by cuDNN: %s\n", c.name.c_str(), prepared.refusals.c_str());
+  }
+  return run_on_gpu(c, {.device = kGpu, .dtype = dtype});
+}
+
+void add_cudnn_conv2d_cases(std::vector<GpuCase>& cases) {
+  constexpr kernels::Conv2dBy kCudnn = kernels::Conv2dBy::kCudnn;
+  for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBf16}) {
+    for (const kernels::Conv2dShape& shape : kernels::op_cases::conv2d_shapes()) {
+      for (const bool adds : {false, true}) {
+        const std::string name =
+            kernels::op_cases::conv2d(shape, adds, false, {kCudnn, kCudnn, kCudnn}).name;
+        cases.push_back(
+            {(dtype == kernels::DType::kF32 ? "f32 " : "bf16 ") + name + " is right twice",
+             [=] { return run_cudnn_conv2d_on_gpu(shape, adds, dtype); }});
+      }
+    }
+  }
+}
+
 // Adds no cases, and prints why, if the library is missing.
 void add_cudnn_cases(std::vector<GpuCase>& cases) {
   if (const Status status = kernels::dnn::available(); !status.ok()) {
-    std::printf("not tried: attention by cuDNN: %s\n", status.error().message.c_str());
+    std::printf("not tried: attention and convolutions by cuDNN: %s\n",
+                status.error().message.c_str());
     return;
   }
+  add_cudnn_conv2d_cases(cases);
   for (const kernels::AttentionShape& shape :
        {kernels::AttentionShape{
             .batch = 2, .sequence = 2, .heads = 2, .head_dim = 64, .kv_heads = 2},

@@ -189,8 +189,10 @@ struct BatchNormSizes {
 
   int64_t count() const { return rows * channels; }
 };
-// `is_split`: gradients of x and of the filters in calls of their own.
-OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split);
+std::vector<Conv2dShape> conv2d_shapes();
+// `is_split`: gradients of x and of the filters in calls of their own. By cuDNN's kernels the
+// caller prepares the shape, and raises workspace_bytes.
+OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split, const Conv2dKernels& by = {});
 OpCase batchnorm(const BatchNormSizes& sizes);
 OpCase batchnorm_running(int64_t channels);
 OpCase pool(const PoolShape& shape, Pooling kind);

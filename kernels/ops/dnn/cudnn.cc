@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/ops/dnn/sdpa_graph.h"
+
 namespace lockstep::kernels::dnn {
 
 namespace {
@@ -13,22 +15,12 @@ namespace {
 // From Blackwell on, the library's default kernels are not deterministic; the knobs that change
 // this differ between versions.
 constexpr int kCapabilityEnd = 100;
-constexpr uintptr_t kTensorAlignment = 16;
-constexpr uintptr_t kWorkspaceAlignment = 256;
-constexpr int64_t kConfigsMax = 16;
-
-size_t aligned(size_t bytes) {
-  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-}
 
 // Returns the bytes at the start of the workspace, before the library's own part. Forward writes
 // the log-sum-exp there if the caller does not keep it, backward writes delta.
 size_t row_bytes(const AttentionShape& shape) {
-  return aligned(static_cast<size_t>(shape.batch * shape.heads * shape.sequence) * sizeof(float));
-}
-
-bool is_aligned(const void* data, uintptr_t alignment) {
-  return reinterpret_cast<uintptr_t>(data) % alignment == 0;
+  return workspace_aligned(static_cast<size_t>(shape.batch * shape.heads * shape.sequence) *
+                           sizeof(float));
 }
 
 // The three tensors of a packed row.
@@ -40,10 +32,6 @@ struct Packed {
 Packed packed(const void* data, const AttentionShape& shape) {
   auto* q = static_cast<Bf16*>(const_cast<void*>(data));
   return {q, q + shape.width(), q + shape.width() + shape.kv_width()};
-}
-
-void bind(Bindings& bindings, Port port, const void* data) {
-  bindings[static_cast<size_t>(port)] = const_cast<void*>(data);
 }
 
 // The library reads values that are bound by value when the graph is issued.
@@ -87,95 +75,15 @@ Result<std::unique_ptr<Cudnn>> Cudnn::create(const CudnnLibrary& library, int in
   return context;
 }
 
-Result<std::vector<Descriptor>> Cudnn::engine_configs(const DescribedGraph& graph) const {
-  TRY_ASSIGN(const Descriptor heuristic, calls_.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
-  TRY(calls_.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                 graph.graph.get()));
-  TRY(calls_.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A));
-  std::vector<Descriptor> configs;
-  const CudnnLibrary& library = calls_.library();
-  const cudnnStatus_t status = library.finalize(heuristic.get());
-  if (is_not_supported(status)) return configs;
-  TRY(calls_.check("cudnnBackendFinalize", status));
-
-  std::vector<cudnnBackendDescriptor_t> places;
-  for (int64_t i = 0; i < kConfigsMax; ++i) {
-    TRY_ASSIGN(Descriptor config, calls_.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-    places.push_back(config.get());
-    configs.push_back(std::move(config));
-  }
-  int64_t count = 0;
-  TRY(calls_.check(
-      "cudnnBackendGetAttribute",
-      library.get_attribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                            CUDNN_TYPE_BACKEND_DESCRIPTOR, kConfigsMax, &count, places.data())));
-  configs.resize(static_cast<size_t>(std::clamp(count, int64_t{0}, kConfigsMax)));
-  return configs;
-}
-
-Result<bool> Cudnn::is_deterministic(const Descriptor& config) const {
-  const CudnnLibrary& library = calls_.library();
-  TRY_ASSIGN(const Descriptor engine, calls_.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  cudnnBackendDescriptor_t place = engine.get();
-  int64_t count = 0;
-  TRY(calls_.check("cudnnBackendGetAttribute",
-                   library.get_attribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &place)));
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes = {};
-  TRY(calls_.check("cudnnBackendGetAttribute",
-                   library.get_attribute(
-                       engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                       static_cast<int64_t>(notes.size()), &count, notes.data())));
-  const auto end =
-      notes.begin() + std::clamp(count, int64_t{0}, static_cast<int64_t>(notes.size()));
-  return std::find(notes.begin(), end, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == end;
-}
-
-// Returns false if the library turns out not to support the configuration.
-Result<bool> Cudnn::plan_with(const Descriptor& config, SdpaPlan& made) const {
-  const CudnnLibrary& library = calls_.library();
-  TRY_ASSIGN(made.plan, calls_.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
-  TRY(calls_.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                 config.get()));
-  const cudnnStatus_t status = library.finalize(made.plan.get());
-  if (is_not_supported(status)) return false;
-  TRY(calls_.check("cudnnBackendFinalize", status));
-  int64_t count = 0, bytes = 0;
-  TRY(calls_.check("cudnnBackendGetAttribute",
-                   library.get_attribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                         CUDNN_TYPE_INT64, 1, &count, &bytes)));
-  made.workspace_bytes = static_cast<size_t>(std::max(bytes, int64_t{0}));
-  return true;
-}
-
-Result<SdpaPlan> Cudnn::make_plan(Graph graph) const {
-  SdpaPlan made;
-  made.graph = std::move(graph);
-  TRY_ASSIGN(made.described, describe(calls_, handle_, made.graph));
-  TRY_ASSIGN(std::vector<Descriptor> configs, engine_configs(made.described));
-  std::string reason = "no kernel for this shape";
-  for (Descriptor& config : configs) {
-    TRY_ASSIGN(const bool deterministic, is_deterministic(config));
-    if (!deterministic) {
-      reason = "no deterministic kernel for this shape";
-      continue;
-    }
-    TRY_ASSIGN(const bool taken, plan_with(config, made));
-    if (!taken) continue;
-    made.config = std::move(config);
-    return made;
-  }
-  return unavailable("[cudnn] attention: " + reason);
-}
-
 // Requires the lock.
 Result<Cudnn::Passes*> Cudnn::passes_of(const AttentionShape& shape) {
   const Key key{shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.kv_heads};
   if (const auto at = passes_.find(key); at != passes_.end()) return at->second.get();
   auto made = std::make_unique<Passes>();
-  TRY_ASSIGN(made->forward, make_plan(forward_graph(shape)));
-  TRY_ASSIGN(made->backward, make_plan(backward_graph(shape)));
+  TRY_ASSIGN(made->forward,
+             make_plan(calls_, handle_, {.graph = forward_graph(shape), .what = "attention"}));
+  TRY_ASSIGN(made->backward,
+             make_plan(calls_, handle_, {.graph = backward_graph(shape), .what = "attention"}));
   return passes_.emplace(key, std::move(made)).first->second.get();
 }
 
@@ -196,34 +104,6 @@ Result<size_t> Cudnn::prepare(const AttentionShape& shape) {
          std::max(passes->forward.workspace_bytes, passes->backward.workspace_bytes);
 }
 
-// Requires the lock. Creates a variant pack for each call, because addresses may differ from layer
-// to layer.
-Status Cudnn::run(void* stream, const SdpaPlan& plan, const Bindings& bindings,
-                  void* workspace) const {
-  std::vector<int64_t> ids;
-  std::vector<void*> data;
-  for (size_t i = 0; i < plan.graph.tensors.size(); ++i) {
-    const Port port = plan.graph.tensors[i].port;
-    if (port == Port::kInner) continue;
-    void* const address = bindings[static_cast<size_t>(port)];
-    CHECK(address != nullptr);
-    CHECK(is_host_value(port) || is_aligned(address, kTensorAlignment));
-    ids.push_back(unique_id(i));
-    data.push_back(address);
-  }
-  TRY_ASSIGN(const Descriptor pack, calls_.make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  TRY(calls_.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                 std::span<const int64_t>(ids)));
-  TRY(calls_.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                 std::span<void* const>(data)));
-  TRY(calls_.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
-  TRY(calls_.finalize(pack));
-  const CudnnLibrary& library = calls_.library();
-  TRY(calls_.check("cudnnSetStream",
-                   library.set_stream(handle_, static_cast<cudaStream_t>(stream))));
-  return calls_.check("cudnnBackendExecute", library.execute(handle_, plan.plan.get(), pack.get()));
-}
-
 Status Cudnn::forward(void* stream, const AttentionForward& op) {
   TRY(calls_.library().use_device(calls_.index()));
   const std::lock_guard lock(mutex_);
@@ -240,7 +120,8 @@ Status Cudnn::forward(void* stream, const AttentionForward& op) {
   bind(bindings, Port::kV, qkv.v);
   bind(bindings, Port::kOut, op.out.data);
   bind(bindings, Port::kLse, op.lse != nullptr ? op.lse : op.workspace.data);
-  return run(stream, passes->forward, bindings, static_cast<char*>(op.workspace.data) + rows);
+  return run_plan(calls_, handle_, stream, passes->forward, bindings,
+                  static_cast<char*>(op.workspace.data) + rows);
 }
 
 Status Cudnn::backward(void* stream, const AttentionBackward& op) {
@@ -265,7 +146,8 @@ Status Cudnn::backward(void* stream, const AttentionBackward& op) {
   bind(bindings, Port::kDk, dqkv.k);
   bind(bindings, Port::kDv, dqkv.v);
   bind(bindings, Port::kDelta, op.workspace.data);
-  return run(stream, passes->backward, bindings, static_cast<char*>(op.workspace.data) + rows);
+  return run_plan(calls_, handle_, stream, passes->backward, bindings,
+                  static_cast<char*>(op.workspace.data) + rows);
 }
 
 namespace {
@@ -304,6 +186,26 @@ Status attention_forward(Stream& stream, const AttentionForward& op) {
 Status attention_backward(Stream& stream, const AttentionBackward& op) {
   TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
   return context->backward(stream.handle(), op);
+}
+
+Result<PreparedConv2d> prepare_conv2d(Device device, const Conv2dUse& use) {
+  TRY_ASSIGN(Cudnn* const context, context_of(device.index));
+  return context->prepare(use);
+}
+
+Status conv2d_forward(Stream& stream, const Conv2dForward& op) {
+  TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
+  return context->forward(stream.handle(), op);
+}
+
+Status conv2d_inputs(Stream& stream, const Conv2dBackward& op) {
+  TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
+  return context->inputs(stream.handle(), op);
+}
+
+Status conv2d_filters(Stream& stream, const Conv2dBackward& op) {
+  TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
+  return context->filters(stream.handle(), op);
 }
 
 }  // namespace lockstep::kernels::dnn

@@ -1,27 +1,16 @@
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
-#include "kernels/ops/dnn/cudnn_descriptors.h"
+#include "kernels/ops/dnn/conv2d_graph.h"
+#include "kernels/ops/dnn/cudnn_plan.h"
 #include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::kernels::dnn {
-
-// A graph with the engine that the library chose for it.
-struct SdpaPlan {
-  Graph graph;
-  DescribedGraph described;
-  Descriptor config;  // of the engine
-  Descriptor plan;
-  size_t workspace_bytes = 0;
-};
-
-// Addresses of a graph's tensors by port; null for ports the graph does not have.
-using Bindings = std::array<void*, kPorts>;
 
 // The library's context on one device, with the plans of all prepared shapes. Thread-safe. Never
 // destroys the handle: at process exit CUDA may already be gone.
@@ -36,27 +25,42 @@ class Cudnn {
   Status forward(void* stream, const AttentionForward& op);
   Status backward(void* stream, const AttentionBackward& op);
 
+  Result<PreparedConv2d> prepare(const Conv2dUse& use);
+  Status forward(void* stream, const Conv2dForward& op);
+  Status inputs(void* stream, const Conv2dBackward& op);
+  Status filters(void* stream, const Conv2dBackward& op);
+
  private:
   struct Passes {
-    SdpaPlan forward;
-    SdpaPlan backward;
+    Plan forward;
+    Plan backward;
+  };
+  struct ConvolutionKey {
+    Conv2dShape shape;
+    DType dtype = DType::kF32;
+    Conv2dPass pass = Conv2dPass::kForward;
+    bool adds = false;
+    bool operator==(const ConvolutionKey&) const = default;
+  };
+  struct ConvolutionPlan {
+    ConvolutionKey key;
+    Result<Plan> plan;  // or why the library does not compute this pass
   };
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
 
   Cudnn(const CudnnLibrary& library, int index) : calls_(library, index) {}
 
-  Result<SdpaPlan> make_plan(Graph graph) const;
-  Result<bool> plan_with(const Descriptor& config, SdpaPlan& made) const;
-  // Returns the heuristic's configurations, best first.
-  Result<std::vector<Descriptor>> engine_configs(const DescribedGraph& graph) const;
-  Result<bool> is_deterministic(const Descriptor& config) const;
   Result<Passes*> passes_of(const AttentionShape& shape);
-  Status run(void* stream, const SdpaPlan& plan, const Bindings& bindings, void* workspace) const;
+  const ConvolutionPlan* found(const ConvolutionKey& key) const;
+  const ConvolutionPlan& planned(const ConvolutionKey& key);
+  Status run(void* stream, const ConvolutionKey& key, const Bindings& bindings,
+             const Workspace& workspace);
 
   CudnnCalls calls_;
   cudnnHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<Passes>> passes_;
+  std::vector<std::unique_ptr<ConvolutionPlan>> convolutions_;  // a model has tens
 };
 
 }  // namespace lockstep::kernels::dnn

@@ -49,6 +49,41 @@ cudnnPointwiseMode_t mode_of(Operation operation) {
   }
 }
 
+// The attributes of a convolution's operation; y is written.
+struct ConvolutionAttributes {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t settings, y, x, b, alpha, beta;
+};
+
+ConvolutionAttributes attributes_of(Operation operation) {
+  switch (operation) {
+    case Operation::kConvolutionInputs:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case Operation::kConvolutionFilters:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    default:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  }
+}
+
 // A tensor of a node, and the attribute to which it is assigned.
 struct Operand {
   cudnnBackendAttributeName_t attribute;
@@ -86,6 +121,10 @@ class Describer {
         return reduction(node, CUDNN_REDUCE_TENSOR_ADD);
       case Operation::kReshape:
         return reshape(node);
+      case Operation::kConvolution:
+      case Operation::kConvolutionInputs:
+      case Operation::kConvolutionFilters:
+        return convolution(node);
       default:
         return pointwise(node);
     }
@@ -113,13 +152,21 @@ class Describer {
     cudnnBackendAttributeName_t attribute = {};
     const Descriptor* descriptor = nullptr;  // null if the operation has none
   };
+  // y = alpha * result + beta * y
+  struct Factor {
+    cudnnBackendAttributeName_t attribute = {};
+    double value = 1;
+  };
   Status operation(cudnnBackendDescriptorType_t type, const Settings& settings,
-                   std::span<const Operand> operands) {
+                   std::span<const Operand> operands, std::span<const Factor> factors = {}) {
     TRY_ASSIGN(Descriptor made, calls_.make(type));
     if (settings.descriptor != nullptr) TRY(refer(made, settings.attribute, *settings.descriptor));
     for (const Operand& operand : operands) {
       if (operand.tensor < 0) continue;
       TRY(refer(made, operand.attribute, result_.parts[static_cast<size_t>(operand.tensor)]));
+    }
+    for (const Factor& factor : factors) {
+      TRY(calls_.set(made, factor.attribute, CUDNN_TYPE_DOUBLE, factor.value));
     }
     TRY(calls_.finalize(made));
     result_.operations.push_back(std::move(made));
@@ -157,6 +204,28 @@ class Describer {
     const std::array<Operand, 2> operands = {{{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, node.x},
                                               {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, node.y}}};
     return operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, {}, operands);
+  }
+
+  Status convolution(const Node& node) {
+    TRY_ASSIGN(Descriptor made, calls_.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
+    TRY(calls_.set(made, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+    TRY(calls_.set(made, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                   CUDNN_CROSS_CORRELATION));
+    const auto set_both = [&](cudnnBackendAttributeName_t attribute, int64_t value) {
+      const std::array<int64_t, 2> values = {value, value};
+      return calls_.set(made, attribute, CUDNN_TYPE_INT64, std::span<const int64_t>(values));
+    };
+    TRY(calls_.set(made, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2}));
+    TRY(set_both(CUDNN_ATTR_CONVOLUTION_DILATIONS, 1));
+    TRY(set_both(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, node.window.stride));
+    TRY(set_both(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, node.window.padding));
+    TRY(set_both(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, node.window.padding));
+    TRY(keep(std::move(made)));
+    const ConvolutionAttributes at = attributes_of(node.operation);
+    const std::array<Operand, 3> operands = {{{at.x, node.x}, {at.b, node.b}, {at.y, node.y}}};
+    const std::array<Factor, 2> factors = {
+        {{at.alpha, 1.0}, {at.beta, node.window.adds ? 1.0 : 0.0}}};
+    return operation(at.operation, {at.settings, &result_.parts.back()}, operands, factors);
   }
 
   Status pointwise(const Node& node) {

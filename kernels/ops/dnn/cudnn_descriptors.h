@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "kernels/ops/dnn/cudnn_library.h"
-#include "kernels/ops/dnn/sdpa_graph.h"
+#include "kernels/ops/dnn/graph.h"
 
 namespace lockstep::kernels::dnn {
 

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "common/base/result.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/conv2d.h"
 
-// Attention with cuDNN's fused kernels, as an alternative to attention.cu. Two implementations:
-// cudnn.cc, and no_cudnn.cc for a toolkit without cuDNN's headers, where all functions return
-// kUnavailable.
+// Attention and convolutions with cuDNN's kernels, as an alternative to attention.cu and conv2d.cu.
+// Two implementations: cudnn.cc, and no_cudnn.cc for a toolkit without cuDNN's headers, where all
+// functions return kUnavailable.
 namespace lockstep::kernels::dnn {
 
 // Loads the library. kUnavailable, with what is missing, if this machine does not have it.
@@ -34,5 +36,38 @@ Result<size_t> prepare_attention(Device device, const AttentionShape& shape);
 // workspace to 256. They issue to the stream and return; errors name call, file, line and device.
 Status attention_forward(Stream& stream, const AttentionForward& op);
 Status attention_backward(Stream& stream, const AttentionBackward& op);
+
+// How a model calls a convolution.
+struct Conv2dUse {
+  Conv2dShape shape = {};
+  DType dtype = DType::kF32;
+  bool has_dx = true;
+  bool adds_dx = false;
+
+  bool operator==(const Conv2dUse&) const = default;
+};
+struct PreparedConv2d {
+  Conv2dKernels kernels = {};  // kCudnn for each pass that cuDNN computes
+  size_t workspace_bytes = 0;  // covers these passes
+  std::string refusals = {};   // the passes that it does not compute, each with the reason
+};
+
+// Prepares the passes of a convolution on the device. cuDNN computes each pass that it has a kernel
+// for, with the first kernel that its heuristic offers and that
+// - gives the same bits each time
+// - sums in fp32, and multiplies what it is given: it neither converts inputs nor transforms them
+//   (FFT, Winograd)
+// - with fp32 uses no tensor cores, which would round to TF32.
+// kUnavailable, with the reason, for a device or a version that prepare_attention() refuses too.
+// The first call for a convolution takes up to seconds.
+Result<PreparedConv2d> prepare_conv2d(Device device, const Conv2dUse& use);
+
+// Passes of a convolution that was prepared on the stream's device, with the same dtype, and for
+// conv2d_inputs() the same adds_dx. Tensors are aligned to 16 bytes, the workspace to 256.
+// conv2d_forward() leaves out the bias. conv2d_filters() adds to dweight with fp32; with bf16,
+// where cuDNN can not write fp32, it writes the gradient as bf16 to the start of the workspace.
+Status conv2d_forward(Stream& stream, const Conv2dForward& op);
+Status conv2d_inputs(Stream& stream, const Conv2dBackward& op);
+Status conv2d_filters(Stream& stream, const Conv2dBackward& op);
 
 }  // namespace lockstep::kernels::dnn

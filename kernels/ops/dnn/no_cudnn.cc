@@ -26,4 +26,20 @@ Status attention_backward(Stream&, const AttentionBackward&) {
   return cudnn_not_built();
 }
 
+Result<PreparedConv2d> prepare_conv2d(Device, const Conv2dUse&) {
+  return cudnn_not_built();
+}
+
+Status conv2d_forward(Stream&, const Conv2dForward&) {
+  return cudnn_not_built();
+}
+
+Status conv2d_inputs(Stream&, const Conv2dBackward&) {
+  return cudnn_not_built();
+}
+
+Status conv2d_filters(Stream&, const Conv2dBackward&) {
+  return cudnn_not_built();
+}
+
 }  // namespace lockstep::kernels::dnn

@@ -111,6 +111,15 @@ cudnnStatus_t finalize_plan(const FakeDescriptor& plan) {
   return refused ? CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN : CUDNN_STATUS_SUCCESS;
 }
 
+bool has_engines(const FakeDescriptor& heuristic) {
+  const FakeCudnn& fake = fake_cudnn();
+  const FakeDescriptor* graph = heuristic.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  const auto operations = graph->all<const FakeDescriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  return fake.engines > 0 && std::ranges::none_of(operations, [&](const FakeDescriptor* operation) {
+           return operation->type == fake.unsupported;
+         });
+}
+
 cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
   if (!begins("cudnnBackendFinalize")) return CUDNN_STATUS_INTERNAL_ERROR;
   FakeDescriptor& descriptor = real(opaque);
@@ -120,7 +129,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
   }
   if (descriptor.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
     ++fake_cudnn().heuristics;
-    if (fake_cudnn().engines == 0) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
+    if (!has_engines(descriptor)) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
   }
   if (descriptor.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
     if (const cudnnStatus_t status = finalize_plan(descriptor); status != CUDNN_STATUS_SUCCESS) {
@@ -141,6 +150,19 @@ void give_configs(const FakeDescriptor& heuristic, int64_t wanted, int64_t* coun
   }
 }
 
+void give_notes(const FakeDescriptor& engine, int64_t wanted, int64_t* count,
+                cudnnBackendNumericalNote_t* notes) {
+  const FakeCudnn& fake = fake_cudnn();
+  *count = 0;
+  const auto add = [&](bool has, cudnnBackendNumericalNote_t note) {
+    if (has && *count < wanted) notes[(*count)++] = note;
+  };
+  add(engine.engine < fake.on_tensor_cores, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  add(engine.engine < fake.transforming, CUDNN_NUMERICAL_NOTE_WINOGRAD);
+  add(engine.engine < fake.nondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  add(true, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+}
+
 cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttributeName_t name,
                             cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
                             void* values) {
@@ -158,12 +180,7 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
     engine.finalized = true;
     *count = 1;
   } else if (is(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)) {
-    auto* notes = static_cast<cudnnBackendNumericalNote_t*>(values);
-    notes[0] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-    *count = 1;
-    if (descriptor.engine < fake_cudnn().nondeterministic && wanted > 1) {
-      notes[(*count)++] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    }
+    give_notes(descriptor, wanted, count, static_cast<cudnnBackendNumericalNote_t*>(values));
   } else if (is(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64)) {
     *static_cast<int64_t*>(values) = kWorkspaceBytes;
     *count = 1;
@@ -216,6 +233,7 @@ cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   Addresses addresses;
   for (size_t i = 0; i < ids.size(); ++i) addresses[ids[i]] = data[i];
   ++fake_cudnn().executions;
+  fake_cudnn().last_engine = config->engine;
   auto values = keep_values(*config->graph, addresses);
   return issue(real(handle).stream,
                [workspace, addresses, graph = config->graph, values = std::move(values)] {

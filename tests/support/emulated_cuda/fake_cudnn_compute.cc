@@ -97,6 +97,21 @@ void for_each(const FakeDims& dims, Body body) {
   }
 }
 
+// A copy of a tensor, for operations that read each element often.
+struct Dense {
+  explicit Dense(const Elements& elements)
+      : dims(elements.dims()), values(static_cast<size_t>(dims[0] * dims[1] * dims[2] * dims[3])) {
+    for_each(dims, [&](const FakeDims& i) { at(i) = elements.at(i); });
+  }
+  double& at(const FakeDims& i) {
+    const int64_t offset = ((i[0] * dims[1] + i[1]) * dims[2] + i[2]) * dims[3] + i[3];
+    return values[static_cast<size_t>(offset)];
+  }
+
+  FakeDims dims;
+  std::vector<double> values;
+};
+
 class Evaluation {
  public:
   explicit Evaluation(const std::map<int64_t, void*>& addresses) : addresses_(addresses) {}
@@ -108,6 +123,10 @@ class Evaluation {
       if (const cudnnStatus_t status = place(*tensor); status != CUDNN_STATUS_SUCCESS) {
         return status;
       }
+    }
+    if (is_convolution(operation)) {
+      convolve(convolution_of(operation), o);
+      return CUDNN_STATUS_SUCCESS;
     }
     switch (operation.type) {
       case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
@@ -156,6 +175,38 @@ class Evaluation {
         sum += a.at({i[0], i[1], i[2], k}) * b.at({i[0], i[1] / group, k, i[3]});
       }
       c.put(i, sum);
+    });
+  }
+
+  // Each pass adds, for all pixels and taps, the product of two of the tensors to the third.
+  void convolve(const FakeConvolution& c, const FakeOperands& o) {
+    Dense x(elements_[c.images]), w(elements_[c.filters]), y(elements_[c.pixels]);
+    Elements& result = elements_[o.y];
+    Dense& sums = o.y == c.images ? x : o.y == c.filters ? w : y;
+    std::ranges::fill(sums.values, 0.0);
+    const FakeDims &in = x.dims, &filter = w.dims;
+    const int64_t filters_of_group = filter[0] / (in[1] / filter[1]);
+    for_each(y.dims, [&](const FakeDims& out) {
+      double& pixel = y.at(out);
+      const int64_t first = out[1] / filters_of_group * filter[1];
+      for (int64_t r = 0; r < filter[2]; ++r) {
+        const int64_t h = out[2] * c.strides[0] - c.padding[0] + r;
+        if (h < 0 || h >= in[2]) continue;
+        for (int64_t s = 0; s < filter[3]; ++s) {
+          const int64_t column = out[3] * c.strides[1] - c.padding[1] + s;
+          if (column < 0 || column >= in[3]) continue;
+          for (int64_t channel = 0; channel < filter[1]; ++channel) {
+            double& image = x.at({out[0], first + channel, h, column});
+            double& tap = w.at({out[1], channel, r, s});
+            if (&sums == &y) pixel += image * tap;
+            if (&sums == &x) image += pixel * tap;
+            if (&sums == &w) tap += pixel * image;
+          }
+        }
+      }
+    });
+    for_each(result.dims(), [&](const FakeDims& at) {
+      result.put(at, (o.adds ? result.at(at) : 0.0) + sums.at(at));
     });
   }
 

@@ -1,6 +1,7 @@
 #include "tests/support/emulated_cuda/fake_cudnn_object.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 namespace lockstep::test {
@@ -9,8 +10,60 @@ namespace {
 
 constexpr int64_t kDims = 4;
 
-const std::vector<FakeRule>& rules() {
-  static const std::vector<FakeRule> all = {
+// The attributes of the three operations of a convolution; `y` is written.
+struct ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t settings, images, filters, pixels, y, alpha, beta;
+};
+constexpr std::array<ConvolutionNames, 3> kConvolutions = {
+    {{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+     {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+     {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}}};
+
+// Returns null for other operations.
+const ConvolutionNames* names_of(cudnnBackendDescriptorType_t operation) {
+  const auto at = std::ranges::find(kConvolutions, operation, &ConvolutionNames::operation);
+  return at == kConvolutions.end() ? nullptr : &*at;
+}
+
+void add_convolutions(std::vector<FakeRule>& rules) {
+  const auto settings = CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR;
+  rules.push_back({settings, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE});
+  rules.push_back({settings, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE});
+  rules.push_back({settings, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64});
+  for (const auto attribute :
+       {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+        CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS}) {
+    rules.push_back({settings, attribute, CUDNN_TYPE_INT64, 2});
+  }
+  for (const ConvolutionNames& names : kConvolutions) {
+    for (const auto part : {names.settings, names.images, names.filters, names.pixels}) {
+      rules.push_back({names.operation, part, CUDNN_TYPE_BACKEND_DESCRIPTOR});
+    }
+    for (const auto factor : {names.alpha, names.beta}) {
+      rules.push_back({names.operation, factor, CUDNN_TYPE_DOUBLE});
+    }
+  }
+}
+
+std::vector<FakeRule> make_rules() {
+  std::vector<FakeRule> all = {
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, kDims},
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, kDims},
@@ -72,6 +125,12 @@ const std::vector<FakeRule>& rules() {
       {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
        CUDNN_TYPE_VOID_PTR},
   };
+  add_convolutions(all);
+  return all;
+}
+
+const std::vector<FakeRule>& rules() {
+  static const std::vector<FakeRule> all = make_rules();
   return all;
 }
 
@@ -129,6 +188,39 @@ bool fits_reshape(const FakeOperands& o) {
   return from == to;
 }
 
+int64_t pixels_of(int64_t size, int64_t filter, int64_t padding, int64_t stride) {
+  return (size + 2 * padding - filter) / stride + 1;
+}
+
+// Two spatial dims, cross-correlation without dilation, the same type for all tensors, groups that
+// divide the channels, and factors that add the result or replace y by it. The library has more.
+cudnnStatus_t check_convolution(const FakeDescriptor& operation) {
+  const ConvolutionNames& names = *names_of(operation.type);
+  const FakeDescriptor& settings = *operation.part(names.settings);
+  const FakeConvolution c = convolution_of(operation);
+  const auto mode = settings.get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+  const auto dilations = settings.get<std::array<int64_t, 2>>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  const auto after = settings.get<std::array<int64_t, 2>>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  const auto compute = settings.get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+  const double alpha = operation.get<double>(names.alpha), beta = operation.get<double>(names.beta);
+  if (mode != CUDNN_CROSS_CORRELATION || dilations != std::array<int64_t, 2>{1, 1} ||
+      after != c.padding || compute != CUDNN_DATA_FLOAT ||
+      settings.get<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 || alpha != 1.0 ||
+      (beta != 0.0 && beta != 1.0)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  if (type_of(*c.images) != type_of(*c.pixels) || type_of(*c.images) != type_of(*c.filters)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  const FakeDims x = dims_of(*c.images), w = dims_of(*c.filters), y = dims_of(*c.pixels);
+  bool fits = x[0] == y[0] && y[1] == w[0] && x[1] % w[1] == 0 && w[0] % (x[1] / w[1]) == 0;
+  for (size_t i = 0; i < 2; ++i) {
+    fits = fits && c.strides[i] > 0 && c.padding[i] >= 0 &&
+           y[2 + i] == pixels_of(x[2 + i], w[2 + i], c.padding[i], c.strides[i]);
+  }
+  return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+}
+
 // Each tensor must have its own id and be written only once; a virtual one before it is read.
 cudnnStatus_t check_graph(const FakeDescriptor& graph) {
   std::map<int64_t, const FakeDescriptor*> by_id;
@@ -175,6 +267,7 @@ size_t element_bytes(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_POINTWISE_MODE:
     case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
     case CUDNN_TYPE_NUMERICAL_NOTE:
+    case CUDNN_TYPE_CONVOLUTION_MODE:
       return sizeof(int32_t);
     default:
       return sizeof(int64_t);
@@ -185,6 +278,7 @@ cudnnStatus_t check_shapes(const FakeDescriptor& descriptor) {
   const auto status = [](bool fits) {
     return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
   };
+  if (is_convolution(descriptor)) return check_convolution(descriptor);
   switch (descriptor.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
       return check_tensor(descriptor);
@@ -224,7 +318,28 @@ bool is_by_value(const FakeDescriptor& tensor) {
          tensor.get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
 }
 
+bool is_convolution(const FakeDescriptor& operation) {
+  return names_of(operation.type) != nullptr;
+}
+
+FakeConvolution convolution_of(const FakeDescriptor& operation) {
+  const ConvolutionNames& names = *names_of(operation.type);
+  const FakeDescriptor& settings = *operation.part(names.settings);
+  return {.images = operation.part(names.images),
+          .filters = operation.part(names.filters),
+          .pixels = operation.part(names.pixels),
+          .strides = settings.get<std::array<int64_t, 2>>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
+          .padding = settings.get<std::array<int64_t, 2>>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)};
+}
+
 FakeOperands operands_of(const FakeDescriptor& operation) {
+  if (const ConvolutionNames* names = names_of(operation.type); names != nullptr) {
+    FakeOperands o{.y = operation.part(names->y), .adds = operation.get<double>(names->beta) != 0};
+    for (const auto part : {names->images, names->filters, names->pixels}) {
+      if (part != names->y) (o.x == nullptr ? o.x : o.b) = operation.part(part);
+    }
+    return o;
+  }
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return {.x = operation.part(CUDNN_ATTR_OPERATION_MATMUL_ADESC),

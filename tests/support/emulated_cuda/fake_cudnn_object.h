@@ -75,8 +75,20 @@ struct FakeOperands {
   const FakeDescriptor* b = nullptr;
   const FakeDescriptor* t = nullptr;
   const FakeDescriptor* y = nullptr;
+  bool adds = false;  // y += the result
 };
 FakeOperands operands_of(const FakeDescriptor& operation);
+
+// A convolution, in any of its passes: images [N,C,H,W], filters [K,C/G,R,S], pixels [N,K,P,Q].
+struct FakeConvolution {
+  const FakeDescriptor* images = nullptr;
+  const FakeDescriptor* filters = nullptr;
+  const FakeDescriptor* pixels = nullptr;
+  std::array<int64_t, 2> strides = {};
+  std::array<int64_t, 2> padding = {};
+};
+bool is_convolution(const FakeDescriptor& operation);
+FakeConvolution convolution_of(const FakeDescriptor& operation);
 
 // Computes a graph. `addresses` has the non-virtual tensors by unique id.
 cudnnStatus_t compute(const FakeDescriptor& graph, const std::map<int64_t, void*>& addresses);
