@@ -17,7 +17,7 @@ GptOptions gpt_options(const ModelOptions& options, const ModelConfig& config) {
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
           .splits_backward = options.splits_backward,
-          .attention = options.attention,
+          .attention = options.kernels.attention,
           .dropout = options.dropout};
 }
 
@@ -34,6 +34,7 @@ ConvnetOptions convnet_options(const ModelOptions& options, const ConvnetConfig&
           .stage = options.stage,
           .precision = options.precision,
           .splits_backward = options.splits_backward,
+          .convolutions = options.kernels.convolutions,
           .dropout = options.dropout};
 }
 
@@ -99,6 +100,13 @@ GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& s
   const bool generates = config != nullptr && !config->design().is_bidirectional;
   return !generates ? GenerateMemory()
                     : generate_memory(gpt_options(options, *config), shard, device);
+}
+
+Status add_convolutions(const ModelOptions& options, int64_t samples, kernels::Device device,
+                        ConvolutionChoice& choice) {
+  const auto* config = std::get_if<ConvnetConfig>(&options.design);
+  if (config == nullptr) return {};
+  return add_convolutions(convnet_options(options, *config), samples, device, choice);
 }
 
 std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,

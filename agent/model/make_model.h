@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
-#include "agent/model/attention_choice.h"
 #include "agent/model/batch_sums.h"
 #include "agent/model/dropout.h"
+#include "agent/model/kernel_choice.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
 #include "common/base/result.h"
@@ -22,7 +22,7 @@ struct ModelOptions {
   Recompute recompute = Recompute::kNone;
   bool sequence_parallel = false;  // of a transformer: ActivationOptions::splits_rows
   bool splits_backward = false;    // MicroBatch::backward_weights()
-  AttentionChoice attention = {};
+  KernelChoice kernels = {};
   DropoutOptions dropout = {};
 };
 
@@ -41,6 +41,13 @@ ModelMemory model_memory(const ModelOptions& options, const TensorShard& shard,
 // Returns what Model::generate() needs; nothing for families without texts.
 GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& shard,
                                kernels::DeviceType device);
+
+// Prepares cuDNN's kernels for the convolutions of the stage in passes of that many samples, and
+// adds them to the choice; nothing for a model without convolutions. The first call is for the
+// largest number of samples. With fewer, a convolution whose kernels need more workspace keeps our
+// own. kUnavailable, with the reason, if the device has no cuDNN.
+Status add_convolutions(const ModelOptions& options, int64_t samples, kernels::Device device,
+                        ConvolutionChoice& choice);
 
 // Returns the shape of attention in passes of a shard; nothing without attention.
 std::optional<kernels::AttentionShape> attention_of(const ModelDesign& design,

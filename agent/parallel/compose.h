@@ -251,6 +251,7 @@ class Composition {
         batch_design_(lockstep::parallel::batch_design(options)) {}
   Status build(const Clock& clock);
   Result<model::AttentionChoice> prepare_attention() const;
+  Status prepare_kernels();
   Status build_region();
   Status build_shared_batch();
   Status build_models();
@@ -334,7 +335,7 @@ class Composition {
   comm::Communicator& world_;
   ComposeOptions options_;
   const BatchDesign batch_design_;
-  model::AttentionChoice attention_;
+  model::KernelChoice kernels_;
   const kernels::OpTable* ops_ = nullptr;
   kernels::Stream stream_;
   kernels::Stream reductions_;  // for reductions of gradients, concurrent with stream_

@@ -66,6 +66,13 @@ Result<model::AttentionChoice> Composition::prepare_attention() const {
   return choice;
 }
 
+Status Composition::prepare_kernels() {
+  TRY_ASSIGN(kernels_.attention, prepare_attention());
+  if (options_.convolutions == kernels::Conv2dBy::kOwn) return {};
+  TRY_ASSIGN(kernels_.convolutions, prepare_convolutions(options_));
+  return {};
+}
+
 // Its operations come between those of gradients, in another order on each rank's timeline, so they
 // have a group of their own.
 Status Composition::build_shared_batch() {
@@ -77,11 +84,11 @@ Status Composition::build_shared_batch() {
 }
 
 Status Composition::build_models() {
-  TRY_ASSIGN(attention_, prepare_attention());
+  TRY(prepare_kernels());
   for (const Stage& chunk : chunks_of(options_)) {
     TRY_ASSIGN(std::unique_ptr<model::Model> model,
-               model::make_model(model_options(options_, chunk, attention_), *ops_, stream_,
-                                 region(), shared_batch_.get()));
+               model::make_model(model_options(options_, chunk, kernels_), *ops_, stream_, region(),
+                                 shared_batch_.get()));
     models_.push_back(std::move(model));
   }
   return {};
@@ -91,7 +98,7 @@ Status Composition::allocate() {
   const uint64_t group_bytes = world_.device_traits().memory_bytes;
   TRY_ASSIGN(
       memory_,
-      plan_memory(options_, {.attention = attention_,
+      plan_memory(options_, {.kernels = kernels_,
                              .collectives_bytes = group_bytes * device_groups(options_),
                              .data_rank = options_.place.data,
                              .is_stream_ordered = data_group_->device_traits().is_stream_ordered}));

@@ -1,7 +1,10 @@
 #include "agent/parallel/compose_options.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <string>
+#include <variant>
 
 #include "common/layout/parameters.h"
 #include "common/layout/pipedream_schedule.h"
@@ -237,19 +240,39 @@ bool steps_overlap(const ComposeOptions& options) {
 }
 
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
-                                  const model::AttentionChoice& attention) {
+                                  const model::KernelChoice& kernels) {
   return {.design = options.design,
           .stage = chunk,
           .precision = options.precision,
           .recompute = options.recompute,
           .sequence_parallel = options.sequence_parallel,
           .splits_backward = splits_backward(options),
-          .attention = attention,
+          .kernels = kernels,
           .dropout = options.dropout};
 }
 
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode) {
   return {options.micro_batch, options.sequence, mode};
+}
+
+Result<model::ConvolutionChoice> prepare_convolutions(const ComposeOptions& options) {
+  if (!std::holds_alternative<ConvnetConfig>(options.design)) {
+    return unavailable("[cudnn] expected a model with convolutions");
+  }
+  if (options.device.type == kernels::DeviceType::kCpu) {
+    return unavailable("[cudnn] expected a GPU, got none");
+  }
+  std::set<int64_t, std::greater<>> sizes(options.samples.begin(), options.samples.end());
+  sizes.erase(0);
+  sizes.insert(options.micro_batch);
+  model::ConvolutionChoice choice;
+  for (const int64_t samples : sizes) {  // the largest first
+    for (const Stage& chunk : chunks_of(options)) {
+      TRY(model::add_convolutions(model_options(options, chunk, {}), samples, options.device,
+                                  choice));
+    }
+  }
+  return choice;
 }
 
 std::optional<kernels::AttentionShape> attention_of(const ComposeOptions& options) {

@@ -18,6 +18,7 @@
 #include "common/layout/sharding.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/conv2d.h"
 #include "kernels/ops/matmul.h"
 
 namespace lockstep::parallel {
@@ -60,6 +61,8 @@ struct ComposeOptions {
   // For micro-batches of that size; passes of other sizes use our own kernels. kCudnn needs a GPU
   // that supports it.
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  // kCudnn: each pass of a convolution that cuDNN supports. Needs a GPU with cuDNN.
+  kernels::Conv2dBy convolutions = kernels::Conv2dBy::kOwn;
   kernels::Device device;
   SharedSegment::Place shared = {};    // with Exchange::kHost
   RemoteParameters* remote = nullptr;  // with Exchange::kServers; outlives the composition
@@ -101,9 +104,12 @@ bool splits_backward(const ComposeOptions& options);
 bool adds_up_batches(const ComposeOptions& options);
 // Returns whether stages update at different times, and steps overlap.
 bool steps_overlap(const ComposeOptions& options);
-// Returns the model of one of the rank's chunks, with the attention that its device has.
+// Returns the model of one of the rank's chunks, with the kernels that its device has.
 model::ModelOptions model_options(const ComposeOptions& options, const Stage& chunk,
-                                  const model::AttentionChoice& attention);
+                                  const model::KernelChoice& kernels);
+// Prepares cuDNN's kernels for the rank's convolutions, in micro-batches of all sizes that it
+// trains on. kUnavailable, with the reason, for a model without any or a device without cuDNN.
+Result<model::ConvolutionChoice> prepare_convolutions(const ComposeOptions& options);
 // Returns the shape of its micro-batches.
 ActivationShape micro_batch_shape(const ComposeOptions& options, PassMode mode);
 // Returns the shape of attention in training; nothing without attention.

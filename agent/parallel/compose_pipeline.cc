@@ -62,7 +62,7 @@ Result<std::vector<ScheduleExecutor::Chunk>> Composition::make_chunks() {
       TRY_ASSIGN(std::unique_ptr<model::MicroBatch> batch,
                  models_[i]->new_micro_batch(micro_batch_shape(options_, PassMode::kTrain), rest));
       chunks.back().micro_batches.push_back(std::move(batch));
-      used += activation_bytes(options_, stage, attention_);
+      used += activation_bytes(options_, stage, kernels_);
     }
   }
   return chunks;

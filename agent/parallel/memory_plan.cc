@@ -33,8 +33,8 @@ bool is_cpu(const ComposeOptions& options) {
 
 // The activations of a micro-batch that trains on a chunk.
 size_t exact_bytes(const ComposeOptions& options, const Stage& chunk,
-                   const model::AttentionChoice& attention) {
-  return model::model_memory(model_options(options, chunk, attention), shard_of(options),
+                   const model::KernelChoice& kernels) {
+  return model::model_memory(model_options(options, chunk, kernels), shard_of(options),
                              micro_batch_shape(options, PassMode::kTrain), options.device.type)
       .activations;
 }
@@ -45,27 +45,26 @@ bool keeps_one(const ComposeOptions& options) {
 }
 
 // The activations of the micro-batches in flight.
-size_t trained_bytes(const ComposeOptions& options, const model::AttentionChoice& attention) {
+size_t trained_bytes(const ComposeOptions& options, const model::KernelChoice& kernels) {
   const std::vector<Stage> chunks = chunks_of(options);
   const std::vector<int64_t> in_flight = micro_batches_in_flight(options);
-  if (keeps_one(options)) return exact_bytes(options, chunks[0], attention);
+  if (keeps_one(options)) return exact_bytes(options, chunks[0], kernels);
   size_t bytes = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
-    bytes += activation_bytes(options, chunks[i], attention) * static_cast<size_t>(in_flight[i]);
+    bytes += activation_bytes(options, chunks[i], kernels) * static_cast<size_t>(in_flight[i]);
   }
   return bytes;
 }
 
 // A micro-batch that trains on each chunk, one that evaluates and a text that is sampled take turns
 // in the same memory.
-model::ModelMemory model_memory(const ComposeOptions& options,
-                                const model::AttentionChoice& attention) {
+model::ModelMemory model_memory(const ComposeOptions& options, const model::KernelChoice& kernels) {
   const kernels::DeviceType device = options.device.type;
   const TensorShard shard = shard_of(options);
   const auto raise = [](size_t& most, size_t bytes) { most = std::max(most, bytes); };
-  model::ModelMemory memory{.activations = trained_bytes(options, attention)};
+  model::ModelMemory memory{.activations = trained_bytes(options, kernels)};
   for (const Stage& chunk : chunks_of(options)) {
-    const model::ModelOptions model = model_options(options, chunk, attention);
+    const model::ModelOptions model = model_options(options, chunk, kernels);
     const model::ModelMemory training =
         model::model_memory(model, shard, micro_batch_shape(options, PassMode::kTrain), device);
     const model::ModelMemory evaluating =
@@ -139,7 +138,7 @@ std::string gathered_units(const ComposeOptions& options) {
 Result<kernels::ArenaPlan> plan_device(const ComposeOptions& options,
                                        const DeviceFindings& findings) {
   const ShardMemory memory = shard_memory(options);
-  const model::ModelMemory model = model_memory(options, findings.attention);
+  const model::ModelMemory model = model_memory(options, findings.kernels);
   const ExchangeMemory exchange =
       exchange_memory({.exchange = options.exchange,
                        .arena = arena_of(options),
@@ -225,8 +224,8 @@ bool shares_heads(const ComposeOptions& options) {
 }  // namespace
 
 size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
-                        const model::AttentionChoice& attention) {
-  return aligned(exact_bytes(options, chunk, attention));
+                        const model::KernelChoice& kernels) {
+  return aligned(exact_bytes(options, chunk, kernels));
 }
 
 size_t message_bytes(const ComposeOptions& options) {
@@ -270,7 +269,7 @@ Result<MemoryPlan> plan_memory(const ComposeOptions& options, const DeviceFindin
   MemoryPlan plan;
   TRY_ASSIGN(plan.device, plan_device(options, findings));
   TRY_ASSIGN(plan.pinned, plan_pinned(options));
-  const model::ModelMemory model = model_memory(options, findings.attention);
+  const model::ModelMemory model = model_memory(options, findings.kernels);
   const ShardMemory shards = shard_memory(options);
   const size_t states = optim::state_kinds(options.optimizer).size();
   plan.offloaded_bytes =

@@ -104,7 +104,7 @@ struct MemoryPlan {
 
 // Facts that only a machine with the device knows.
 struct DeviceFindings {
-  model::AttentionChoice attention = {};  // as prepared there; by default, our own kernels
+  model::KernelChoice kernels = {};  // as prepared there; by default, our own
   // The sum over device_groups(); none: as much as NCCL takes, if there are other ranks.
   std::optional<uint64_t> collectives_bytes = {};
   int64_t data_rank = 0;           // the rank's place on the data axis
@@ -130,7 +130,7 @@ size_t data_bytes(const ComposeOptions& options);
 // Returns the activations of a micro-batch that trains on one of the rank's chunks, rounded up to
 // what the next one's memory can follow.
 size_t activation_bytes(const ComposeOptions& options, const Stage& chunk,
-                        const model::AttentionChoice& attention);
+                        const model::KernelChoice& kernels);
 
 // Returns the copy of a rank's share of the state that is saved in the background (Snapshot).
 MemoryPart snapshot_memory(const ComposeOptions& options);

@@ -87,10 +87,35 @@ model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
   return {.by = kernels::AttentionBy::kCudnn, .shape = *shape, .workspace_bytes = *bytes};
 }
 
+// Whether a job on such a device takes cuDNN's convolutions if all ranks have them.
+bool may_convolve_by_cudnn(const parallel::ComposeOptions& options) {
+  return std::holds_alternative<ConvnetConfig>(options.design) &&
+         options.device.type == kernels::DeviceType::kCuda;
+}
+
+// Sets the kernels of the plan, and returns them.
+model::KernelChoice choose_kernels(const TrainSpec& train, JobPlan& plan) {
+  model::KernelChoice chosen;
+  if (may_use_cudnn(train, plan.options)) {
+    chosen.attention = cudnn_if_known(plan.options);
+    plan.options.attention = chosen.attention.by;
+    plan.lacks_cudnn = chosen.attention.by == kernels::AttentionBy::kOwn;
+  }
+  if (may_convolve_by_cudnn(plan.options)) {
+    Result<model::ConvolutionChoice> convolutions = parallel::prepare_convolutions(plan.options);
+    plan.lacks_cudnn = !convolutions.ok();
+    if (convolutions.ok()) {
+      plan.options.convolutions = kernels::Conv2dBy::kCudnn;
+      chosen.convolutions = std::move(convolutions).value();
+    }
+  }
+  return chosen;
+}
+
 // NCCL serves ranks that have a GPU each. Otherwise they exchange through host memory, and nothing
 // is kept free for NCCL.
-parallel::DeviceFindings findings_of(const JobPlan& plan, const model::AttentionChoice& attention) {
-  parallel::DeviceFindings findings{.attention = attention, .data_rank = 0};
+parallel::DeviceFindings findings_of(const JobPlan& plan, const model::KernelChoice& kernels) {
+  parallel::DeviceFindings findings{.kernels = kernels, .data_rank = 0};
   findings.is_stream_ordered = plan.ranks_per_gpu() == 1;
   if (plan.ranks_per_gpu() > 1) findings.collectives_bytes = 0;
   return findings;
@@ -171,6 +196,7 @@ Result<parallel::ComposeOptions> compose_options(const TrainSpec& train,
       .offload = {.offload = offload, .path = round.sharing.offloadPath},
       .exchange = exchange,
       .attention = round.attention,
+      .convolutions = round.convolutions,
       .device = round.device,
       .shared = round.shared,
       .copies_share = round.keeps_states};
@@ -248,13 +274,13 @@ uint64_t deciding_bytes(const JobPlan& plan, const parallel::MemoryPlan& memory)
 }
 
 // The stages of a pipeline differ.
-Status take_largest_stage(const TrainingJobSpec& spec, const model::AttentionChoice& attention,
-                          JobPlan& plan) {
+Status take_largest_stage(const TrainingJobSpec& spec, JobPlan& plan) {
   MeshCoordinates largest;
   for (int64_t stage = 0; stage < plan.options.mesh.pipeline; ++stage) {
     plan.options.place = {.pipeline = stage};
+    const model::KernelChoice kernels = choose_kernels(*spec.train, plan);
     TRY_ASSIGN(parallel::MemoryPlan memory,
-               parallel::plan_memory(plan.options, findings_of(plan, attention)));
+               parallel::plan_memory(plan.options, findings_of(plan, kernels)));
     memory.others = other_memory(spec, plan);
     if (stage > 0 && deciding_bytes(plan, memory) <= deciding_bytes(plan, plan.memory)) continue;
     largest = plan.options.place;
@@ -351,12 +377,7 @@ Result<JobPlan> plan_job(const TrainingJobSpec& spec) {
                                      .device = {device, 0},
                                      .keeps_states = spec.checkpoint.memory.has_value()}));
   TRY(validate(plan.options.design, mesh.tensor, "spec.train.model"));
-  model::AttentionChoice attention;
-  if (may_use_cudnn(train, plan.options)) attention = cudnn_if_known(plan.options);
-  plan.options.attention = attention.by;
-  plan.lacks_cudnn =
-      may_use_cudnn(train, plan.options) && attention.by == kernels::AttentionBy::kOwn;
-  TRY(take_largest_stage(spec, attention, plan));
+  TRY(take_largest_stage(spec, plan));
   return plan;
 }
 

@@ -25,6 +25,7 @@ struct RoundSettings {
   std::vector<int64_t> first_samples = {};
   kernels::Precision precision = kernels::Precision::kF32;
   kernels::AttentionBy attention = kernels::AttentionBy::kOwn;
+  kernels::Conv2dBy convolutions = kernels::Conv2dBy::kOwn;
   kernels::Device device = {};
   parallel::SharedSegment::Place shared = {};  // memory of the node's ranks
   bool keeps_states = false;                   // in memory (spec.checkpoint.memory)
@@ -55,7 +56,8 @@ struct JobPlan {
   // memory of the process that takes the most.
   int64_t server_nodes = 0;
   std::vector<parallel::MemoryPart> server = {};
-  // The job may use cuDNN's attention, but this machine cannot tell the workspace that it takes.
+  // The job may use cuDNN's attention or convolutions, but this machine cannot tell the workspace
+  // that it takes.
   bool lacks_cudnn = false;
 
   // Ranks that compute on the same GPU; 0 on CPUs.
@@ -77,9 +79,9 @@ struct JobPlan {
 
 // Plans a valid job with spec.train, which trains no click model, for the CPU of this machine or
 // for GPUs, which it need not have. Sets the threads of this process (set_threads()) to a rank's,
-// as the CPU's plan depends on them. Counts the workspace of cuDNN's attention if this machine has
-// a GPU that the job may use it on, else that of our own. kInvalid for a job that a worker would
-// refuse.
+// as the CPU's plan depends on them. Counts the workspace of cuDNN's attention or convolutions if
+// this machine has a GPU that the job may use them on, else that of our own. kInvalid for a job
+// that a worker would refuse.
 Result<JobPlan> plan_job(const TrainingJobSpec& spec);
 
 }  // namespace lockstep::train

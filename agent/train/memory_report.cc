@@ -65,14 +65,20 @@ std::string recompute_name(Recompute recompute) {
   return "";
 }
 
-// Returns the length of a transformer's samples, and settings that only transformers have.
+// Returns the length of a transformer's samples, and what only some families have.
 std::string sample_text(const JobPlan& plan) {
   const parallel::ComposeOptions& options = plan.options;
+  const char* const unknown =
+      plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "";
+  if (std::holds_alternative<ConvnetConfig>(options.design) && on_gpus(plan)) {
+    const bool by_cudnn = options.convolutions == kernels::Conv2dBy::kCudnn;
+    return std::string(" samples; convolutions: ") + (by_cudnn ? "cudnn" : "own") + unknown;
+  }
   if (tokens_per_sample(options.design) == 0) return " samples";
   return " x " + std::to_string(options.sequence) +
          " tokens; recompute: " + recompute_name(options.recompute) +
          "; attention: " + (options.attention == kernels::AttentionBy::kCudnn ? "cudnn" : "own") +
-         (plan.lacks_cudnn ? ", as this machine cannot tell the workspace of cuDNN's" : "");
+         unknown;
 }
 
 std::string overlapping_text(const JobPlan& plan, const PipelineShape& shape) {
@@ -128,7 +134,7 @@ std::string largest_micro_batches(const JobPlan& plan, const MemoryLimit& limit)
     text += (text.empty() ? "" : ", ") + std::to_string(largest_micro_batch(options, bytes)) +
             " with recompute: " + name;
   }
-  // These count our own attention, whichever the job uses.
+  // These count our own attention and convolutions, whichever the job uses.
   return "; the largest spec.train.batch.micro is " + text +
          " (it has to divide each rank's share of batch.global)";
 }

@@ -100,6 +100,11 @@ class Worker {
   RunSettings settings() const;
   Status check_run(const Manifest& manifest, const std::string& path) const;
   Status choose_attention();
+  Status choose_convolutions();
+  Status has_room(const parallel::ComposeOptions& options,
+                  const model::KernelChoice& kernels) const;
+  std::optional<kernels::Conv2dBy> kept_convolutions() const;
+  void keep_convolutions() const;
   std::optional<kernels::AttentionBy> kept_attention() const;
   void keep_attention() const;
   Result<parallel::ComposeOptions> compose_options();
@@ -141,6 +146,11 @@ class Worker {
   void add_speed(StepNumbers& numbers);
   void report(StepNumbers numbers);
   std::string attention_file() const { return config_.checkpoint.path + "/attention"; }
+  std::string convolutions_file() const { return config_.checkpoint.path + "/convolutions"; }
+  bool has_convolutions() const {  // where cuDNN may compute them
+    return std::holds_alternative<ConvnetConfig>(design_) &&
+           device_.type == kernels::DeviceType::kCuda;
+  }
   bool stores() const { return !config_.checkpoint.path.empty(); }
   bool has_weights() const { return !config_.train.model.weights.path.empty(); }
   bool saves_now() const;  // the same on all ranks, which save together
@@ -155,6 +165,7 @@ class Worker {
   double matmul_peak_ = 0;  // FLOP/s that rank 0's products reach; 0: not measured, as on the CPU
   std::unique_ptr<GpuMonitor> monitor_;
   kernels::AttentionBy attention_ = kernels::AttentionBy::kOwn;
+  kernels::Conv2dBy convolutions_ = kernels::Conv2dBy::kOwn;
   ModelDesign design_;
   BatchShape batch_;
   Agreement agreement_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/layout/model_design.h"
+#include "kernels/ops/dnn/dnn.h"
 
 namespace lockstep::model {
 namespace {
@@ -42,7 +43,7 @@ ConvnetLayout layout_of(const ConvnetOptions& options, const ActivationShape& sh
 
 size_t workspace_of(const ConvnetOptions& options, int64_t samples, kernels::DeviceType device) {
   const std::vector<ConvUnit> units = convnet_units(options.config);
-  size_t bytes = 0;
+  size_t bytes = options.convolutions.workspace_bytes;
   for (int64_t index = options.stage.begin; index < options.stage.end; ++index) {
     const ConvUnit& unit = units[static_cast<size_t>(index)];
     bytes = std::max(bytes, kernels::conv2d_workspace(shape_of(unit, samples), device));
@@ -58,6 +59,14 @@ bool drops_input(const ConvUnit& unit) {
          unit.filter_height == unit.height && unit.filter_width == unit.width;
 }
 
+// Returns how many of a convolution's passes our own kernels compute.
+int64_t own_passes(const kernels::Conv2dKernels& by, bool has_dx) {
+  const auto own = [](kernels::Conv2dBy kernel) {
+    return kernel == kernels::Conv2dBy::kOwn ? int64_t{1} : int64_t{0};
+  };
+  return own(by.forward) + own(by.filters) + (has_dx ? own(by.inputs) : 0);
+}
+
 bool is_whole_pieces(const ConvnetOptions& options) {
   const std::vector<Stage> pieces = convnet_pieces(options.config);
   return options.stage.begin < options.stage.end &&
@@ -66,6 +75,33 @@ bool is_whole_pieces(const ConvnetOptions& options) {
 }
 
 }  // namespace
+
+Status add_convolutions(const ConvnetOptions& options, int64_t samples, kernels::Device device,
+                        ConvolutionChoice& choice) {
+  const bool is_largest = choice.kernels.empty() || samples == choice.kernels.rbegin()->first;
+  CHECK(is_largest || samples < choice.kernels.rbegin()->first);
+  const std::vector<ConvUnit> units = convnet_units(options.config);
+  const ConvnetLayout layout = layout_of(options, {.batch = samples, .sequence = 1}, device.type);
+  std::vector<kernels::Conv2dKernels>& chosen = choice.kernels[samples];
+  chosen.resize(units.size());
+  for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
+    const ConvUnit& unit = units[static_cast<size_t>(block)];
+    const UnitPlaces& place = layout.units[static_cast<size_t>(block - options.stage.begin)];
+    TRY_ASSIGN(const kernels::dnn::PreparedConv2d prepared,
+               kernels::dnn::prepare_conv2d(
+                   device, {.shape = shape_of(unit, samples),
+                            .dtype = activation_dtype(device.type, options.precision),
+                            .has_dx = unit.input >= 0,
+                            .adds_dx = place.adds_to_input}));
+    if (!is_largest && prepared.workspace_bytes > choice.workspace_bytes) continue;
+    chosen[static_cast<size_t>(block)] = prepared.kernels;
+    if (!is_largest) continue;
+    choice.workspace_bytes = std::max(choice.workspace_bytes, prepared.workspace_bytes);
+    choice.own_passes += own_passes(prepared.kernels, unit.input >= 0);
+    if (choice.reason.empty()) choice.reason = prepared.refusals;
+  }
+  return {};
+}
 
 ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape& shape,
                            kernels::DeviceType device) {
@@ -221,7 +257,8 @@ Status ConvnetBatch::forward(int64_t block, std::span<const ParamView> parameter
                               .bias = unit.has_norm() ? nullptr : parameters[kBias].value,
                               .y = at(place.conv),
                               .shape = conv_shape(unit),
-                              .workspace = model_.memory_.workspace});
+                              .workspace = model_.memory_.workspace,
+                              .by = kernels_of(block)});
   if (unit.has_norm()) {
     TRY(normalise(block, parameters));
   } else if (unit.relu) {
@@ -435,7 +472,8 @@ void ConvnetBatch::unconvolve(int64_t block, std::span<const ParamView> paramete
        .dbias = splits || unit.has_norm() ? nullptr : sink.buffer(id + kBias),
        .shape = conv_shape(unit),
        .adds_dx = places(block).adds_to_input,
-       .workspace = model_.memory_.workspace});
+       .workspace = model_.memory_.workspace,
+       .by = kernels_of(block)});
   drop_out(block, gradient(places(unit.input).gradient));
 }
 
@@ -449,7 +487,8 @@ Status ConvnetBatch::backward_weights(int64_t block, GradSink& sink) {
                                .dweight = sink.buffer(id + kFilters),
                                .dbias = unit.has_norm() ? nullptr : sink.buffer(id + kBias),
                                .shape = conv_shape(unit),
-                               .workspace = model_.memory_.workspace});
+                               .workspace = model_.memory_.workspace,
+                               .by = kernels_of(block)});
   const int64_t last = unit.has_norm() ? kRunningVariance : kBias;
   for (int64_t i = last; i >= 0; --i) TRY(sink.ready(id + i));
   return {};

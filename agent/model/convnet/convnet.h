@@ -8,6 +8,7 @@
 
 #include "agent/model/batch_sums.h"
 #include "agent/model/convnet/convnet_layout.h"
+#include "agent/model/convolution_choice.h"
 #include "agent/model/dropout.h"
 #include "agent/model/model.h"
 #include "agent/model/tp_region.h"
@@ -23,12 +24,17 @@ struct ConvnetOptions {
   Stage stage;  // whole convnet_pieces()
   kernels::Precision precision = kernels::Precision::kF32;
   bool splits_backward = false;  // ModelOptions::splits_backward
-  DropoutOptions dropout = {};   // of what linear layers after others read
+  ConvolutionChoice convolutions = {};
+  DropoutOptions dropout = {};  // of what linear layers after others read
 };
 
 // Computes the memory for a device type (ModelMemory, model_memory()).
 ModelMemory convnet_memory(const ConvnetOptions& options, const ActivationShape& shape,
                            kernels::DeviceType device);
+
+// Adds cuDNN's kernels for the stage's convolutions to the choice (make_model.h).
+Status add_convolutions(const ConvnetOptions& options, int64_t samples, kernels::Device device,
+                        ConvolutionChoice& choice);
 
 // A convolutional network (ConvnetConfig), or a stage of one. Unit u is block u; the last one also
 // has the loss.
@@ -117,6 +123,9 @@ class ConvnetBatch final : public MicroBatch {
   kernels::ConstView output_of(int64_t block) const;
   kernels::ConstView weight_of(const ParamView& weight) const;
   kernels::Conv2dShape conv_shape(const ConvUnit& unit) const;
+  kernels::Conv2dKernels kernels_of(int64_t block) const {
+    return model_.options_.convolutions.of(rows(), block);
+  }
   kernels::PoolShape pool_shape(const ConvUnit& unit) const;
   int64_t pixels(const ConvUnit& unit) const;  // of all samples, after the convolution
   Status take_statistics(int64_t block, std::span<const ParamView> parameters);

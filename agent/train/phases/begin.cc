@@ -42,6 +42,7 @@ Status Worker::share_start() {
   progress_.publish_storage();
   if (!stores()) return {};
   keep_attention();
+  keep_convolutions();
   open_metrics();
   return {};
 }

@@ -4,6 +4,7 @@
 #include "agent/comm/make_communicator.h"
 #include "agent/train/attention_choice.h"
 #include "agent/train/checkpoint/file_io.h"
+#include "agent/train/convolution_choice.h"
 #include "agent/train/holdings.h"
 #include "agent/train/job_plan.h"
 #include "agent/train/matmul_peak.h"
@@ -13,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr size_t kAttentionBytesMax = 16;
+constexpr size_t kChoiceBytesMax = 16;
 
 // The communicator has the beginning of the memory that the ranks of the node share.
 parallel::SharedSegment::Place shared_place(const WorkerConfig& config) {
@@ -29,6 +30,7 @@ Status Worker::load() {
   TRY_ASSIGN(data_, open_data(data, design_));
   measure_peak();
   TRY(choose_attention());
+  TRY(choose_convolutions());
   TRY(compose());
   position_.weights_seed = static_cast<uint64_t>(config_.train.seed);
   position_.data_seed = static_cast<uint64_t>(data.seed);
@@ -62,23 +64,57 @@ Status Worker::choose_attention() {
   wish.room = [&](size_t workspace) -> Status {
     const model::AttentionChoice cudnn{
         .by = kernels::AttentionBy::kCudnn, .shape = wish.shape, .workspace_bytes = workspace};
-    const comm::DeviceTraits traits = world_->device_traits();
-    TRY_ASSIGN(
-        const parallel::MemoryPlan plan,
-        parallel::plan_memory(
-            options, {.attention = cudnn,
-                      .collectives_bytes = parallel::device_groups(options) * traits.memory_bytes,
-                      .data_rank = coordinates(options.mesh, config_.rank).data,
-                      .is_stream_ordered = traits.is_stream_ordered}));
-    return kernels::check_free_memory(device_, plan.device);
+    return has_room(options, {.attention = cudnn});
   };
   TRY_ASSIGN(attention_, lockstep::train::choose_attention(*world_, wish, surroundings_.clock));
   return {};
 }
 
+// Whether the device has room for all that training takes with these kernels.
+Status Worker::has_room(const parallel::ComposeOptions& options,
+                        const model::KernelChoice& kernels) const {
+  const comm::DeviceTraits traits = world_->device_traits();
+  TRY_ASSIGN(
+      const parallel::MemoryPlan plan,
+      parallel::plan_memory(
+          options, {.kernels = kernels,
+                    .collectives_bytes = parallel::device_groups(options) * traits.memory_bytes,
+                    .data_rank = coordinates(options.mesh, config_.rank).data,
+                    .is_stream_ordered = traits.is_stream_ordered}));
+  return kernels::check_free_memory(device_, plan.device);
+}
+
+// Kept like the attention.
+Status Worker::choose_convolutions() {
+  if (!has_convolutions()) return {};
+  TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
+  const auto prepare = [&]() -> Result<model::ConvolutionChoice> {
+    TRY_ASSIGN(model::ConvolutionChoice made, parallel::prepare_convolutions(options));
+    TRY(has_room(options, {.convolutions = made}));
+    return made;
+  };
+  TRY_ASSIGN(convolutions_,
+             lockstep::train::choose_convolutions(*world_, prepare(), kept_convolutions()));
+  return {};
+}
+
+std::optional<kernels::Conv2dBy> Worker::kept_convolutions() const {
+  if (config_.rank != 0 || !stores()) return {};
+  const Result<std::string> kept = read_small_file(convolutions_file(), kChoiceBytesMax);
+  return kept.ok() ? convolutions_named(*kept) : std::nullopt;
+}
+
+// The first choice stays, also where this start could not take it.
+void Worker::keep_convolutions() const {
+  if (!has_convolutions() || kept_convolutions()) return;
+  const Status kept = write_file_synced(convolutions_file(), name_of(convolutions_));
+  if (kept.ok()) return;
+  log_info("the choice of convolutions could not be saved", {{"reason", kept.error().message}});
+}
+
 std::optional<kernels::AttentionBy> Worker::kept_attention() const {
   if (config_.rank != 0 || !stores() || config_.train.attention != "auto") return {};
-  const Result<std::string> kept = read_small_file(attention_file(), kAttentionBytesMax);
+  const Result<std::string> kept = read_small_file(attention_file(), kChoiceBytesMax);
   return kept.ok() ? attention_named(*kept) : std::nullopt;
 }
 
@@ -113,6 +149,7 @@ Result<parallel::ComposeOptions> Worker::compose_options() {
                                            .first_samples = std::move(first_samples),
                                            .precision = agreement_.precision,
                                            .attention = attention_,
+                                           .convolutions = convolutions_,
                                            .device = device_,
                                            .shared = shared_place(config_),
                                            .keeps_states = keeps_states()});

@@ -422,6 +422,22 @@ TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnn) {
   EXPECT_FALSE(plan_job(spec).value().lacks_cudnn);
 }
 
+// A convolutional network takes cuDNN's convolutions wherever they are.
+TEST(JobPlan, SaysIfItLacksTheWorkspaceOfCudnnsConvolutions) {
+  TrainingJobSpec spec = small_job_on_gpus();
+  spec.train->model = {.preset = "resnet20", .outputs = 10};
+  const JobPlan plan = plan_job(spec).value();
+  EXPECT_EQ(plan.lacks_cudnn, plan.options.convolutions == kernels::Conv2dBy::kOwn);
+  const std::string report = memory_report(plan, {});
+  EXPECT_NE(report.find(plan.lacks_cudnn ? "; convolutions: own, as this machine cannot tell the "
+                                           "workspace of cuDNN's"
+                                         : "; convolutions: cudnn"),
+            std::string::npos)
+      << report;
+  spec.gpusPerNode = 0;
+  EXPECT_EQ(memory_report(plan_job(spec).value(), {}).find("convolutions"), std::string::npos);
+}
+
 TEST(JobPlan, CountsTheStatesInMemoryAndThoseOfAnotherNode) {
   TrainingJobSpec spec = small_job();
   spec.nodes = 2;
