@@ -59,7 +59,8 @@ class EmulatedConv2d : public testing::TestWithParam<DType> {
 
 TEST_P(EmulatedConv2d, ByCudnnIsTheSameFunction) {
   for (const Conv2dShape& shape : conv2d_shapes()) {
-    for (const auto& [adds, is_split] : {std::pair(false, false), {true, false}, {true, true}}) {
+    for (const auto& [adds, is_split] :
+         {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
       const dnn::Conv2dUse use{.shape = shape, .dtype = GetParam(), .adds_dx = adds};
       const dnn::PreparedConv2d prepared = prepare(use);
       ASSERT_EQ(prepared.kernels, kAllByCudnn) << prepared.refusals;
