@@ -136,7 +136,7 @@ class Muon {
   Setup setup_;
   std::vector<MuonMatrix> matrices_;
   float* shards_ = nullptr;
-  float* factors_ = nullptr;  // two: update_factor(), and 1
+  float* factors_ = nullptr;  // update_factor(), 1, and that of a norm
   NewtonSchulz memory_;       // its matrix is set for each call
 };
 

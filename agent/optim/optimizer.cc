@@ -1,7 +1,6 @@
 #include "agent/optim/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 

@@ -43,6 +43,7 @@ Status AllReduceExchange::update(const UpdateRequest& request) {
 
 Status AllReduceExchange::wait() {
   TRY(sink_.wait());
+  TRY(update_.wait());
   return wait_for(pending_);
 }
 

@@ -258,6 +258,7 @@ class Composition {
   Status allocate();
   Status build_groups();
   Status build_matrix_group();
+  Status meet_matrix_group();
   Status build_far_memory();
   Status build_store();
   Status build_gathered_store();
@@ -267,7 +268,7 @@ class Composition {
   // Counts the host's waits within a pass as communication; empty on a GPU.
   std::function<void(model::Pass pass, bool begins)> waits_lapped();
   std::function<void(bool begins)> backward_waits_lapped();
-  std::function<void(bool begins)> update_waits_lapped();  // for updates on CPUs
+  std::function<void(bool begins)> update_waits_lapped();  // empty on a GPU, too
   struct StateArrays {
     std::array<float*, optim::kStatesMax> states{};
     FarArrays far;

@@ -33,6 +33,7 @@ Status Composition::build(const Clock& clock) {
   TRY(build_shared_batch());
   TRY(build_models());
   TRY(allocate());
+  TRY(meet_matrix_group());
   TRY(build_far_memory());
   timer_ = make_step_timer(stream_, clock);
   scalars_.emplace(StepScalars::Memory{.device = memory_of(DevicePart::kScalars).data,
@@ -173,6 +174,7 @@ std::function<void(model::Pass, bool)> Composition::waits_lapped() {
 }
 
 std::function<void(bool)> Composition::update_waits_lapped() {
+  if (options_.device.type != kernels::DeviceType::kCpu) return {};
   return [this](bool begins) {
     const Status lapped = timer_->lap(begins ? StepPart::kUpdate : StepPart::kCommunication);
     CHECK(lapped.ok());  // a CPU's timer reads a clock

@@ -26,4 +26,16 @@ Status Composition::build_matrix_group() {
   return {};
 }
 
+// The first operation of a group on GPUs waits until all ranks have called one, but in a step those
+// that have no part of any matrix call none.
+Status Composition::meet_matrix_group() {
+  const bool meets = matrix_group_ != nullptr && matrix_group_->device_traits().is_stream_ordered;
+  if (!meets) return {};
+  return matrix_group_->all_reduce({.data = memory_of(DevicePart::kMuon).data,
+                                    .count = 1,
+                                    .device = options_.device,
+                                    .stream = stream_.handle()},
+                                   comm::ReduceOp::kSum);
+}
+
 }  // namespace lockstep::parallel

@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "agent/parallel/works.h"
-
 namespace lockstep::parallel {
 namespace {
 
@@ -16,8 +14,8 @@ enum class Way : uint8_t { kToOwner, kFromOwner };
 class MatrixMoves {
  public:
   MatrixMoves(const optim::Muon& muon, const MatrixGroup& group, const kernels::OpTable& ops,
-              kernels::Stream& stream)
-      : muon_(muon), group_(group), ops_(ops), stream_(stream) {}
+              kernels::Stream& stream, std::vector<comm::Work>& pending)
+      : muon_(muon), group_(group), ops_(ops), stream_(stream), pending_(pending) {}
 
   // Moves the shards of a round's matrices. The stream's next work finds them there.
   Status move(std::span<const optim::MuonMatrix> round, Way way) {
@@ -29,7 +27,6 @@ class MatrixMoves {
     }
     return calls.empty() ? Status() : issue(calls);
   }
-  Status wait() { return wait_for(works_); }
 
  private:
   // Adds this rank's part in the way of a run, or copies it if it stays here.
@@ -55,7 +52,7 @@ class MatrixMoves {
 
   Status issue(std::span<const comm::Call> calls) {
     if (group_.ranks->device_traits().is_stream_ordered) {
-      works_.push_back(group_.ranks->start(calls));
+      pending_.push_back(group_.ranks->start(calls));
       return {};
     }
     if (group_.observe_waits) group_.observe_waits(true);
@@ -68,18 +65,18 @@ class MatrixMoves {
   const MatrixGroup& group_;
   const kernels::OpTable& ops_;
   kernels::Stream& stream_;
-  std::vector<comm::Work> works_;
+  std::vector<comm::Work>& pending_;
 };
 
 }  // namespace
 
 Status orthogonalise(const optim::Muon& muon, const MatrixGroup& group, const kernels::OpTable& ops,
-                     kernels::Stream& stream) {
+                     kernels::Stream& stream, std::vector<comm::Work>& pending) {
   if (group.ranks == nullptr) {
     muon.orthogonalise_all(ops, stream);
     return {};
   }
-  MatrixMoves moves(muon, group, ops, stream);
+  MatrixMoves moves(muon, group, ops, stream, pending);
   std::span<const optim::MuonMatrix> rest = muon.matrices();
   while (!rest.empty()) {
     const auto next = std::ranges::find_if(
@@ -92,7 +89,7 @@ Status orthogonalise(const optim::Muon& muon, const MatrixGroup& group, const ke
     TRY(moves.move(round, Way::kFromOwner));
     rest = rest.subspan(round.size());
   }
-  return moves.wait();
+  return {};
 }
 
 }  // namespace lockstep::parallel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "agent/comm/communicator.h"
 #include "agent/optim/muon.h"
@@ -23,9 +24,10 @@ struct MatrixGroup {
 // each updates 1/n of them 2 (n-1)/n S. Without sharding they send ((n-1) + (t-1)) S/t of matrices
 // that t tensor-parallel ranks split.
 //
-// All ranks of the group call it. If the communicator keeps the order of its stream, work that is
-// issued later reads the updates. Errors are the communicator's. One thread.
+// All ranks of the group call it. If the communicator keeps the order of its stream, it returns
+// while messages are under way, which it adds to `pending`; work that is issued later reads the
+// updates. Errors are the communicator's. One thread.
 Status orthogonalise(const optim::Muon& muon, const MatrixGroup& group, const kernels::OpTable& ops,
-                     kernels::Stream& stream);
+                     kernels::Stream& stream, std::vector<comm::Work>& pending);
 
 }  // namespace lockstep::parallel

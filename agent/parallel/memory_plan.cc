@@ -118,6 +118,11 @@ uint64_t offload_buffer_bytes(const ComposeOptions& options, const ShardMemory& 
   return piece_buffer_bytes(arrays, std::max(memory.far_states, memory.far_parameters));
 }
 
+bool divides_matrices(const ComposeOptions& options) {
+  return options.optimizer.kind == optim::OptimizerKind::kMuon &&
+         options.mesh.data * options.mesh.tensor > 1;
+}
+
 uint64_t muon_bytes(const ComposeOptions& options) {
   if (options.optimizer.kind != optim::OptimizerKind::kMuon) return 0;
   return optim::muon_bytes(optim::muon_matrices(options.design, arena_of(options), 1),
@@ -251,11 +256,6 @@ const char* name_of(MemoryPlace place) {
 // alone in a group exchanges nothing there. Along the tensor axis, one of all ranks and one of
 // those with the same heads of keys and values. One if ranks share batches. With stages, one for
 // each channel, one of all stages and one of those that hold a tied embedding.
-bool divides_matrices(const ComposeOptions& options) {
-  return options.optimizer.kind == optim::OptimizerKind::kMuon &&
-         options.mesh.data * options.mesh.tensor > 1;
-}
-
 uint64_t device_groups(const ComposeOptions& options) {
   const int64_t shards = options.sharding.ranks;
   const Mesh& mesh = options.mesh;

@@ -40,7 +40,7 @@ Status ShardUpdate::apply(const UpdateRequest& request, StepValues* values) {
   if (!far_) {
     optimizer_.make_directions(*stream_, step);
     if (optimizer_.muon() != nullptr) {
-      TRY(orthogonalise(*optimizer_.muon(), matrices_, *ops_, *stream_));
+      TRY(orthogonalise(*optimizer_.muon(), matrices_, *ops_, *stream_, messages_));
     }
     optimizer_.apply(*stream_, step);
     return {};

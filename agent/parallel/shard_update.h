@@ -11,6 +11,7 @@
 #include "agent/parallel/matrix_exchange.h"
 #include "agent/parallel/offload/offloaded_tensors.h"
 #include "agent/parallel/step_scalars.h"
+#include "agent/parallel/works.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/layout/model_design.h"
@@ -56,8 +57,10 @@ class ShardUpdate {
   // Updates the slices by all gradients' squares in `values`, and sets its scale. Changes no
   // parameter if the norm is not finite.
   // With far arrays it returns when they have the new values. With kMuon all ranks of `matrices`
-  // call it, and it waits for them. Errors are those of far memory and of orthogonalise().
+  // call it. Errors are those of far memory and of orthogonalise().
   Status apply(const UpdateRequest& request, StepValues* values);
+  // Waits for messages of apply() that may be under way.
+  Status wait() { return wait_for(messages_); }
   // Makes the copies for products from parameters that were loaded (Optimizer::refresh_copies()).
   void refresh_copies(int64_t step) { optimizer_.refresh_copies(*stream_, step); }
 
@@ -77,6 +80,7 @@ class ShardUpdate {
   optim::GradientNorm norm_;
   std::optional<OffloadedTensors> far_;
   MatrixGroup matrices_;
+  std::vector<comm::Work> messages_;
 };
 
 }  // namespace lockstep::parallel

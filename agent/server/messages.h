@@ -102,7 +102,8 @@ struct CopyHead {
   uint32_t worker = 0;  // push, put: the worker's rank
   uint32_t parts = 0;   // part: the state's parts so far, of kStateParts
   SavedState saved;     // part
-  // Names unit and view. A push's is the worker's, with the keys.
+  // Names unit and view. A push's is the worker's, with the keys; if it selected some, with these
+  // alone, and without a signature.
   CallHead call;
 };
 static_assert(sizeof(CopyHead) == 136);

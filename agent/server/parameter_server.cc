@@ -151,6 +151,7 @@ void ParameterServer::take_selected(const RowSelection& selection, CallHead& hea
   keys = std::make_shared<const std::vector<uint64_t>>(
       selected(std::span<const uint64_t>(*keys), selection));
   head.key_count = keys->size();
+  head.signature = 0;
   head.flags = static_cast<uint16_t>(head.flags & ~CallHead::kSelects);
 }
 

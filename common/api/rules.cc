@@ -700,6 +700,12 @@ void Table::add_servers() {
     require(rows, field, rows[field] == 0.0 || rows["idleSteps"] > 0, "{} needs idleSteps",
             {rows[field]});
   }
+  require(spec_, "parameterServers.rows.pushThreshold",
+          !has_servers || servers["backupWorkers"] == 0 ||
+              spec_["parameterServers.rows.pushThreshold"] == 0.0,
+          "only valid with backupWorkers: 0, since pushes that are late would lose what was kept "
+          "back",
+          {});
   const Expression has_rows = is_one_of(spec_["train.model.family"], kClickFamilies);
   for (const char* field : {"idleSteps", "decay", "pushThreshold"}) {
     const std::string path = std::string("parameterServers.rows.") + field;

@@ -418,8 +418,8 @@ struct Schema<ServerRowsSpec> {
           &ServerRowsSpec::decay);
     visit(Field{.name = "pushThreshold",
                 .meaning = "A row's gradient is kept back, and added to the worker's next one of "
-                           "that row, while no element is above this in magnitude. 0: every row is "
-                           "sent.",
+                           "that row within 1000 steps, while no element is above this in "
+                           "magnitude. 0: every row is sent.",
                 .minimum = 0,
                 .maximum = 1e6},
           &ServerRowsSpec::pushThreshold);

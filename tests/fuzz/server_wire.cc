@@ -43,6 +43,13 @@ void hear_call(std::span<const uint8_t> input) {
     CHECK(parsed->keys->size() == head->key_count);
     CHECK(std::ranges::is_sorted(*parsed->keys));
   }
+  const bool selects = (head->flags & server::CallHead::kSelects) != 0;
+  CHECK(selects ? server::is_selection_of(parsed->selection, head->key_count)
+                : parsed->selection.empty());
+  if (kind == server::CallKind::kPush && head->kind == server::UnitKind::kTable) {
+    const uint64_t rows = selects ? server::selected_count(parsed->selection) : head->key_count;
+    CHECK(parsed->values.size() == rows * floats);
+  }
 }
 
 // The first byte is the floats of a row, then comes the head.

@@ -49,6 +49,7 @@ Status ShardedExchange::update(const UpdateRequest& request) {
 
 Status ShardedExchange::wait() {
   TRY(gradients_.wait());
+  TRY(update_.wait());
   return wait_for(pending_);
 }
 

@@ -392,7 +392,7 @@ TEST(ClickWorkers, KeepBackRowsThatChangeLittle) {
   const size_t at = log.find("rowsKeptBack=");
   ASSERT_NE(at, std::string::npos) << log;
   EXPECT_GT(std::stoll(log.substr(at + 13)), 0);
-  EXPECT_EQ(plain.log(0).find("rowsKeptBack=0") == std::string::npos, false);
+  EXPECT_NE(plain.log(0).find("rowsKeptBack=0"), std::string::npos);
 }
 
 TEST(ClickWorkers, ForgetRowsThatAreNotUsed) {

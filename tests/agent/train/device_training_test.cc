@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -141,6 +143,19 @@ TEST_P(DeviceTraining, OrthogonalisesMatricesAsTheCpuDoes) {
   vary_order(2);
   Alone again(setup, kSteps);
   EXPECT_TRUE(again->state() == half->state()) << "not the same bits";
+}
+
+// With a gradient that is not finite nothing changes, although the host does not look at it.
+TEST(OneDeviceWithMuon, ChangesNothingIfTheNormIsNotFinite) {
+  TrainingSetup setup{.device = kCuda, .design = kClassifier};
+  setup.optimizer = optim::OptimizerKind::kMuon;
+  Alone run(setup, kFewSteps);
+  std::vector<float> spoilt = run->state();
+  spoilt[0] = std::numeric_limits<float>::infinity();
+  run->set_state(spoilt);
+  run->train(1);
+  EXPECT_FALSE(std::isfinite(run->norms.back()));
+  EXPECT_EQ(run->state(), spoilt);
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {

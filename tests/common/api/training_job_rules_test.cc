@@ -710,6 +710,10 @@ TEST(TrainingJob, WhatAJobWithServersCannotHaveIsRefusedByItsPath) {
             {{"halfLifeSteps", 9}},
             "spec.parameterServers.rows.halfLifeSteps: 9.0 needs idleSteps"},
            {"/spec/parameterServers/rows", {{"decay", 0.001}, {"pushThreshold", 0.01}}, "no error"},
+           {"/spec/parameterServers",
+            {{"nodes", 1}, {"backupWorkers", 1}, {"rows", {{"pushThreshold", 0.1}}}},
+            "spec.parameterServers.rows.pushThreshold: only valid with backupWorkers: 0, since "
+            "pushes that are late would lose what was kept back"},
            {"/spec/parameterServers/rows",
             {{"pushThreshold", -1}},
             "spec.parameterServers.rows.pushThreshold: -1 is out of range, expected 0 to 1e+06"},
