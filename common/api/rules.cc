@@ -701,8 +701,7 @@ void Table::add_servers() {
             {rows[field]});
   }
   require(spec_, "parameterServers.rows.pushThreshold",
-          !has_servers || servers["backupWorkers"] == 0 ||
-              spec_["parameterServers.rows.pushThreshold"] == 0.0,
+          !has_servers || backups == 0 || spec_["parameterServers.rows.pushThreshold"] == 0.0,
           "only valid with backupWorkers: 0, since pushes that are late would lose what was kept "
           "back",
           {});
