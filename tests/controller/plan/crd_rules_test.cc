@@ -412,7 +412,7 @@ std::vector<Case> server_cases() {
       {"spec.parameterServers.rows.decay",
        "{" + kTrain + kNoClip + "}, parameterServers: {rows: {decay: 0.1}}}"},
       {"spec.parameterServers.rows.pushThreshold",
-       click_spec(train, "backupWorkers: 1, rows: {pushThreshold: 0.1}", "nodes: 2")},
+       click_spec(train, "backupWorkers: 1, rows: {pushThreshold: 0.1}")},
       {"spec.parameterServers.rows.pushThreshold",
        "{" + kTrain + kNoClip + "}, parameterServers: {rows: {pushThreshold: 0.1}}}"},
       {"spec.train.ema", "{" + kTrain + kNoClip + ", ema: 0.9}, parameterServers: {nodes: 1}}"},
