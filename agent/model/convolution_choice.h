@@ -19,6 +19,8 @@ struct ConvolutionChoice {
   // samples, and the reason for the first of them.
   int64_t own_passes = 0;
   std::string reason = {};
+  // Passes with fewer samples that our own kernels compute because cuDNN's need more workspace.
+  int64_t dropped_passes = 0;
 
   kernels::Conv2dKernels of(int64_t samples, int64_t unit) const {
     const auto at = kernels.find(samples);

@@ -44,8 +44,8 @@ GenerateMemory generate_memory(const ModelOptions& options, const TensorShard& s
 
 // Prepares cuDNN's kernels for the convolutions of the stage in passes of that many samples, and
 // adds them to the choice; nothing for a model without convolutions. The first call is for the
-// largest number of samples. With fewer, a convolution whose kernels need more workspace keeps our
-// own. kUnavailable, with the reason, if the device has no cuDNN.
+// largest number of samples. With fewer, a pass whose kernel needs more workspace keeps our own.
+// kUnavailable, with the reason, if the device has no cuDNN.
 Status add_convolutions(const ModelOptions& options, int64_t samples, kernels::Device device,
                         ConvolutionChoice& choice);
 

@@ -40,7 +40,7 @@ struct Convolution {
 
 kernels::Workspace conv_workspace(Memory& memory, const Convolution& c) {
   const size_t own = kernels::conv2d_workspace(c.shape, memory.bench_device().device().type);
-  return memory.workspace(std::max(own, c.prepared.workspace_bytes));
+  return memory.workspace(std::max(own, c.prepared.workspace_bytes()));
 }
 
 Call conv2d_forward(Memory& memory, const Convolution& c) {
@@ -51,7 +51,7 @@ Call conv2d_forward(Memory& memory, const Convolution& c) {
                              .y = memory.numbers(c.shape.out_count(), c.dtype),
                              .shape = c.shape,
                              .workspace = conv_workspace(memory, c),
-                             .by = c.prepared.kernels});
+                             .by = c.prepared.kernels()});
 }
 
 Call conv2d_backward(Memory& memory, const Convolution& c) {
@@ -64,7 +64,7 @@ Call conv2d_backward(Memory& memory, const Convolution& c) {
                               .dweight = memory.floats(c.shape.weight_count()),
                               .shape = c.shape,
                               .workspace = conv_workspace(memory, c),
-                              .by = c.prepared.kernels});
+                              .by = c.prepared.kernels()});
 }
 
 // Arguments of batch normalisation.
@@ -245,7 +245,7 @@ Result<std::vector<Row>> cudnn_conv_rows(const Model& model, kernels::Device dev
   Convolution c{.shape = conv_shape(m), .dtype = m.dtype};
   TRY_ASSIGN(c.prepared,
              kernels::dnn::prepare_conv2d(device, {.shape = c.shape, .dtype = c.dtype}));
-  if (!c.prepared.refusals.empty()) return unavailable(c.prepared.refusals);
+  if (!c.prepared.refusals().empty()) return unavailable(c.prepared.refusals());
   std::vector<Row> rows;
   add_convolution(c, sizes_of(m) + " cuDNN", rows);
   return rows;

@@ -59,7 +59,7 @@ struct Conv2dForward {
   const float* bias = nullptr;  // [K] or null
   View y = {};                  // [N,P,Q,K]
   Conv2dShape shape = {};
-  Workspace workspace = {};  // conv2d_workspace(shape, device's type)
+  Workspace workspace = {};  // of the kernels: conv2d_workspace(), PreparedConv2d
   Conv2dKernels by = {};
 };
 
@@ -75,7 +75,7 @@ struct Conv2dBackward {
   float* dbias = nullptr;    // [K]; null: not computed
   Conv2dShape shape = {};
   bool adds_dx = false;
-  Workspace workspace = {};  // conv2d_workspace(shape, device's type)
+  Workspace workspace = {};  // of the kernels: conv2d_workspace(), PreparedConv2d
   Conv2dKernels by = {};
 };
 

@@ -352,6 +352,17 @@ std::vector<Conv2dShape> conv2d_shapes() {
                   .padding = 3}};
 }
 
+Conv2dShape large_conv2d_shape() {
+  return {.batch = 2,
+          .height = 14,
+          .width = 14,
+          .channels = 64,
+          .filters = 64,
+          .filter_height = 3,
+          .filter_width = 3,
+          .padding = 1};
+}
+
 std::vector<OpCase> convnet_cases() {
   std::vector<OpCase> cases;
   for (const Conv2dShape& shape : conv2d_shapes()) {

@@ -53,7 +53,7 @@ class CudnnConv2dTest : public testing::Test {
   // Returns the engine of a forward pass.
   int64_t engine(DType dtype) {
     const Result<PreparedConv2d> prepared = prepare(use(dtype));
-    EXPECT_TRUE(prepared.ok() && prepared->kernels.forward == Conv2dBy::kCudnn);
+    EXPECT_TRUE(prepared.ok() && prepared->forward.by == Conv2dBy::kCudnn);
     EXPECT_TRUE(forward(dtype).ok());
     return fake_cudnn().last_engine;
   }
@@ -74,8 +74,8 @@ class CudnnConv2dTest : public testing::Test {
 };
 
 TEST_F(CudnnConv2dTest, SaysTheWorkspaceOfThePlansAndOfAGradientThatIsNotAdded) {
-  EXPECT_EQ(prepare(use(DType::kF32)).value().workspace_bytes, kPlanBytes);
-  EXPECT_EQ(prepare(use(DType::kBf16)).value().workspace_bytes, kGradientBytes + kPlanBytes);
+  EXPECT_EQ(prepare(use(DType::kF32)).value().workspace_bytes(), kPlanBytes);
+  EXPECT_EQ(prepare(use(DType::kBf16)).value().workspace_bytes(), kGradientBytes + kPlanBytes);
 }
 
 TEST_F(CudnnConv2dTest, PlansEachPassOnce) {
@@ -114,26 +114,89 @@ TEST_F(CudnnConv2dTest, SkipsEnginesThatAreNondeterministicThatTransformAndThatA
 TEST_F(CudnnConv2dTest, SaysOfEachPassWhyThereIsNoEngine) {
   fake_cudnn().on_tensor_cores = 2;
   const PreparedConv2d prepared = prepare(use(DType::kF32)).value();
-  EXPECT_EQ(prepared.kernels, Conv2dKernels());
-  EXPECT_EQ(prepared.workspace_bytes, 0u);
-  EXPECT_EQ(prepared.refusals,
+  EXPECT_EQ(prepared.kernels(), Conv2dKernels());
+  EXPECT_EQ(prepared.workspace_bytes(), 0u);
+  EXPECT_EQ(prepared.refusals(),
             "[cudnn] convolution: no kernel that multiplies in fp32 for this shape; "
             "[cudnn] gradient of a convolution's inputs: no kernel that multiplies in fp32 for "
             "this shape; [cudnn] gradient of a convolution's filters: no kernel that multiplies in "
             "fp32 for this shape");
   fake_cudnn().reset();
   fake_cudnn().transforming = 2;
-  const std::string refusals = prepare(use(DType::kBf16)).value().refusals;
+  const std::string refusals = prepare(use(DType::kBf16)).value().refusals();
   EXPECT_NE(refusals.find("no kernel without approximations"), std::string::npos) << refusals;
 }
 
-// Fails each call of the library in turn. A pass whose preparation fails is left to our kernels.
-TEST_F(CudnnConv2dTest, FreesAllWhereACallFails) {
+TEST_F(CudnnConv2dTest, SaysWhyTheEngineThatGotFurthestWasRefused) {
+  const auto refusal = [&] { return prepare(use(DType::kF32)).value().forward.refusal; };
+  fake_cudnn().engines = 3;
+  fake_cudnn().on_tensor_cores = 0;
+  fake_cudnn().refused = 2;
+  fake_cudnn().transforming = 3;
+  EXPECT_EQ(refusal(), "[cudnn] convolution: no kernel without approximations for this shape");
+  fake_cudnn().nondeterministic = 1;  // the next two are refused
+  fake_cudnn().transforming = 2;
+  EXPECT_EQ(refusal(), "[cudnn] convolution: no kernel that the library supports for this shape");
+  fake_cudnn().refused = 1;
+  fake_cudnn().wide = 3;
+  fake_cudnn().wide_bytes = kConv2dWorkspaceMax + 1;
+  EXPECT_EQ(refusal(),
+            "[cudnn] convolution: no kernel with a workspace of at most 1.00 GiB for this shape");
+}
+
+TEST_F(CudnnConv2dTest, SkipsEnginesThatNeedTooMuchWorkspace) {
+  fake_cudnn().on_tensor_cores = 0;
+  fake_cudnn().wide = 1;
+  fake_cudnn().wide_bytes = kConv2dWorkspaceMax;
+  EXPECT_EQ(prepare(use(DType::kF32)).value().workspace_bytes(), kConv2dWorkspaceMax);
+  fake_cudnn().wide_bytes = kConv2dWorkspaceMax + 1;
+  EXPECT_EQ(prepare(use(DType::kF32)).value().workspace_bytes(), kPlanBytes);
+  EXPECT_EQ(engine(DType::kF32), 1);
+}
+
+TEST_F(CudnnConv2dTest, TakesAFallbackEngineWhereTheHeuristicHasNone) {
+  fake_cudnn().fallback_engines = 2;
+  EXPECT_EQ(engine(DType::kF32), 1);
+  fake_cudnn().on_tensor_cores = 2;
+  EXPECT_EQ(engine(DType::kF32), 2);
+  fake_cudnn().engines = 0;
+  EXPECT_EQ(engine(DType::kBf16), 0);
+}
+
+TEST_F(CudnnConv2dTest, TakesTheNextEngineWhereACallFailsForOne) {
+  fake_cudnn().on_tensor_cores = 0;
+  ASSERT_EQ(engine(DType::kF32), 0);
+  const int64_t calls = fake_cudnn().calls;
+  int64_t skipped = 0;
+  for (int64_t i = 0; i < calls; ++i) {
+    context_.reset();
+    fake_cudnn().reset();
+    fake_cudnn().on_tensor_cores = 0;
+    fake_cudnn().fail_at = i;
+    if (!prepare(use(DType::kF32)).ok() || !forward(DType::kF32).ok()) continue;
+    skipped += fake_cudnn().last_engine == 1 ? 1 : 0;
+  }
+  EXPECT_GT(skipped, 5) << "calls for the notes and the plan of the first engine";
+}
+
+TEST_F(CudnnConv2dTest, TriesAgainAfterACallFailed) {
+  fake_cudnn().on_tensor_cores = 0;
+  fake_cudnn().engines = 1;
+  ASSERT_TRUE(prepare(use(DType::kF32)).ok());
+  fake_cudnn().fail_at = fake_cudnn().calls - 1;  // the last one of the filters' plan
+  fake_cudnn().calls = 0;
+  ASSERT_FALSE(prepare(use(DType::kF32)).ok());
+  EXPECT_TRUE(context_->prepare(use(DType::kF32)).ok());
+}
+
+// Fails each call of the library in turn. There is only one engine, so none is left after a
+// failure.
+TEST_F(CudnnConv2dTest, SaysWhichCallFailedAndFreesAll) {
   const auto all = [&]() -> Status {
-    TRY_ASSIGN(const PreparedConv2d prepared, prepare(use(DType::kF32)));
-    if (prepared.kernels.forward == Conv2dBy::kOwn) return unavailable(prepared.refusals);
-    TRY(forward(DType::kF32));
-    return prepared.refusals.empty() ? Status() : unavailable(prepared.refusals);
+    fake_cudnn().engines = 1;
+    fake_cudnn().on_tensor_cores = 0;
+    TRY(prepare(use(DType::kF32)));
+    return forward(DType::kF32);
   };
   ASSERT_TRUE(all().ok());
   const int64_t calls = fake_cudnn().calls;

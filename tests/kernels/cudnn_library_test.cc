@@ -5,12 +5,16 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/layout/convnet_config.h"
 #include "kernels/ops/dnn/cudnn.h"
+#include "tests/kernels/op_cases.h"
 
 namespace lockstep::kernels::dnn {
 
@@ -121,10 +125,8 @@ class InstalledCudnn : public testing::Test {
     library_.finalize = finalize;
     library_.get_attribute = get_attribute;
   }
-  // Returns what Cudnn::prepare() does on such a device.
-  template <class Shape>
-  auto prepare(const Gpu& gpu, const Shape& shape)
-      -> decltype(std::declval<Cudnn&>().prepare(shape)) {
+  // Makes the library plan for such a device as long as the result exists.
+  static Result<Descriptor> describe_device(const Gpu& gpu) {
     const std::string json = json_of(gpu);
     told.capability = gpu.capability;
     const CudnnCalls calls(*told.real, 0);
@@ -133,6 +135,11 @@ class InstalledCudnn : public testing::Test {
                   std::span<const char>(json.c_str(), json.size() + 1)));
     TRY(calls.finalize(device));
     told.device = device.get();
+    return device;
+  }
+  // Returns what Cudnn::prepare() does on such a device.
+  Result<size_t> prepare(const Gpu& gpu, const AttentionShape& shape) {
+    TRY_ASSIGN(const Descriptor device, describe_device(gpu));
     TRY_ASSIGN(const std::unique_ptr<Cudnn> context, Cudnn::create(library_, 0));
     return context->prepare(shape);
   }
@@ -176,51 +183,71 @@ TEST_F(InstalledCudnn, CompilesBothPassesForHopperAndAmpere) {
   }
 }
 
-Conv2dShape convolution(int64_t batch, int64_t edge, int64_t channels, int64_t filters,
-                        int64_t filter_edge, int64_t stride = 1, int64_t padding = 0) {
-  return {.batch = batch,
-          .height = edge,
-          .width = edge,
-          .channels = channels,
-          .filters = filters,
-          .filter_height = filter_edge,
-          .filter_width = filter_edge,
-          .stride = stride,
-          .padding = padding};
+Conv2dShape shape_of(const ConvUnit& unit) {
+  return {.batch = 32,
+          .height = unit.height,
+          .width = unit.width,
+          .channels = unit.channels,
+          .filters = unit.filters,
+          .filter_height = unit.filter_height,
+          .filter_width = unit.filter_width,
+          .stride = unit.stride,
+          .padding = unit.padding};
 }
 
+// Returns the convolutions of all presets, and those that kernels_gpu_test runs by cuDNN.
 std::vector<Conv2dShape> convolutions() {
-  std::vector<Conv2dShape> shapes = {
-      convolution(128, 28, 1, 6, 5, 1, 2),    convolution(128, 14, 6, 16, 5),
-      convolution(128, 5, 16, 120, 5),        convolution(128, 1, 120, 84, 1),
-      convolution(128, 1, 84, 10, 1),         convolution(128, 32, 3, 64, 3, 1, 1),
-      convolution(128, 4, 512, 512, 3, 1, 1), convolution(128, 32, 16, 16, 3, 1, 1),
-      convolution(128, 32, 16, 32, 3, 2, 1),  convolution(128, 32, 16, 32, 1, 2),
-      convolution(64, 224, 3, 64, 7, 2, 3),   convolution(64, 56, 64, 64, 3, 1, 1),
-      convolution(64, 56, 64, 128, 1, 2)};
-  Conv2dShape grouped = convolution(3, 9, 4, 6, 3, 2, 1);
-  grouped.filter_width = 2;
-  grouped.groups = 2;
-  shapes.push_back(grouped);
+  std::vector<Conv2dShape> shapes = op_cases::conv2d_shapes();
+  shapes.push_back(op_cases::large_conv2d_shape());
+  for (const ConvnetPreset& preset : convnet_presets()) {
+    for (const ConvUnit& unit : convnet_units(preset.config)) {
+      const Conv2dShape shape = shape_of(unit);
+      if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
+    }
+  }
   return shapes;
 }
 
-// Those of lenet5, vgg11, resnet20 and resnet18, and one in groups.
 TEST_F(InstalledCudnn, HasKernelsForAllPassesOfConvolutions) {
   constexpr Conv2dKernels kAll{Conv2dBy::kCudnn, Conv2dBy::kCudnn, Conv2dBy::kCudnn};
+  const std::vector<Conv2dShape> shapes = convolutions();
+  ASSERT_GT(shapes.size(), 50u);
   for (const Gpu& gpu : {kH100, kA100}) {
-    for (const Conv2dShape& shape : convolutions()) {
+    const Result<Descriptor> device = describe_device(gpu);
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    const std::unique_ptr<Cudnn> context = Cudnn::create(library_, 0).value();
+    for (const Conv2dShape& shape : shapes) {
       for (const DType dtype : {DType::kF32, DType::kBf16}) {
         for (const bool adds : {false, true}) {
           const Result<PreparedConv2d> made =
-              prepare(gpu, Conv2dUse{.shape = shape, .dtype = dtype, .adds_dx = adds});
+              context->prepare(Conv2dUse{.shape = shape, .dtype = dtype, .adds_dx = adds});
           ASSERT_TRUE(made.ok()) << made.error().message;
-          EXPECT_EQ(made->kernels, kAll)
+          EXPECT_EQ(made->kernels(), kAll)
               << gpu.name << ", " << shape.height << "x" << shape.width << "x" << shape.channels
-              << (dtype == DType::kF32 ? " f32: " : " bf16: ") << made->refusals;
+              << " to " << shape.filters << ", " << shape.filter_height << "x" << shape.filter_width
+              << (dtype == DType::kF32 ? " f32: " : " bf16: ") << made->refusals();
         }
       }
     }
+  }
+}
+
+// Gives the fallback list where production code asks for the heuristic's.
+TEST_F(InstalledCudnn, HasFallbackKernelsForConvolutions) {
+  library_.set_attribute = [](cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+    const cudnnBackendHeurMode_t fallback = CUDNN_HEUR_MODE_FALLBACK;
+    const bool is_mode = name == CUDNN_ATTR_ENGINEHEUR_MODE;
+    return set_attribute(descriptor, name, type, count, is_mode ? &fallback : values);
+  };
+  const Result<Descriptor> device = describe_device(kH100);
+  ASSERT_TRUE(device.ok()) << device.error().message;
+  const std::unique_ptr<Cudnn> context = Cudnn::create(library_, 0).value();
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const Result<PreparedConv2d> made =
+        context->prepare(Conv2dUse{.shape = op_cases::large_conv2d_shape(), .dtype = dtype});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->forward.by, Conv2dBy::kCudnn) << made->refusals();
   }
 }
 

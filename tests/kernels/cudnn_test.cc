@@ -182,7 +182,9 @@ TEST_F(CudnnTest, SaysThatThereIsNoEngine) {
     const Result<size_t> bytes = prepare(kShape);
     ASSERT_FALSE(bytes.ok());
     EXPECT_EQ(bytes.error().code, Code::kUnavailable);
-    EXPECT_NE(bytes.error().message.find("no kernel"), std::string::npos) << bytes.error().message;
+    EXPECT_EQ(bytes.error().message, std::string("[cudnn] attention: no kernel ") +
+                                         (offered ? "that the library supports " : "") +
+                                         "for this shape");
   }
 }
 
@@ -212,7 +214,14 @@ TEST_F(CudnnTest, IsNotForVersionsWithKnownFaultsAndNotForBlackwell) {
   EXPECT_NE(text_of(status).find("10.0"), std::string::npos) << text_of(status);
 }
 
-// Fails each call of the library in turn, from creating the handle to launching backward.
+TEST_F(CudnnTest, TakesNoFallbackEngine) {
+  fake_cudnn().engines = 0;
+  fake_cudnn().fallback_engines = 1;
+  EXPECT_FALSE(prepare(kShape).ok());
+}
+
+// Fails each call of the library in turn, from creating the handle to launching backward. There is
+// only one engine, so none is left after a failure.
 TEST_F(CudnnTest, NamesEachCallThatFailsWithTheLibrarysWordsAndFreesAll) {
   const auto all = [&]() -> Status {
     TRY(create());
@@ -220,12 +229,14 @@ TEST_F(CudnnTest, NamesEachCallThatFailsWithTheLibrarysWordsAndFreesAll) {
     TRY(forward());
     return backward();
   };
+  fake_cudnn().engines = 1;
   ASSERT_TRUE(all().ok());
   const int64_t calls = fake_cudnn().calls;
   std::set<std::string> names;
   for (int64_t i = 0; i < calls; ++i) {
     context_.reset();
     fake_cudnn().reset();
+    fake_cudnn().engines = 1;
     fake_cudnn().fail_at = i;
     const Status status = all();
     ASSERT_FALSE(status.ok()) << "call " << i;

@@ -25,8 +25,8 @@ void expect_ok(const Status& status) {
 
 // The case with the kernels that were prepared for it.
 OpCase case_of(const dnn::Conv2dUse& use, bool is_split, const dnn::PreparedConv2d& prepared) {
-  OpCase c = conv2d(use.shape, use.adds_dx, is_split, prepared.kernels);
-  c.workspace_bytes = std::max(c.workspace_bytes, prepared.workspace_bytes);
+  OpCase c = conv2d(use.shape, use.adds_dx, is_split, prepared.kernels());
+  c.workspace_bytes = std::max(c.workspace_bytes, prepared.workspace_bytes());
   return c;
 }
 
@@ -63,7 +63,7 @@ TEST_P(EmulatedConv2d, ByCudnnIsTheSameFunction) {
          {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
       const dnn::Conv2dUse use{.shape = shape, .dtype = GetParam(), .adds_dx = adds};
       const dnn::PreparedConv2d prepared = prepare(use);
-      ASSERT_EQ(prepared.kernels, kAllByCudnn) << prepared.refusals;
+      ASSERT_EQ(prepared.kernels(), kAllByCudnn) << prepared.refusals();
       fake_cudnn().executions = 0;
       expect_right(case_of(use, is_split, prepared), GetParam());
       EXPECT_EQ(fake_cudnn().executions, 6) << "three passes, twice";
@@ -98,9 +98,9 @@ TEST_P(EmulatedConv2d, LeavesToOurKernelsThePassThatCudnnHasNoEngineFor) {
     fake_cudnn().unsupported = operation;
     const dnn::Conv2dUse use = use_of(GetParam(), ++filters);
     const dnn::PreparedConv2d prepared = prepare(use);
-    EXPECT_EQ(prepared.kernels, mine);
-    EXPECT_NE(prepared.refusals.find("no kernel for this shape"), std::string::npos)
-        << prepared.refusals;
+    EXPECT_EQ(prepared.kernels(), mine);
+    EXPECT_NE(prepared.refusals().find("no kernel for this shape"), std::string::npos)
+        << prepared.refusals();
     expect_right(case_of(use, false, prepared), GetParam());
     EXPECT_EQ(fake_cudnn().executions, 4) << "two passes, twice";
   }
@@ -110,22 +110,30 @@ TEST_P(EmulatedConv2d, LeavesAllToOurKernelsWhereEveryEngineIsNondeterministic) 
   fake_cudnn().nondeterministic = fake_cudnn().engines;
   const dnn::Conv2dUse use = use_of(GetParam(), 7);
   const dnn::PreparedConv2d prepared = prepare(use);
-  EXPECT_EQ(prepared.kernels, Conv2dKernels());
-  EXPECT_EQ(prepared.workspace_bytes, 0u);
+  EXPECT_EQ(prepared.kernels(), Conv2dKernels());
+  EXPECT_EQ(prepared.workspace_bytes(), 0u);
   expect_right(case_of(use, false, prepared), GetParam());
   EXPECT_EQ(fake_cudnn().executions, 0);
 }
 
-TEST_P(EmulatedConv2d, HasAnErrorOnItsStreamWhereAnExecutionFails) {
+TEST_P(EmulatedConv2d, HasAnErrorOnItsStreamWhereACallOfAnExecutionFails) {
   const dnn::Conv2dUse use = use_of(GetParam(), 8);
   const OpCase c = case_of(use, false, prepare(use));
+  const auto run_on_device = [&] {
+    return run_case(c, *device_ops(DeviceType::kCuda).value(),
+                    {.device = kDevice, .dtype = use.dtype});
+  };
   fake_cudnn().reset();
-  fake_cudnn().fail_at = 0;
-  const Result<Tensors> tensors =
-      run_case(c, *device_ops(DeviceType::kCuda).value(), {.device = kDevice, .dtype = use.dtype});
-  ASSERT_FALSE(tensors.ok());
-  EXPECT_NE(tensors.error().message.find("cudnnBackendCreateDescriptor"), std::string::npos)
-      << tensors.error().message;
+  ASSERT_TRUE(run_on_device().ok());
+  const int64_t calls = fake_cudnn().calls;
+  for (int64_t i = 0; i < calls; ++i) {
+    fake_cudnn().reset();
+    fake_cudnn().fail_at = i;
+    const Result<Tensors> tensors = run_on_device();
+    ASSERT_FALSE(tensors.ok()) << "call " << i;
+    EXPECT_NE(tensors.error().message.find(fake_cudnn().failed), std::string::npos)
+        << tensors.error().message;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, EmulatedConv2d, testing::Values(DType::kF32, DType::kBf16),

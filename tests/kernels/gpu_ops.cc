@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 
 #include "kernels/ops/dnn/dnn.h"
 #include "tests/kernels/op_checks.h"
@@ -32,31 +33,63 @@ Status run_cudnn_on_gpu(const kernels::AttentionShape& shape) {
   return run_on_gpu(c, {.device = kGpu, .dtype = kernels::DType::kBf16});
 }
 
-// Also tells which passes cuDNN leaves to our own kernels.
-Status run_cudnn_conv2d_on_gpu(const kernels::Conv2dShape& shape, bool adds_dx,
-                               kernels::DType dtype) {
-  TRY_ASSIGN(
-      const kernels::dnn::PreparedConv2d prepared,
-      kernels::dnn::prepare_conv2d(kGpu, {.shape = shape, .dtype = dtype, .adds_dx = adds_dx}));
-  OpCase c = kernels::op_cases::conv2d(shape, adds_dx, false, prepared.kernels);
-  c.workspace_bytes = std::max(c.workspace_bytes, prepared.workspace_bytes);
-  if (!prepared.refusals.empty()) {
-    std::printf("%s: not by cuDNN: %s\n", c.name.c_str(), prepared.refusals.c_str());
+// A convolution by cuDNN.
+struct CudnnConv2d {
+  kernels::Conv2dShape shape;
+  bool adds_dx = false;
+  kernels::DType dtype = kernels::DType::kF32;
+};
+
+// Expects cuDNN to compute all passes. For an H100 cudnn_library_test plans the same shapes.
+Result<OpCase> prepared_case(const CudnnConv2d& conv) {
+  TRY_ASSIGN(const kernels::dnn::PreparedConv2d prepared,
+             kernels::dnn::prepare_conv2d(
+                 kGpu, {.shape = conv.shape, .dtype = conv.dtype, .adds_dx = conv.adds_dx}));
+  if (const std::string refusals = prepared.refusals(); !refusals.empty()) {
+    return internal("[test] expected all passes by cuDNN, got " + refusals);
   }
-  return run_on_gpu(c, {.device = kGpu, .dtype = dtype});
+  OpCase c = kernels::op_cases::conv2d(conv.shape, conv.adds_dx, false, prepared.kernels());
+  c.workspace_bytes = std::max(c.workspace_bytes, prepared.workspace_bytes());
+  return c;
+}
+
+Status run_cudnn_conv2d_on_gpu(const CudnnConv2d& conv) {
+  TRY_ASSIGN(const OpCase c, prepared_case(conv));
+  return run_on_gpu(c, {.device = kGpu, .dtype = conv.dtype});
+}
+
+// Compares the gradients with those of our own kernels, since the reference's take minutes.
+Status run_large_cudnn_conv2d_on_gpu(const CudnnConv2d& conv) {
+  TRY_ASSIGN(const OpCase c, prepared_case(conv));
+  const RunOn on{.device = kGpu, .dtype = conv.dtype};
+  TRY_ASSIGN(const kernels::OpTable* ops, kernels::device_ops(kernels::DeviceType::kCuda));
+  TRY_ASSIGN(const Tensors first, kernels::op_cases::run_case(c, *ops, on));
+  TRY(kernels::op_cases::check_forward(c, first));
+  const OpCase own = kernels::op_cases::conv2d(conv.shape, conv.adds_dx, false);
+  TRY_ASSIGN(const Tensors by_own, kernels::op_cases::run_case(own, *ops, on));
+  TRY(kernels::op_cases::check_close(c, first, by_own));
+  TRY_ASSIGN(const Tensors second, kernels::op_cases::run_case(c, *ops, on));
+  return kernels::op_cases::check_same_bits(c, first, second);
+}
+
+void add_cudnn_conv2d_case(const CudnnConv2d& conv, Status (*run)(const CudnnConv2d&),
+                           std::vector<GpuCase>& cases) {
+  constexpr kernels::Conv2dBy kCudnn = kernels::Conv2dBy::kCudnn;
+  const std::string name =
+      kernels::op_cases::conv2d(conv.shape, conv.adds_dx, false, {kCudnn, kCudnn, kCudnn}).name;
+  cases.push_back(
+      {(conv.dtype == kernels::DType::kF32 ? "f32 " : "bf16 ") + name + " is right twice",
+       [=] { return run(conv); }});
 }
 
 void add_cudnn_conv2d_cases(std::vector<GpuCase>& cases) {
-  constexpr kernels::Conv2dBy kCudnn = kernels::Conv2dBy::kCudnn;
   for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBf16}) {
-    for (const kernels::Conv2dShape& shape : kernels::op_cases::conv2d_shapes()) {
-      for (const bool adds : {false, true}) {
-        const std::string name =
-            kernels::op_cases::conv2d(shape, adds, false, {kCudnn, kCudnn, kCudnn}).name;
-        cases.push_back(
-            {(dtype == kernels::DType::kF32 ? "f32 " : "bf16 ") + name + " is right twice",
-             [=] { return run_cudnn_conv2d_on_gpu(shape, adds, dtype); }});
+    for (const bool adds : {false, true}) {
+      for (const kernels::Conv2dShape& shape : kernels::op_cases::conv2d_shapes()) {
+        add_cudnn_conv2d_case({shape, adds, dtype}, run_cudnn_conv2d_on_gpu, cases);
       }
+      add_cudnn_conv2d_case({kernels::op_cases::large_conv2d_shape(), adds, dtype},
+                            run_large_cudnn_conv2d_on_gpu, cases);
     }
   }
 }

@@ -190,6 +190,8 @@ struct BatchNormSizes {
   int64_t count() const { return rows * channels; }
 };
 std::vector<Conv2dShape> conv2d_shapes();
+// Returns one of the size that networks have, for which check_gradients() takes minutes.
+Conv2dShape large_conv2d_shape();
 // `is_split`: gradients of x and of the filters in calls of their own. By cuDNN's kernels the
 // caller prepares the shape, and raises workspace_bytes.
 OpCase conv2d(const Conv2dShape& shape, bool adds_dx, bool is_split, const Conv2dKernels& by = {});

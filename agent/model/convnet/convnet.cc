@@ -67,6 +67,18 @@ int64_t own_passes(const kernels::Conv2dKernels& by, bool has_dx) {
   return own(by.forward) + own(by.filters) + (has_dx ? own(by.inputs) : 0);
 }
 
+// Leaves to our own kernels the passes that need more workspace. Returns how many there are.
+int64_t drop_passes(size_t workspace_bytes, kernels::dnn::PreparedConv2d& prepared) {
+  int64_t dropped = 0;
+  for (kernels::dnn::PreparedConv2dPass* pass :
+       {&prepared.forward, &prepared.inputs, &prepared.filters}) {
+    if (pass->workspace_bytes <= workspace_bytes) continue;
+    *pass = {};
+    ++dropped;
+  }
+  return dropped;
+}
+
 bool is_whole_pieces(const ConvnetOptions& options) {
   const std::vector<Stage> pieces = convnet_pieces(options.config);
   return options.stage.begin < options.stage.end &&
@@ -87,18 +99,18 @@ Status add_convolutions(const ConvnetOptions& options, int64_t samples, kernels:
   for (int64_t block = options.stage.begin; block < options.stage.end; ++block) {
     const ConvUnit& unit = units[static_cast<size_t>(block)];
     const UnitPlaces& place = layout.units[static_cast<size_t>(block - options.stage.begin)];
-    TRY_ASSIGN(const kernels::dnn::PreparedConv2d prepared,
+    TRY_ASSIGN(kernels::dnn::PreparedConv2d prepared,
                kernels::dnn::prepare_conv2d(
                    device, {.shape = shape_of(unit, samples),
                             .dtype = activation_dtype(device.type, options.precision),
                             .has_dx = unit.input >= 0,
                             .adds_dx = place.adds_to_input}));
-    if (!is_largest && prepared.workspace_bytes > choice.workspace_bytes) continue;
-    chosen[static_cast<size_t>(block)] = prepared.kernels;
+    if (!is_largest) choice.dropped_passes += drop_passes(choice.workspace_bytes, prepared);
+    chosen[static_cast<size_t>(block)] = prepared.kernels();
     if (!is_largest) continue;
-    choice.workspace_bytes = std::max(choice.workspace_bytes, prepared.workspace_bytes);
-    choice.own_passes += own_passes(prepared.kernels, unit.input >= 0);
-    if (choice.reason.empty()) choice.reason = prepared.refusals;
+    choice.workspace_bytes = std::max(choice.workspace_bytes, prepared.workspace_bytes());
+    choice.own_passes += own_passes(prepared.kernels(), unit.input >= 0);
+    if (choice.reason.empty()) choice.reason = prepared.refusals();
   }
   return {};
 }

@@ -80,10 +80,14 @@ Result<Cudnn::Passes*> Cudnn::passes_of(const AttentionShape& shape) {
   const Key key{shape.batch, shape.sequence, shape.heads, shape.head_dim, shape.kv_heads};
   if (const auto at = passes_.find(key); at != passes_.end()) return at->second.get();
   auto made = std::make_unique<Passes>();
-  TRY_ASSIGN(made->forward,
-             make_plan(calls_, handle_, {.graph = forward_graph(shape), .what = "attention"}));
-  TRY_ASSIGN(made->backward,
-             make_plan(calls_, handle_, {.graph = backward_graph(shape), .what = "attention"}));
+  const auto plan = [&](Graph graph) -> Result<Plan> {
+    TRY_ASSIGN(PlanAnswer answer,
+               make_plan(calls_, handle_, {.graph = std::move(graph), .what = "attention"}));
+    if (!answer.plan) return unavailable(answer.refusal);
+    return std::move(*answer.plan);
+  };
+  TRY_ASSIGN(made->forward, plan(forward_graph(shape)));
+  TRY_ASSIGN(made->backward, plan(backward_graph(shape)));
   return passes_.emplace(key, std::move(made)).first->second.get();
 }
 
@@ -200,12 +204,12 @@ Status conv2d_forward(Stream& stream, const Conv2dForward& op) {
 
 Status conv2d_inputs(Stream& stream, const Conv2dBackward& op) {
   TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
-  return context->inputs(stream.handle(), op);
+  return context->input_gradient(stream.handle(), op);
 }
 
 Status conv2d_filters(Stream& stream, const Conv2dBackward& op) {
   TRY_ASSIGN(Cudnn* const context, context_of(stream.device().index));
-  return context->filters(stream.handle(), op);
+  return context->filter_gradient(stream.handle(), op);
 }
 
 }  // namespace lockstep::kernels::dnn

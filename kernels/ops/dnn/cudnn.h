@@ -27,8 +27,8 @@ class Cudnn {
 
   Result<PreparedConv2d> prepare(const Conv2dUse& use);
   Status forward(void* stream, const Conv2dForward& op);
-  Status inputs(void* stream, const Conv2dBackward& op);
-  Status filters(void* stream, const Conv2dBackward& op);
+  Status input_gradient(void* stream, const Conv2dBackward& op);
+  Status filter_gradient(void* stream, const Conv2dBackward& op);
 
  private:
   struct Passes {
@@ -44,15 +44,15 @@ class Cudnn {
   };
   struct ConvolutionPlan {
     ConvolutionKey key;
-    Result<Plan> plan;  // or why the library does not compute this pass
+    PlanAnswer answer;
   };
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
 
   Cudnn(const CudnnLibrary& library, int index) : calls_(library, index) {}
 
   Result<Passes*> passes_of(const AttentionShape& shape);
-  const ConvolutionPlan* found(const ConvolutionKey& key) const;
-  const ConvolutionPlan& planned(const ConvolutionKey& key);
+  const PlanAnswer* find_convolution(const ConvolutionKey& key) const;
+  Result<const PlanAnswer*> plan_convolution(const ConvolutionKey& key);
   Status run(void* stream, const ConvolutionKey& key, const Bindings& bindings,
              const Workspace& workspace);
 

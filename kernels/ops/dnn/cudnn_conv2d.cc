@@ -35,54 +35,56 @@ const char* name_of(Conv2dPass pass) {
 }  // namespace
 
 // Requires the lock. Returns null if it was not prepared.
-const Cudnn::ConvolutionPlan* Cudnn::found(const ConvolutionKey& key) const {
+const PlanAnswer* Cudnn::find_convolution(const ConvolutionKey& key) const {
   const auto at =
       std::ranges::find_if(convolutions_, [&](const auto& made) { return made->key == key; });
-  return at == convolutions_.end() ? nullptr : at->get();
+  return at == convolutions_.end() ? nullptr : &(*at)->answer;
 }
 
-// Requires the lock.
-const Cudnn::ConvolutionPlan& Cudnn::planned(const ConvolutionKey& key) {
-  if (const ConvolutionPlan* made = found(key); made != nullptr) return *made;
-  Result<Plan> plan =
-      make_plan(calls_, handle_,
-                {.graph = conv2d_graph(key.shape, key.dtype, key.pass, key.adds),
-                 .engines = key.dtype == DType::kF32 ? Engines::kExactFp32 : Engines::kExact,
-                 .what = name_of(key.pass)});
-  convolutions_.push_back(std::make_unique<ConvolutionPlan>(ConvolutionPlan{key, std::move(plan)}));
-  return *convolutions_.back();
+// Requires the lock. Keeps plans and refusals; a later call tries again after an error.
+Result<const PlanAnswer*> Cudnn::plan_convolution(const ConvolutionKey& key) {
+  if (const PlanAnswer* answer = find_convolution(key); answer != nullptr) return answer;
+  TRY_ASSIGN(PlanAnswer answer,
+             make_plan(calls_, handle_,
+                       {.graph = conv2d_graph(key.shape, key.dtype, key.pass, key.adds),
+                        .engines = key.dtype == DType::kF32 ? Engines::kExactFp32 : Engines::kExact,
+                        .takes_fallback = true,
+                        .workspace_bytes_max = kConv2dWorkspaceMax,
+                        .what = name_of(key.pass)}));
+  convolutions_.push_back(
+      std::make_unique<ConvolutionPlan>(ConvolutionPlan{key, std::move(answer)}));
+  return &convolutions_.back()->answer;
 }
 
 Result<PreparedConv2d> Cudnn::prepare(const Conv2dUse& use) {
   TRY(calls_.library().use_device(calls_.index()));
   const std::lock_guard lock(mutex_);
   PreparedConv2d prepared;
-  const auto add = [&](Conv2dPass pass, bool adds, Conv2dBy& by) {
-    const Result<Plan>& plan = planned({use.shape, use.dtype, pass, adds}).plan;
-    if (!plan.ok()) {
-      prepared.refusals += (prepared.refusals.empty() ? "" : "; ") + plan.error().message;
-      return;
-    }
-    by = Conv2dBy::kCudnn;
-    prepared.workspace_bytes =
-        std::max(prepared.workspace_bytes,
-                 gradient_bytes(use.shape, use.dtype, pass) + plan->workspace_bytes);
+  const auto prepare_pass = [&](Conv2dPass pass, bool adds) -> Result<PreparedConv2dPass> {
+    TRY_ASSIGN(const PlanAnswer* const answer,
+               plan_convolution({use.shape, use.dtype, pass, adds}));
+    if (!answer->plan) return PreparedConv2dPass{.refusal = answer->refusal};
+    return PreparedConv2dPass{.by = Conv2dBy::kCudnn,
+                              .workspace_bytes = gradient_bytes(use.shape, use.dtype, pass) +
+                                                 answer->plan->workspace_bytes};
   };
-  add(Conv2dPass::kForward, false, prepared.kernels.forward);
-  if (use.has_dx) add(Conv2dPass::kInputs, use.adds_dx, prepared.kernels.inputs);
-  add(Conv2dPass::kFilters, adds_filters(use.dtype), prepared.kernels.filters);
+  TRY_ASSIGN(prepared.forward, prepare_pass(Conv2dPass::kForward, false));
+  if (use.has_dx) {
+    TRY_ASSIGN(prepared.inputs, prepare_pass(Conv2dPass::kInputs, use.adds_dx));
+  }
+  TRY_ASSIGN(prepared.filters, prepare_pass(Conv2dPass::kFilters, adds_filters(use.dtype)));
   return prepared;
 }
 
 // Requires the lock.
 Status Cudnn::run(void* stream, const ConvolutionKey& key, const Bindings& bindings,
                   const Workspace& workspace) {
-  const ConvolutionPlan* const made = found(key);
-  CHECK(made != nullptr && made->plan.ok());
+  const PlanAnswer* const answer = find_convolution(key);
+  CHECK(answer != nullptr && answer->plan.has_value());
   const size_t first_byte = gradient_bytes(key.shape, key.dtype, key.pass);
-  CHECK(workspace.bytes >= first_byte + made->plan->workspace_bytes);
+  CHECK(workspace.bytes >= first_byte + answer->plan->workspace_bytes);
   CHECK(is_aligned(workspace.data, kWorkspaceAlignment));
-  return run_plan(calls_, handle_, stream, made->plan.value(), bindings,
+  return run_plan(calls_, handle_, stream, *answer->plan, bindings,
                   static_cast<char*>(workspace.data) + first_byte);
 }
 
@@ -97,7 +99,7 @@ Status Cudnn::forward(void* stream, const Conv2dForward& op) {
   return run(stream, {op.shape, op.y.dtype, Conv2dPass::kForward, false}, bindings, op.workspace);
 }
 
-Status Cudnn::inputs(void* stream, const Conv2dBackward& op) {
+Status Cudnn::input_gradient(void* stream, const Conv2dBackward& op) {
   TRY(calls_.library().use_device(calls_.index()));
   CHECK(op.weight.dtype == op.dy.dtype && op.dx.dtype == op.dy.dtype);
   Bindings bindings = {};
@@ -109,7 +111,7 @@ Status Cudnn::inputs(void* stream, const Conv2dBackward& op) {
              op.workspace);
 }
 
-Status Cudnn::filters(void* stream, const Conv2dBackward& op) {
+Status Cudnn::filter_gradient(void* stream, const Conv2dBackward& op) {
   TRY(calls_.library().use_device(calls_.index()));
   CHECK(op.x.dtype == op.dy.dtype);
   const bool adds = adds_filters(op.dy.dtype);

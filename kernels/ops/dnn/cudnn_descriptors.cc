@@ -9,8 +9,6 @@ namespace lockstep::kernels::dnn {
 
 namespace {
 
-constexpr int64_t kTensorAlignment = 16;
-
 cudnnDataType_t type_of(ValueType type) {
   switch (type) {
     case ValueType::kF32:

@@ -61,6 +61,9 @@ class CudnnCalls {
   int index_ = 0;
 };
 
+// Alignment of tensors in device memory, as we describe them.
+inline constexpr int64_t kTensorAlignment = 16;
+
 // A finalized operation graph of the library, with everything it is made of.
 struct DescribedGraph {
   std::vector<Descriptor> parts;  // tensors first: tensor i has the unique id i + 1

@@ -1,8 +1,12 @@
 #include "kernels/ops/dnn/cudnn_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
+
+#include "kernels/device/device_errors.h"
 
 namespace lockstep::kernels::dnn {
 
@@ -11,13 +15,13 @@ namespace {
 // The heuristic offers tens of engines for a convolution, and those without tensor cores last.
 constexpr int64_t kConfigsMax = 64;
 
-// Returns the configurations that the heuristic offers, best first.
-Result<std::vector<Descriptor>> engine_configs(const CudnnCalls& calls,
-                                               const DescribedGraph& graph) {
+// Returns the configurations that the library offers in this mode, best first.
+Result<std::vector<Descriptor>> engine_configs(const CudnnCalls& calls, const DescribedGraph& graph,
+                                               cudnnBackendHeurMode_t mode) {
   TRY_ASSIGN(const Descriptor heuristic, calls.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   TRY(calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                 graph.graph.get()));
-  TRY(calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A));
+  TRY(calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
   std::vector<Descriptor> configs;
   const CudnnLibrary& library = calls.library();
   const cudnnStatus_t status = library.finalize(heuristic.get());
@@ -78,45 +82,95 @@ const char* refused_by(const std::vector<cudnnBackendNumericalNote_t>& notes, En
   return nullptr;
 }
 
-// Returns false if the library turns out not to support the configuration.
-Result<bool> plan_with(const CudnnCalls& calls, cudnnHandle_t handle, const Descriptor& config,
-                       Plan& made) {
-  const CudnnLibrary& library = calls.library();
-  TRY_ASSIGN(made.plan, calls.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  TRY(calls.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
-  TRY(calls.set(made.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                config.get()));
-  const cudnnStatus_t status = library.finalize(made.plan.get());
-  if (is_not_supported(status)) return false;
-  TRY(calls.check("cudnnBackendFinalize", status));
-  int64_t count = 0, bytes = 0;
-  TRY(calls.check("cudnnBackendGetAttribute",
-                  library.get_attribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                        CUDNN_TYPE_INT64, 1, &count, &bytes)));
-  made.workspace_bytes = static_cast<size_t>(std::max(bytes, int64_t{0}));
-  return true;
-}
+// How far an engine got that makes no plan, in this order.
+enum class Stop : uint8_t {
+  kNotOffered,
+  kNotes,        // its numerical notes rule it out
+  kUnsupported,  // the library refuses it after all
+  kWorkspace,    // needs too much
+};
+struct Refusal {
+  Stop stop = Stop::kNotOffered;
+  std::string reason = "no kernel";
+};
+
+// Makes a plan with one configuration after the other.
+class Planner {
+ public:
+  Planner(const CudnnCalls& calls, cudnnHandle_t handle, const PlanRequest& request, Plan& made)
+      : calls_(calls), handle_(handle), request_(request), made_(made) {}
+
+  // Returns whether one of them made the plan.
+  bool plan_with(std::span<Descriptor> configs) {
+    return std::ranges::any_of(configs, [&](Descriptor& config) {
+      Result<bool> done = plan_with(config);
+      if (!done.ok()) failure_ = done.error();
+      return done.ok() && *done;
+    });
+  }
+  // Returns why the engine that got furthest makes no plan.
+  const std::string& refusal() const { return refusal_.reason; }
+  // Returns the error of the last call that failed, if one did.
+  const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  bool refuse(Stop stop, std::string reason) {
+    if (stop >= refusal_.stop) refusal_ = {stop, std::move(reason)};
+    return false;
+  }
+  Result<bool> plan_with(Descriptor& config) {
+    const CudnnLibrary& library = calls_.library();
+    TRY_ASSIGN(const std::vector<cudnnBackendNumericalNote_t> notes, notes_of(calls_, config));
+    if (const char* reason = refused_by(notes, request_.engines); reason != nullptr) {
+      return refuse(Stop::kNotes, reason);
+    }
+    TRY_ASSIGN(Descriptor plan, calls_.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+    TRY(calls_.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+    TRY(calls_.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                   config.get()));
+    const cudnnStatus_t status = library.finalize(plan.get());
+    if (is_not_supported(status)) {
+      return refuse(Stop::kUnsupported, "no kernel that the library supports");
+    }
+    TRY(calls_.check("cudnnBackendFinalize", status));
+    int64_t count = 0, bytes = 0;
+    TRY(calls_.check("cudnnBackendGetAttribute",
+                     library.get_attribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                           CUDNN_TYPE_INT64, 1, &count, &bytes)));
+    made_.workspace_bytes = static_cast<size_t>(std::max(bytes, int64_t{0}));
+    if (made_.workspace_bytes > request_.workspace_bytes_max) {
+      return refuse(Stop::kWorkspace, "no kernel with a workspace of at most " +
+                                          bytes_text(request_.workspace_bytes_max));
+    }
+    made_.config = std::move(config);
+    made_.plan = std::move(plan);
+    return true;
+  }
+
+  const CudnnCalls& calls_;
+  cudnnHandle_t handle_;
+  const PlanRequest& request_;
+  Plan& made_;
+  Refusal refusal_;
+  std::optional<Error> failure_;
+};
 
 }  // namespace
 
-Result<Plan> make_plan(const CudnnCalls& calls, cudnnHandle_t handle, PlanRequest request) {
+Result<PlanAnswer> make_plan(const CudnnCalls& calls, cudnnHandle_t handle, PlanRequest request) {
+  constexpr std::array kModes{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
   Plan made;
   made.graph = std::move(request.graph);
   TRY_ASSIGN(made.described, describe(calls, handle, made.graph));
-  TRY_ASSIGN(std::vector<Descriptor> configs, engine_configs(calls, made.described));
-  std::string reason = "no kernel";
-  for (Descriptor& config : configs) {
-    TRY_ASSIGN(const std::vector<cudnnBackendNumericalNote_t> notes, notes_of(calls, config));
-    if (const char* refused = refused_by(notes, request.engines); refused != nullptr) {
-      reason = refused;
-      continue;
-    }
-    TRY_ASSIGN(const bool taken, plan_with(calls, handle, config, made));
-    if (!taken) continue;
-    made.config = std::move(config);
-    return made;
+  Planner planner(calls, handle, request, made);
+  for (const cudnnBackendHeurMode_t mode :
+       std::span(kModes).first(request.takes_fallback ? kModes.size() : 1)) {
+    TRY_ASSIGN(std::vector<Descriptor> configs, engine_configs(calls, made.described, mode));
+    if (planner.plan_with(configs)) return PlanAnswer{.plan = std::move(made)};
   }
-  return unavailable(std::string("[cudnn] ") + request.what + ": " + reason + " for this shape");
+  if (planner.failure()) return *planner.failure();
+  return PlanAnswer{.refusal = std::string("[cudnn] ") + request.what + ": " + planner.refusal() +
+                               " for this shape"};
 }
 
 // Creates a variant pack for each call, because addresses may differ from layer to layer.

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <array>
+#include <limits>
+#include <optional>
+#include <string>
 
 #include "kernels/ops/dnn/cudnn_descriptors.h"
 #include "kernels/ops/dnn/graph.h"
@@ -24,15 +27,26 @@ enum class Engines : uint8_t {
   kExactFp32,  // nor uses tensor cores, which would round fp32 to TF32
 };
 
-// Takes the first such engine that the library's heuristic offers: the same one in every run on the
-// same kind of device and library version. kUnavailable, with the reason and beginning with
-// "[cudnn] `what`", if there is none.
+// An operation graph, and which of the library's engines may compute it.
 struct PlanRequest {
   Graph graph;
   Engines engines = Engines::kDeterministic;
+  // Whether to ask for the library's fallback engines too, after those of its heuristic.
+  bool takes_fallback = false;
+  size_t workspace_bytes_max = std::numeric_limits<size_t>::max();
   const char* what = "";
 };
-Result<Plan> make_plan(const CudnnCalls& calls, cudnnHandle_t handle, PlanRequest request);
+
+// A plan, or why the library has none: "[cudnn] `what`: `reason` for this shape".
+struct PlanAnswer {
+  std::optional<Plan> plan;
+  std::string refusal;
+};
+
+// Takes the first allowed engine that the library offers: the same one in every run on the same
+// kind of device and library version, as long as no call fails. If a call fails for an engine,
+// tries the next one, and returns the error only if no other engine serves.
+Result<PlanAnswer> make_plan(const CudnnCalls& calls, cudnnHandle_t handle, PlanRequest request);
 
 // Addresses of a graph's tensors by port; null for ports the graph does not have.
 using Bindings = std::array<void*, kPorts>;
@@ -41,8 +55,7 @@ inline void bind(Bindings& bindings, Port port, const void* data) {
   bindings[static_cast<size_t>(port)] = const_cast<void*>(data);
 }
 
-// Alignment of tensors in device memory, and of workspaces.
-inline constexpr uintptr_t kTensorAlignment = 16;
+// Alignment of workspaces.
 inline constexpr uintptr_t kWorkspaceAlignment = 256;
 constexpr size_t workspace_aligned(size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;

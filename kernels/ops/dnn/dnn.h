@@ -21,7 +21,7 @@ Status available();
 // - a shape that has_graph() refuses
 // - a device whose kernels are not deterministic (compute capability 10 and later)
 // - a version with known faults (below 9.16)
-// - the library has no kernel for it
+// - the library has no kernel for it, or its calls fail
 // Compiles on the host at the first call for a shape, which takes seconds. This and the functions
 // below are thread-safe.
 //
@@ -46,19 +46,36 @@ struct Conv2dUse {
 
   bool operator==(const Conv2dUse&) const = default;
 };
+struct PreparedConv2dPass {
+  Conv2dBy by = Conv2dBy::kOwn;
+  size_t workspace_bytes = 0;  // of cuDNN's kernel
+  std::string refusal = {};    // why cuDNN does not compute a pass that the model calls
+};
 struct PreparedConv2d {
-  Conv2dKernels kernels = {};  // kCudnn for each pass that cuDNN computes
-  size_t workspace_bytes = 0;  // covers these passes
-  std::string refusals = {};   // the passes that it does not compute, each with the reason
+  PreparedConv2dPass forward = {};
+  PreparedConv2dPass inputs = {};
+  PreparedConv2dPass filters = {};
+
+  Conv2dKernels kernels() const { return {forward.by, inputs.by, filters.by}; }
+  // Returns the bytes that cover all passes by cuDNN.
+  size_t workspace_bytes() const;
+  // Returns all refusals, separated by "; ".
+  std::string refusals() const;
 };
 
+// Bytes of workspace that a kernel of cuDNN may take. A constant, so that the choice of kernels
+// does not depend on the memory that happens to be free.
+inline constexpr size_t kConv2dWorkspaceMax = size_t{1} << 30;
+
 // Prepares the passes of a convolution on the device. cuDNN computes each pass that it has a kernel
-// for, with the first kernel that its heuristic offers and that
+// for: the first one in the list of its heuristic, then in that of its fallback kernels, that
+// - needs a workspace of at most kConv2dWorkspaceMax
 // - gives the same bits each time
 // - sums in fp32, and multiplies what it is given: it neither converts inputs nor transforms them
 //   (FFT, Winograd)
 // - with fp32 uses no tensor cores, which would round to TF32.
-// kUnavailable, with the reason, for a device or a version that prepare_attention() refuses too.
+// kUnavailable, with the reason, for a device or a version that prepare_attention() refuses too,
+// and if a call of the library fails and no other kernel serves; a later call then tries again.
 // The first call for a convolution takes up to seconds.
 Result<PreparedConv2d> prepare_conv2d(Device device, const Conv2dUse& use);
 

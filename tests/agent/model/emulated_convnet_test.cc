@@ -196,6 +196,23 @@ TEST(ConvnetsConvolutions, ArePreparedForEachSizeThatFitsTheWorkspace) {
   choice.workspace_bytes = 100;
   ASSERT_TRUE(add_convolutions(options, 2, kCuda, choice).ok());
   EXPECT_EQ(choice.of(2, 1), kernels::Conv2dKernels()) << "does not fit";
+  EXPECT_EQ(choice.dropped_passes, passes_of(config));
+}
+
+TEST(ConvnetsConvolutions, LeaveToOurKernelsOnlyThePassesThatDoNotFitTheWorkspace) {
+  const ConvnetConfig config = small("lenet5");
+  const ModelOptions options{.design = config, .stage = whole_model(config)};
+  fake_cudnn().reset();
+  ConvolutionChoice choice;
+  ASSERT_TRUE(add_convolutions(options, 9, kCuda, choice).ok());
+  EXPECT_EQ(choice.dropped_passes, 0);
+  fake_cudnn().wide_operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  fake_cudnn().wide_bytes = fake_cudnn().workspace_bytes + 1;
+  ASSERT_TRUE(add_convolutions(options, 8, kCuda, choice).ok());
+  EXPECT_EQ(choice.of(8, 1), (kernels::Conv2dKernels{.forward = kernels::Conv2dBy::kCudnn,
+                                                     .inputs = kernels::Conv2dBy::kCudnn}));
+  EXPECT_EQ(choice.dropped_passes, std::ssize(convnet_units(config)));
+  EXPECT_EQ(choice.own_passes, 0) << "those with the most samples";
 }
 
 TEST(ConvnetsConvolutions, CountThePassesThatCudnnHasNoEngineFor) {

@@ -17,8 +17,6 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = 512;  // for each plan
-
 std::set<const FakeDescriptor*>& living() {
   static std::set<const FakeDescriptor*> all;
   return all;
@@ -103,21 +101,36 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t finalize_plan(const FakeDescriptor& plan) {
+bool has_operation(const FakeDescriptor& graph, std::optional<cudnnBackendDescriptorType_t> type) {
+  const auto operations = graph.all<const FakeDescriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  return std::ranges::any_of(
+      operations, [&](const FakeDescriptor* operation) { return operation->type == type; });
+}
+
+cudnnStatus_t finalize_plan(FakeDescriptor& plan) {
   const FakeCudnn& fake = fake_cudnn();
   const FakeDescriptor* config = plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const bool refused = config->engine >= fake.nondeterministic &&
                        config->engine < fake.nondeterministic + fake.refused;
-  return refused ? CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN : CUDNN_STATUS_SUCCESS;
+  if (refused) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
+  const bool is_wide =
+      config->engine < fake.wide || has_operation(*config->graph, fake.wide_operation);
+  plan.workspace_bytes = is_wide ? fake.wide_bytes : fake.workspace_bytes;
+  return CUDNN_STATUS_SUCCESS;
 }
 
-bool has_engines(const FakeDescriptor& heuristic) {
+// The indices [begin, end) of engines that a mode offers.
+struct Offer {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+Offer offer_of(const FakeDescriptor& heuristic) {
   const FakeCudnn& fake = fake_cudnn();
   const FakeDescriptor* graph = heuristic.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  const auto operations = graph->all<const FakeDescriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  return fake.engines > 0 && std::ranges::none_of(operations, [&](const FakeDescriptor* operation) {
-           return operation->type == fake.unsupported;
-         });
+  if (has_operation(*graph, fake.unsupported)) return {};
+  const auto mode = heuristic.get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
+  if (mode != CUDNN_HEUR_MODE_FALLBACK) return {0, fake.engines};
+  return {fake.engines, fake.engines + fake.fallback_engines};
 }
 
 cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
@@ -129,7 +142,8 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
   }
   if (descriptor.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
     ++fake_cudnn().heuristics;
-    if (!has_engines(descriptor)) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
+    const Offer offer = offer_of(descriptor);
+    if (offer.begin == offer.end) return CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
   }
   if (descriptor.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
     if (const cudnnStatus_t status = finalize_plan(descriptor); status != CUDNN_STATUS_SUCCESS) {
@@ -141,10 +155,11 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t opaque) {
 }
 
 void give_configs(const FakeDescriptor& heuristic, int64_t wanted, int64_t* count, void* values) {
-  *count = std::min(wanted, fake_cudnn().engines);
+  const Offer offer = offer_of(heuristic);
+  *count = std::min(wanted, offer.end - offer.begin);
   for (int64_t i = 0; i < *count; ++i) {
     FakeDescriptor& config = *static_cast<FakeDescriptor**>(values)[i];
-    config.engine = i;
+    config.engine = offer.begin + i;
     config.graph = heuristic.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     config.finalized = true;
   }
@@ -182,7 +197,7 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t opaque, cudnnBackendAttribu
   } else if (is(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)) {
     give_notes(descriptor, wanted, count, static_cast<cudnnBackendNumericalNote_t*>(values));
   } else if (is(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64)) {
-    *static_cast<int64_t*>(values) = kWorkspaceBytes;
+    *static_cast<int64_t*>(values) = descriptor.workspace_bytes;
     *count = 1;
   } else {
     return CUDNN_STATUS_NOT_SUPPORTED;
@@ -235,11 +250,11 @@ cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   ++fake_cudnn().executions;
   fake_cudnn().last_engine = config->engine;
   auto values = keep_values(*config->graph, addresses);
-  return issue(real(handle).stream,
-               [workspace, addresses, graph = config->graph, values = std::move(values)] {
-                 std::memset(workspace, 0xFF, kWorkspaceBytes);
-                 return compute(*graph, addresses);
-               });
+  return issue(real(handle).stream, [workspace, bytes = real(plan).workspace_bytes, addresses,
+                                     graph = config->graph, values = std::move(values)] {
+    std::memset(workspace, 0xFF, static_cast<size_t>(bytes));
+    return compute(*graph, addresses);
+  });
 }
 
 const char* error_string(cudnnStatus_t status) {

@@ -34,15 +34,23 @@ struct FakeCudnn {
   // Number of existing descriptors; not reset.
   int64_t alive = 0;
 
-  // Engines that the heuristic offers. The first `nondeterministic` ones report that they are
-  // nondeterministic; the next `refused` ones fail when a plan is made.
+  // Engines that the heuristic offers, and then those of the fallback list. The first
+  // `nondeterministic` ones report that they are nondeterministic; the next `refused` ones are
+  // refused when a plan is made.
   int64_t engines = 2;
+  int64_t fallback_engines = 0;
   int64_t nondeterministic = 0;
   int64_t refused = 0;
   // The first engines report that they use tensor cores, or that they transform.
   int64_t on_tensor_cores = 1;
   int64_t transforming = 0;
-  // The heuristic offers no engine for graphs with this operation.
+  // Bytes of workspace of each plan; `wide_bytes` for the first `wide` engines, and for graphs with
+  // the operation `wide_operation`.
+  int64_t workspace_bytes = 512;
+  int64_t wide_bytes = 0;
+  int64_t wide = 0;
+  std::optional<cudnnBackendDescriptorType_t> wide_operation = {};
+  // The library offers no engine for graphs with this operation.
   std::optional<cudnnBackendDescriptorType_t> unsupported = {};
   // The index of the call that fails, once; and its name after it failed.
   int64_t fail_at = -1;

@@ -22,6 +22,7 @@ struct FakeDescriptor {
   bool finalized = false;
   int64_t engine = 0;                     // of an engine and its config: index in the offer
   const FakeDescriptor* graph = nullptr;  // of a config
+  int64_t workspace_bytes = 0;            // of a plan
 
   bool has(int attribute) const { return attributes.contains(attribute); }
   // Return the first element, and all elements. The attribute must be set.
