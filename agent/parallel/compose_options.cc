@@ -259,6 +259,7 @@ Result<model::ConvolutionChoice> prepare_convolutions(const ComposeOptions& opti
   if (!std::holds_alternative<ConvnetConfig>(options.design)) {
     return unavailable("[cudnn] expected a model with convolutions");
   }
+  TRY(check(options));
   if (options.device.type == kernels::DeviceType::kCpu) {
     return unavailable("[cudnn] expected a GPU, got none");
   }

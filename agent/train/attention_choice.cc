@@ -113,11 +113,8 @@ const char* name_of(kernels::AttentionBy by) {
 }
 
 std::optional<kernels::AttentionBy> attention_named(std::string_view name) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t begin = std::min(name.find_first_not_of(kSpace), name.size());
-  const std::string_view word = name.substr(begin, name.find_last_not_of(kSpace) + 1 - begin);
   for (const kernels::AttentionBy by : {kernels::AttentionBy::kOwn, kernels::AttentionBy::kCudnn}) {
-    if (word == name_of(by)) return by;
+    if (name == name_of(by)) return by;
   }
   return {};
 }

@@ -53,7 +53,7 @@ Result<kernels::AttentionBy> choose_attention(comm::Communicator& world, const A
 
 // "own", "cudnn": what is kept of a choice, and the setting.
 const char* name_of(kernels::AttentionBy by);
-// The other way, white space around it left out; none for any other word.
+// Reverses name_of(); none for any other word.
 std::optional<kernels::AttentionBy> attention_named(std::string_view name);
 
 }  // namespace lockstep::train

@@ -13,14 +13,15 @@ namespace lockstep::train {
 // Returns the convolutions that all ranks use: the kept choice, else cuDNN's, but our own if a rank
 // cannot use cuDNN's. `mine` has what this rank prepared, or why it cannot use them. `kept`, on
 // rank 0: the choice of an earlier start of this run; empty: none. Rank 0 logs the choice and the
-// reason; each rank logs what it lacks. A collective operation.
+// reason, and warns if cuDNN's were kept but are not used. Each rank logs what it lacks, and which
+// passes are its own kernels'. A collective operation.
 Result<kernels::Conv2dBy> choose_convolutions(comm::Communicator& world,
                                               const Result<model::ConvolutionChoice>& mine,
                                               std::optional<kernels::Conv2dBy> kept);
 
 // "own", "cudnn": what is kept of a choice.
 const char* name_of(kernels::Conv2dBy by);
-// Reverses name_of(), ignoring white space around the word; none for any other word.
+// Reverses name_of(); none for any other word.
 std::optional<kernels::Conv2dBy> convolutions_named(std::string_view name);
 
 }  // namespace lockstep::train

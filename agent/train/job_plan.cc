@@ -78,7 +78,7 @@ bool may_use_cudnn(const TrainSpec& train, const parallel::ComposeOptions& optio
          options.device.type == kernels::DeviceType::kCuda;
 }
 
-// Our own kernels if this machine cannot tell what cuDNN's take.
+// Returns our own kernels if this machine cannot tell what cuDNN's take.
 model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
   const std::optional<kernels::AttentionShape> shape = parallel::attention_of(options);
   CHECK(shape.has_value());
@@ -87,7 +87,7 @@ model::AttentionChoice cudnn_if_known(const parallel::ComposeOptions& options) {
   return {.by = kernels::AttentionBy::kCudnn, .shape = *shape, .workspace_bytes = *bytes};
 }
 
-// Whether a job on such a device takes cuDNN's convolutions if all ranks have them.
+// Returns whether a job on such a device takes cuDNN's convolutions if all ranks have them.
 bool may_convolve_by_cudnn(const parallel::ComposeOptions& options) {
   return std::holds_alternative<ConvnetConfig>(options.design) &&
          options.device.type == kernels::DeviceType::kCuda;
@@ -99,11 +99,11 @@ model::KernelChoice choose_kernels(const TrainSpec& train, JobPlan& plan) {
   if (may_use_cudnn(train, plan.options)) {
     chosen.attention = cudnn_if_known(plan.options);
     plan.options.attention = chosen.attention.by;
-    plan.lacks_cudnn = chosen.attention.by == kernels::AttentionBy::kOwn;
+    plan.lacks_cudnn |= chosen.attention.by == kernels::AttentionBy::kOwn;
   }
   if (may_convolve_by_cudnn(plan.options)) {
     Result<model::ConvolutionChoice> convolutions = parallel::prepare_convolutions(plan.options);
-    plan.lacks_cudnn = !convolutions.ok();
+    plan.lacks_cudnn |= !convolutions.ok();
     if (convolutions.ok()) {
       plan.options.convolutions = kernels::Conv2dBy::kCudnn;
       chosen.convolutions = std::move(convolutions).value();

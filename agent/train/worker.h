@@ -103,9 +103,9 @@ class Worker {
   Status choose_convolutions();
   Status has_room(const parallel::ComposeOptions& options,
                   const model::KernelChoice& kernels) const;
-  std::optional<kernels::Conv2dBy> kept_convolutions() const;
+  Result<std::optional<kernels::Conv2dBy>> kept_convolutions() const;
   void keep_convolutions() const;
-  std::optional<kernels::AttentionBy> kept_attention() const;
+  Result<std::optional<kernels::AttentionBy>> kept_attention() const;
   void keep_attention() const;
   Result<parallel::ComposeOptions> compose_options();
   Status compose();

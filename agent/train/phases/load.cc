@@ -1,4 +1,5 @@
 // Phase 2: data, model, device memory and storage.
+#include <algorithm>
 #include <string>
 
 #include "agent/comm/make_communicator.h"
@@ -15,6 +16,24 @@ namespace lockstep::train {
 namespace {
 
 constexpr size_t kChoiceBytesMax = 16;
+
+// Returns the contents of a file that keeps a choice, without white space around them, as an editor
+// may add; empty if there is no file.
+Result<std::string> read_choice(const std::string& path) {
+  const Result<std::string> text = read_small_file(path, kChoiceBytesMax);
+  if (!text.ok() && text.error().code == Code::kNotFound) return std::string();
+  if (!text.ok()) return text.error();
+  constexpr char kSpace[] = " \t\r\n";
+  const size_t begin = std::min(text->find_first_not_of(kSpace), text->size());
+  return text->substr(begin, text->find_last_not_of(kSpace) + 1 - begin);
+}
+
+// Keeps the first choice, also where this start could not take it.
+template <class By>
+Status keep_choice(const std::string& path, const Result<std::optional<By>>& kept, By by) {
+  if (!kept.ok()) return kept.error();
+  return *kept ? Status() : write_file_synced(path, name_of(by));
+}
 
 // The communicator has the beginning of the memory that the ranks of the node share.
 parallel::SharedSegment::Place shared_place(const WorkerConfig& config) {
@@ -51,16 +70,17 @@ void Worker::measure_peak() {
   }
 }
 
-// A measured choice is kept, so that a run resumed from its checkpoint computes as before.
+// Keeps a measured choice, so that a run resumed from its checkpoint computes as before.
 Status Worker::choose_attention() {
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
   const std::optional<kernels::AttentionShape> shape = parallel::attention_of(options);
   if (!shape) return {};
+  TRY_ASSIGN(const std::optional<kernels::AttentionBy> kept, kept_attention());
   AttentionWish wish{.setting = config_.train.attention,
                      .shape = *shape,
                      .device = device_,
                      .precision = agreement_.precision,
-                     .kept = kept_attention()};
+                     .kept = kept};
   wish.room = [&](size_t workspace) -> Status {
     const model::AttentionChoice cudnn{
         .by = kernels::AttentionBy::kCudnn, .shape = wish.shape, .workspace_bytes = workspace};
@@ -70,7 +90,7 @@ Status Worker::choose_attention() {
   return {};
 }
 
-// Whether the device has room for all that training takes with these kernels.
+// Checks that the device has room for all that training takes with these kernels.
 Status Worker::has_room(const parallel::ComposeOptions& options,
                         const model::KernelChoice& kernels) const {
   const comm::DeviceTraits traits = world_->device_traits();
@@ -84,45 +104,44 @@ Status Worker::has_room(const parallel::ComposeOptions& options,
   return kernels::check_free_memory(device_, plan.device);
 }
 
-// Kept like the attention.
+// Keeps the choice, like that of the attention.
 Status Worker::choose_convolutions() {
   if (!has_convolutions()) return {};
+  TRY_ASSIGN(const std::optional<kernels::Conv2dBy> kept, kept_convolutions());
   TRY_ASSIGN(const parallel::ComposeOptions options, compose_options());
   const auto prepare = [&]() -> Result<model::ConvolutionChoice> {
     TRY_ASSIGN(model::ConvolutionChoice made, parallel::prepare_convolutions(options));
     TRY(has_room(options, {.convolutions = made}));
     return made;
   };
-  TRY_ASSIGN(convolutions_,
-             lockstep::train::choose_convolutions(*world_, prepare(), kept_convolutions()));
+  TRY_ASSIGN(convolutions_, lockstep::train::choose_convolutions(*world_, prepare(), kept));
   return {};
 }
 
-std::optional<kernels::Conv2dBy> Worker::kept_convolutions() const {
-  if (config_.rank != 0 || !stores()) return {};
-  const Result<std::string> kept = read_small_file(convolutions_file(), kChoiceBytesMax);
-  return kept.ok() ? convolutions_named(*kept) : std::nullopt;
+Result<std::optional<kernels::Conv2dBy>> Worker::kept_convolutions() const {
+  if (config_.rank != 0 || !stores()) return std::optional<kernels::Conv2dBy>();
+  TRY_ASSIGN(const std::string kept, read_choice(convolutions_file()));
+  return convolutions_named(kept);
 }
 
-// The first choice stays, also where this start could not take it.
 void Worker::keep_convolutions() const {
-  if (!has_convolutions() || kept_convolutions()) return;
-  const Status kept = write_file_synced(convolutions_file(), name_of(convolutions_));
+  if (!has_convolutions()) return;
+  const Status kept = keep_choice(convolutions_file(), kept_convolutions(), convolutions_);
   if (kept.ok()) return;
   log_info("the choice of convolutions could not be saved", {{"reason", kept.error().message}});
 }
 
-std::optional<kernels::AttentionBy> Worker::kept_attention() const {
-  if (config_.rank != 0 || !stores() || config_.train.attention != "auto") return {};
-  const Result<std::string> kept = read_small_file(attention_file(), kChoiceBytesMax);
-  return kept.ok() ? attention_named(*kept) : std::nullopt;
+Result<std::optional<kernels::AttentionBy>> Worker::kept_attention() const {
+  if (config_.rank != 0 || !stores() || config_.train.attention != "auto") {
+    return std::optional<kernels::AttentionBy>();
+  }
+  TRY_ASSIGN(const std::string kept, read_choice(attention_file()));
+  return attention_named(kept);
 }
 
-// The first choice stays, also where this start could not take it.
 void Worker::keep_attention() const {
-  if (transformer_of(design_) == nullptr) return;
-  if (config_.train.attention != "auto" || kept_attention()) return;
-  const Status kept = write_file_synced(attention_file(), name_of(attention_));
+  if (transformer_of(design_) == nullptr || config_.train.attention != "auto") return;
+  const Status kept = keep_choice(attention_file(), kept_attention(), attention_);
   if (kept.ok()) return;
   log_info("the attention choice could not be saved", {{"reason", kept.error().message}});
 }

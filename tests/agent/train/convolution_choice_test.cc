@@ -57,9 +57,39 @@ TEST(ConvolutionChoice, StaysWhatWasKept) {
   EXPECT_EQ(choose({kPrepared, lacking()}, kCudnn), (std::vector<Conv2dBy>{kOwn, kOwn}));
 }
 
+// Returns what a call logs.
+template <class Call>
+std::string log_of(const Call& call) {
+  testing::internal::CaptureStderr();
+  call();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(ConvolutionChoice, WarnsWhereARunThatBeganWithCudnnGoesOnWithoutIt) {
+  const auto log = [](std::optional<Conv2dBy> kept, const Prepared& second) {
+    return log_of([&] { choose({kPrepared, second}, kept); });
+  };
+  constexpr char kWarning[] = "this run began with cuDNN";
+  EXPECT_NE(log(kCudnn, lacking()).find(kWarning), std::string::npos);
+  EXPECT_EQ(log(kCudnn, kPrepared).find(kWarning), std::string::npos);
+  EXPECT_EQ(log(kOwn, lacking()).find(kWarning), std::string::npos);
+  EXPECT_EQ(log({}, lacking()).find(kWarning), std::string::npos);
+}
+
+TEST(ConvolutionChoice, SaysWhichPassesAreOwnOnEveryRankThatHasSome) {
+  const Prepared refused = model::ConvolutionChoice{.own_passes = 2, .reason = "no kernel"};
+  const Prepared dropped = model::ConvolutionChoice{.dropped_passes = 3};
+  std::string log = log_of([&] { choose({kPrepared, refused, dropped}); });
+  EXPECT_NE(log.find("passes=2 reason=\"no kernel\" passesWithoutWorkspace=0"), std::string::npos)
+      << log;
+  EXPECT_NE(log.find("passes=0 reason=\"\" passesWithoutWorkspace=3"), std::string::npos) << log;
+  log = log_of([&] { choose({kPrepared, refused}, kOwn); });
+  EXPECT_EQ(log.find("passes="), std::string::npos) << log;
+}
+
 TEST(ConvolutionChoice, IsReadAsItIsWritten) {
   for (const Conv2dBy by : {kOwn, kCudnn}) {
-    EXPECT_EQ(convolutions_named(std::string(name_of(by)) + "\n"), by);
+    EXPECT_EQ(convolutions_named(name_of(by)), by);
   }
   EXPECT_EQ(convolutions_named("neither"), std::nullopt);
 }

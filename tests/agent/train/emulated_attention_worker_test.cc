@@ -88,6 +88,15 @@ TEST(AttentionOfAWorker, ThatNobodyCanReadIsMeasuredAnewAndWritten) {
       << world.log(0);
 }
 
+TEST(AttentionOfAWorker, IsNotMeasuredAnewWhereTheFileCanNotBeRead) {
+  WorkerWorld world(that_cudnn_takes("auto"));
+  std::filesystem::create_directories(world.checkpoints());
+  std::ofstream(world.checkpoints() + "/attention") << std::string(100, 'x');
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_NE(world.wait(), std::vector<int>{0});
+  EXPECT_TRUE(says(world, world.checkpoints() + "/attention")) << world.log(0);
+}
+
 TEST(AttentionOfAWorker, ThatWasChosenFirstStaysWrittenWhereAStartCanNotTakeIt) {
   WorkerWorld world(options_with("auto"));
   std::filesystem::create_directories(world.checkpoints());

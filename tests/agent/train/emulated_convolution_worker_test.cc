@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,15 @@ TEST(ConvolutionsOfAWorker, GoOnFromACheckpointWithTheSameBits) {
   EXPECT_FALSE(says(world, "chosen when this run began")) << world.log(0);
   expect_same_bits_from(world, 2);
   EXPECT_TRUE(says(world, "chosen when this run began")) << world.log(0);
+}
+
+TEST(ConvolutionsOfAWorker, AreNotChosenAnewWhereTheKeptChoiceCanNotBeRead) {
+  WorkerWorld world(on_emulated_gpu());
+  std::filesystem::create_directories(world.checkpoints());
+  std::ofstream(world.checkpoints() + "/convolutions") << std::string(100, 'x');
+  ASSERT_NO_FATAL_FAILURE(world.start());
+  EXPECT_NE(world.wait(), std::vector<int>{0});
+  EXPECT_TRUE(says(world, world.checkpoints() + "/convolutions")) << world.log(0);
 }
 
 }  // namespace
