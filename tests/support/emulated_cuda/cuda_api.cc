@@ -132,7 +132,10 @@ void release_pinned(void* data) {
 
 Status pin(int index, const Workspace& memory, std::string_view) {
   TRY(device_of(index));
-  emulated_cuda::pin(memory.data, memory.bytes);
+  if (!emulated_cuda::pin(memory.data, memory.bytes)) {
+    return call_error({"cudaHostRegister", __FILE__, __LINE__, {DeviceType::kCuda, index}},
+                      "the memory is registered already");
+  }
   emulated_cuda::note_allocation(memory.data, memory.bytes, emulated_cuda::MemoryKind::kPinned);
   return {};
 }

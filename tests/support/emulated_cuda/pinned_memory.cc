@@ -35,10 +35,10 @@ size_t pinned_bytes_from(const void* data) {
   return wanted < end ? static_cast<size_t>(end - wanted) : 0;
 }
 
-void pin(void* data, size_t bytes) {
+bool pin(void* data, size_t bytes) {
   Pinned& all = pinned();
   const std::lock_guard lock(all.mutex);
-  CHECK(all.bytes.emplace(static_cast<const char*>(data), bytes).second);
+  return all.bytes.emplace(static_cast<const char*>(data), bytes).second;
 }
 
 void unpin(void* data) {
@@ -51,7 +51,7 @@ void* allocate_pinned(size_t bytes) {
   void* data = nullptr;
   if (posix_memalign(&data, kPinnedAlignment, bytes) != 0) return nullptr;
   std::memset(data, 0xFF, bytes);
-  pin(data, bytes);
+  CHECK(pin(data, bytes));
   return data;
 }
 

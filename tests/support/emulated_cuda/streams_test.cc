@@ -156,6 +156,7 @@ TEST(EmulatedStreams, TreatMemoryFromElsewhereAsPageLockedWhileItIs) {
   {
     const auto pin = HostPin::lock(kDevice, {there.data(), Numbers::kBytes}, "a test");
     ASSERT_TRUE(pin.ok());
+    EXPECT_FALSE(HostPin::lock(kDevice, {there.data(), Numbers::kBytes}, "a test").ok());
     EXPECT_FALSE(copy_bytes(g.a, up).ok());
   }
   EXPECT_TRUE(copy_bytes(g.a, up).ok());
