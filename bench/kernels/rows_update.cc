@@ -97,6 +97,28 @@ Call clip_scale(Memory& memory) {
                                         .clip_norm = 1.0});
 }
 
+Call inverse_norm(Memory& memory) {
+  return memory.call(
+      &kernels::OpTable::inverse_norm,
+      kernels::InverseNorm{
+          .squares = square_sum(memory), .factor = memory.values({0.0f}), .epsilon = 1e-7});
+}
+
+// One of two shards of the columns of an MLP's second matrix.
+Call copy_rows(Memory& memory, const Model& m) {
+  const int64_t columns = 4 * m.width;
+  const auto floats = [&](int64_t count) {
+    return memory.numbers(count, kernels::DType::kF32).f32();
+  };
+  return memory.call(&kernels::OpTable::copy_rows,
+                     kernels::CopyRows{.from = floats(m.width * columns),
+                                       .to = floats(m.width * columns / 2),
+                                       .rows = m.width,
+                                       .width = columns / 2,
+                                       .from_stride = columns,
+                                       .to_stride = columns / 2});
+}
+
 void add_elementwise(const Model& m, std::vector<Row>& list) {
   const int64_t count = m.batch * m.sequence * m.width;
   const kernels::DType dtype = m.dtype;
@@ -155,6 +177,10 @@ void add_update_rows(const Model& m, std::vector<Row>& list) {
                     return squared_norm(memory, m);
                   }});
   list.push_back({.op = "clip_scale", .sizes = "n=1", .prepare = clip_scale});
+  list.push_back({.op = "inverse_norm", .sizes = "n=1", .prepare = inverse_norm});
+  list.push_back({.op = "copy_rows",
+                  .sizes = std::to_string(m.width) + " x " + std::to_string(2 * m.width),
+                  .prepare = [m](Memory& memory) { return copy_rows(memory, m); }});
   add_elementwise(m, list);
 }
 

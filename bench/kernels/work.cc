@@ -345,6 +345,10 @@ Work work_of(const kernels::ClipScale& a) {
   return {.bytes = bytes(a.squares, 1) + bytes(a.scale, 1) + bytes(a.norm, 1), .other_flops = 1};
 }
 
+Work work_of(const kernels::InverseNorm& a) {
+  return {.bytes = bytes(a.squares, 1) + bytes(a.factor, 1), .other_flops = 3};
+}
+
 Work work_of(const kernels::LossSum& a) {
   return {.bytes = bytes(a.losses, a.count) + 2.0 * bytes(a.sum, 1), .other_flops = of(a.count)};
 }
@@ -368,6 +372,10 @@ Work work_of(const kernels::Dropout& a) {
 Work work_of(const kernels::Add& a) {
   return {.bytes = bytes(a.a, a.count) + bytes(a.b, a.count) + bytes(a.out, a.count),
           .other_flops = of(a.count)};
+}
+
+Work work_of(const kernels::CopyRows& a) {
+  return {.bytes = bytes(a.from, a.rows * a.width) + bytes(a.to, a.rows * a.width)};
 }
 
 Work work_of(const kernels::Sample& a) {

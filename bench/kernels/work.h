@@ -68,12 +68,14 @@ Work work_of(const kernels::Adagrad& args);
 Work work_of(const kernels::Ftrl& args);
 Work work_of(const kernels::SquaredNorm& args);
 Work work_of(const kernels::ClipScale& args);
+Work work_of(const kernels::InverseNorm& args);
 Work work_of(const kernels::LossSum& args);
 Work work_of(const kernels::Fill& args);
 Work work_of(const kernels::Cast& args);
 Work work_of(const kernels::Scale& args);
 Work work_of(const kernels::Dropout& args);
 Work work_of(const kernels::Add& args);
+Work work_of(const kernels::CopyRows& args);
 // Counts the softmax over all tokens, but not the search for the largest k.
 Work work_of(const kernels::Sample& args);
 

@@ -276,6 +276,8 @@ TEST(Work, OfTheUpdate) {
                  memory_and_arithmetic(32 + 2 * 28 * 8, 7 * 8)));
   EXPECT_TRUE(is(work_of(kernels::ClipScale{.squares = &squares, .scale = f32, .norm = f32}),
                  memory_and_arithmetic(28 * 8 + 4 + 4, 1)));
+  EXPECT_TRUE(is(work_of(kernels::InverseNorm{.squares = &squares, .factor = f32}),
+                 memory_and_arithmetic(28 * 8 + 4, 3)));
   EXPECT_TRUE(is(work_of(kernels::LossSum{.losses = f32, .count = 5, .sum = &sum}),
                  memory_and_arithmetic(20 + 16, 5)));
 }
@@ -288,6 +290,8 @@ TEST(Work, OfElementsAndDraws) {
                  memory_and_arithmetic(40, 10)));
   EXPECT_TRUE(is(work_of(kernels::Add{.a = bf16, .b = bf16, .out = bf16, .count = 10}),
                  memory_and_arithmetic(60, 10)));
+  EXPECT_TRUE(is(work_of(kernels::CopyRows{.from = f32, .to = f32, .rows = 3, .width = 5}),
+                 memory_and_arithmetic(120, 0)));
   int32_t drawn = 0;
   EXPECT_TRUE(is(work_of(kernels::Sample{.logits = bf16,
                                          .uniforms = f32,
