@@ -93,7 +93,7 @@ TEST_F(Leases, AreGivenBackSoThatTheNextOneLeadsAtOnce) {
   bool is_given_back = false;
   first.controller.stop([&] { is_given_back = true; });
   ASSERT_TRUE(loop.run_until([&] { return is_given_back; }));
-  EXPECT_EQ(holder(), "");
+  EXPECT_NE(holder(), "first");  // the second one may be that quick
   const TimePoint given_back = loop.timers.now();
   ASSERT_TRUE(loop.run_until([&] { return second.controller.is_leading(); }));
   EXPECT_LT(loop.timers.now() - given_back, seconds(15));
