@@ -32,6 +32,7 @@ TEST(WorkerProtection, EncryptionChangesNoBitOfTheResult) {
 
 // It has the job's token and the keys of its connections.
 TEST(WorkerProtection, ACrashLeavesNoCoreDump) {
+  if (sizeof LOCKSTEP_SANITIZERS > 1) GTEST_SKIP() << "sanitizers end the process in their way";
   if (!test::dumps_core_after(nullptr)) GTEST_SKIP() << "this machine writes no core dumps";
   rlimit own{};
   ASSERT_EQ(::getrlimit(RLIMIT_CORE, &own), 0);

@@ -49,7 +49,7 @@ TEST_F(TextSampleTest, LinesAreSentences) {
 TEST_F(TextSampleTest, ASentenceHasOnlyWhatSentencepieceTakes) {
   EXPECT_EQ(sentences({std::string("a\xFF"
                                    "b\0c\xE2\x96\x81 d\xC3\xA9",
-                                   14)},
+                                   12)},
                       1000, 1000),
             (Sentences{"a", "b", "c", " d\xC3\xA9"}));
 }
