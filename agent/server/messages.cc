@@ -59,6 +59,21 @@ bool is_ascending(std::span<const uint64_t> keys) {
   return std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end();
 }
 
+// Reads the selection of a body, which begins after `before` bytes.
+Result<RowSelection> parse_selection(const CallHead& head, rpc::Bytes body, uint64_t before) {
+  RowSelection selection(selection_words(head.key_count));
+  const uint64_t bytes = selection.size() * sizeof(uint64_t);
+  if (body.size() < before + bytes) {
+    return wrong("a body of bytes of at least", before + bytes, body.size());
+  }
+  if (bytes > 0) std::memcpy(selection.data(), body.data() + before, bytes);
+  if (!is_selection_of(selection, head.key_count)) {
+    return invalid("[server] expected a selection of " + std::to_string(head.key_count) +
+                   " keys, got more");
+  }
+  return selection;
+}
+
 }  // namespace
 
 uint64_t signature_of(std::span<const uint64_t> keys) {
@@ -159,25 +174,6 @@ EncodedFloats encoded_floats(const CallHead& head, uint64_t floats) {
   if (head.kind == UnitKind::kTable) return {head.encoding, head.key_count * floats, floats};
   return {head.encoding, floats, kRangeBlock};
 }
-
-namespace {
-
-// Reads the selection of a body, which begins after `before` bytes.
-Result<RowSelection> parse_selection(const CallHead& head, rpc::Bytes body, uint64_t before) {
-  RowSelection selection(selection_words(head.key_count));
-  const uint64_t bytes = selection.size() * sizeof(uint64_t);
-  if (body.size() < before + bytes) {
-    return wrong("a body of bytes of at least", before + bytes, body.size());
-  }
-  if (bytes > 0) std::memcpy(selection.data(), body.data() + before, bytes);
-  if (!is_selection_of(selection, head.key_count)) {
-    return invalid("[server] expected a selection of " + std::to_string(head.key_count) +
-                   " keys, got more");
-  }
-  return selection;
-}
-
-}  // namespace
 
 Result<CallBody> parse_body(CallKind kind, const CallHead& head, uint64_t floats, rpc::Bytes body) {
   CallBody parsed;

@@ -15,6 +15,15 @@ Error ended_error() {
   return unavailable("[server] the server has ended");
 }
 
+// Makes of a push of selected rows one that has no other keys.
+void take_selected(const RowSelection& selection, CallHead& head, KeyList& keys) {
+  keys = std::make_shared<const std::vector<uint64_t>>(
+      selected(std::span<const uint64_t>(*keys), selection));
+  head.key_count = keys->size();
+  head.signature = 0;
+  head.flags = static_cast<uint16_t>(head.flags & ~CallHead::kSelects);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ParameterServer>> ParameterServer::create(Options options) {
@@ -144,15 +153,6 @@ void ParameterServer::take(CallKind kind, void (Unit::*handler)(UnitCall), rpc::
                                   .values = body->values,
                                   .decoded = std::move(body->decoded),
                                   .sent = body->sent});
-}
-
-// Makes of a push of selected rows one that has no other keys.
-void ParameterServer::take_selected(const RowSelection& selection, CallHead& head, KeyList& keys) {
-  keys = std::make_shared<const std::vector<uint64_t>>(
-      selected(std::span<const uint64_t>(*keys), selection));
-  head.key_count = keys->size();
-  head.signature = 0;
-  head.flags = static_cast<uint16_t>(head.flags & ~CallHead::kSelects);
 }
 
 bool ParameterServer::is_of_this_view(const Fence& fence, rpc::Request& request,

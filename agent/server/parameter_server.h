@@ -118,7 +118,6 @@ class ParameterServer {
   // Before tasks of the strand that follow each other: their replies go out together. A task that
   // may take long ends the burst first.
   void begin_burst();
-  static void take_selected(const RowSelection& selection, CallHead& head, KeyList& keys);
   Result<KeyList> keys_of(uint32_t worker, const CallHead& head, const CallBody& body);
   Status check_keys(uint32_t slot, std::span<const uint64_t> keys) const;
   Status save_units(const StateSink& sink);
