@@ -32,6 +32,12 @@ if(LOCKSTEP_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
 endif()
 
+# The tests are some 300 programs, each with debug information: lld links them in a fifth of the time.
+find_program(LOCKSTEP_LLD ld.lld)
+if(LOCKSTEP_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
 if(LOCKSTEP_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang (libFuzzer): cmake --preset fuzz, packages clang and libclang-rt-14-dev")

@@ -2,8 +2,10 @@
 # sources include are compiled once. A target's sources are compiled in groups of six, so that
 # templates are instantiated once per group. List a source in ONE_BY_ONE if its local names clash
 # with those of its group, or while you work on it. Missing includes show only where sources are
-# compiled separately: with the preset worker, and in tools/check.
-option(LOCKSTEP_QUICK_BUILD "Compile with precompiled headers and sources in groups" OFF)
+# compiled separately: those of the programs with the preset worker, which has TESTS here, and in
+# tools/check.
+set(LOCKSTEP_QUICK_BUILD OFF CACHE STRING
+  "Compile with precompiled headers and sources in groups: ON for all sources, TESTS for tests and benches, OFF")
 
 set(quick_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <deque> <filesystem>
@@ -35,6 +37,10 @@ endfunction()
 # Sets up the quick build of a target. Takes the arguments of lockstep_library and the like.
 function(lockstep_quicken name)
   if(NOT LOCKSTEP_QUICK_BUILD)
+    return()
+  endif()
+  file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  if(LOCKSTEP_QUICK_BUILD STREQUAL "TESTS" AND NOT folder MATCHES "^(tests|bench)(/|$)")
     return()
   endif()
   lockstep_arguments(${ARGN})

@@ -13,7 +13,7 @@ PRESENT = (
     ("a place that changes with each run (-pie)", r"^\s*Type:\s+DYN \(Position-Independent Executable"),
     ("memory that is read-only after relocation (-z relro)", r"^\s*GNU_RELRO\s"),
     ("all functions bound before it starts (-z now)", r"\(FLAGS_1\)\s+Flags:.*\bNOW\b"),
-    ("a stack that cannot be executed (-z noexecstack)", r"^\s*GNU_STACK\s.*\sRW\s+0x[0-9a-f]+$"),
+    ("a stack that cannot be executed (-z noexecstack)", r"^\s*GNU_STACK\s.*\sRW\s+(?:0x)?[0-9a-f]+$"),
     ("checked stack frames (-fstack-protector-strong)", r"\sUND __stack_chk_fail(?:@|$)"),
     ("checked calls of the C library (_FORTIFY_SOURCE)",
      r"\sUND __(?:mem|str|v?s?n?printf|v?fprintf|read|pread|recv|fgets|realpath|readlink)\w*_chk(?:@|$)"),

@@ -20,7 +20,7 @@ build_packages=(g++ cmake ninja-build ccache nlohmann-json3-dev libcpprest-dev l
   prometheus-cpp-dev libcli11-dev libdnnl-dev libboost-dev libssl-dev libre2-dev
   libsentencepiece-dev googletest)
 text_packages=(bible-kjv bible-kjv-text)
-test_packages=(python3 python3-torch patchelf binutils clang libclang-rt-14-dev clang-format procps zsh fish)
+test_packages=(python3 python3-torch patchelf binutils clang libclang-rt-14-dev clang-format lld procps zsh fish)
 go_packages=(golang-go golang-github-masterminds-sprig-dev
   golang-github-xeipuuv-gojsonschema-dev golang-k8s-sigs-yaml-dev golang-gopkg-yaml.v3-dev)
 check_packages=(git python3 clang clang-format clang-tidy)
